@@ -1,0 +1,14 @@
+"""One adapter per framework: the only place, besides the model files, where that framework is imported."""
+
+from __future__ import annotations
+
+import importlib
+
+from framebench.adapters.base import Adapter
+from framebench.cases import Case
+
+
+def load(case: Case) -> Adapter:
+    """The adapter of the case's framework; imports the framework."""
+    module = importlib.import_module(f"framebench.adapters.{case.framework}_adapter")
+    return module.make(case)

@@ -1,0 +1,66 @@
+"""A GPT-style decoder (Radford et al. 2019): pre-norm, learned positions, GELU, the head tied to the embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.spec import Optimizer, Param, Preset, Workload
+
+
+@dataclass(frozen=True)
+class Config:
+    vocabulary: int = 50304  # GPT-2's 50257, rounded up to a multiple of 64
+    length: int = 1024  # tokens per sequence
+    layers: int = 12
+    heads: int = 12
+    width: int = 768  # features per token
+
+
+def params(c: Config) -> Iterator[Param]:
+    """GPT-2's initialisation: 0.02, residual projections scaled down by sqrt(2 x layers)."""
+    d, residual = c.width, 0.02 / (2 * c.layers) ** 0.5
+    yield Param("wte.weight", (c.vocabulary, d), std=0.02)
+    yield Param("wpe.weight", (c.length, d), std=0.02)
+    for i in range(c.layers):
+        b = f"blocks.{i}"
+        for name, shape, std in (
+            ("ln1", (d,), 0.0),
+            ("qkv", (3 * d, d), 0.02),
+            ("proj", (d, d), residual),
+            ("ln2", (d,), 0.0),
+            ("fc1", (4 * d, d), 0.02),
+            ("fc2", (d, 4 * d), residual),
+        ):
+            yield Param(f"{b}.{name}.weight", shape, std=std, value=1.0)
+            yield Param(f"{b}.{name}.bias", shape[:1])
+    yield Param("ln_f.weight", (d,), value=1.0)
+    yield Param("ln_f.bias", (d,))
+
+
+def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and next tokens, both (batch, length) int64."""
+    tokens = rng.integers(0, c.vocabulary, (batch, c.length + 1))
+    return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
+
+
+def preset(c: Config, *batches: int) -> Preset:
+    return Preset(c, batches, sample_units=c.length)
+
+
+WORKLOAD = Workload(
+    name="transformer",
+    unit="tokens",
+    optimizer=Optimizer("adamw", lr=3e-4, weight_decay=0.1),
+    sizes={
+        "tiny": preset(Config(vocabulary=64, length=16, layers=2, heads=2, width=16), 4, 8),
+        "cpu": preset(Config(vocabulary=2048, length=256, layers=8, heads=4, width=256), 4, 8),
+        "full": preset(Config(), 4, 8, 16, 32),
+    },
+    params=params,
+    inputs=inputs,
+    couples_samples=False,
+    scan_layers=True,
+)

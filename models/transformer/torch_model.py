@@ -1,0 +1,63 @@
+"""The GPT-style decoder in PyTorch. Parameter names and layouts are the canonical ones."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.transformer.spec import Config
+
+
+class Block(nn.Module):
+    def __init__(self, c: Config) -> None:
+        super().__init__()
+        self.heads = c.heads
+        self.ln1 = nn.LayerNorm(c.width)
+        self.qkv = nn.Linear(c.width, 3 * c.width)
+        self.proj = nn.Linear(c.width, c.width)
+        self.ln2 = nn.LayerNorm(c.width)
+        self.fc1 = nn.Linear(c.width, 4 * c.width)
+        self.fc2 = nn.Linear(4 * c.width, c.width)
+
+    def attention(self, x: Tensor) -> Tensor:  # (batch, time, width) -> the same
+        b, t, d = x.shape
+        qkv = self.qkv(x).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unbind(0)  # (batch, head, time, width / heads) each
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(b, t, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.ln1(x))
+        return x + self.fc2(F.gelu(self.fc1(self.ln2(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self, c: Config) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(c.vocabulary, c.width)
+        self.wpe = nn.Embedding(c.length, c.width)
+        self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
+        self.ln_f = nn.LayerNorm(c.width)
+        self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
+
+    def forward(self, tokens: Tensor) -> Tensor:  # (batch, time) -> (batch, time, vocabulary)
+        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = self.remat(block, x)
+        return F.linear(self.ln_f(x), self.wte.weight)
+
+
+def build(c: Config) -> nn.Module:
+    return Transformer(c)
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The units of checkpointing."""
+    return [m for m in model.modules() if isinstance(m, Block)]
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross entropy over all tokens, in float32 or wider."""
+    flat = logits.flatten(0, 1)
+    return F.cross_entropy(flat if flat.dtype == torch.float64 else flat.float(), targets.flatten())

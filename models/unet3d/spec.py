@@ -1,0 +1,75 @@
+"""U-Net 3D as in MLPerf Training's image segmentation (after Isensee et al. 2021, nnU-Net).
+
+Filters 32-64-128-256-320 and a bottleneck of 320, two 3x3x3 convolutions with instance norm and ReLU per level, strided
+convolutions down, transposed convolutions up: 31,190,243 parameters at one input channel and three classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.spec import Optimizer, Param, Preset, Workload
+
+
+@dataclass(frozen=True)
+class Config:
+    patch: int = 128  # voxels along each edge
+    filters: tuple[int, ...] = (32, 64, 128, 256, 320, 320)  # per level; the last is the bottleneck
+    channels: int = 1  # CT
+    classes: int = 3  # background, kidney, tumour (KiTS19)
+
+
+def conv(name: str, cin: int, cout: int, k: int = 3) -> Param:
+    """He initialisation, fan-in."""
+    return Param(f"{name}.weight", (cout, cin, k, k, k), std=(2 / (cin * k**3)) ** 0.5)
+
+
+def unit(name: str, cin: int, cout: int) -> Iterator[Param]:
+    """Convolution without bias, then affine instance norm."""
+    yield conv(f"{name}.conv", cin, cout)
+    yield Param(f"{name}.norm.weight", (cout,), value=1.0)
+    yield Param(f"{name}.norm.bias", (cout,))
+
+
+def params(c: Config) -> Iterator[Param]:
+    levels = (c.channels, *c.filters)
+    for i, (cin, cout) in enumerate(zip(levels, c.filters, strict=False)):
+        yield from unit(f"down.{i}.unit1", cin, cout)
+        yield from unit(f"down.{i}.unit2", cout, cout)
+    up = c.filters[::-1]
+    for i, (cin, cout) in enumerate(zip(up, up[1:], strict=False)):
+        yield Param(f"up.{i}.upsample.weight", (cin, cout, 2, 2, 2), std=(2 / cin) ** 0.5)
+        yield Param(f"up.{i}.upsample.bias", (cout,))
+        yield from unit(f"up.{i}.unit1", 2 * cout, cout)
+        yield from unit(f"up.{i}.unit2", cout, cout)
+    yield conv("head", c.filters[0], c.classes, 1)
+    yield Param("head.bias", (c.classes,))
+
+
+def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Volumes (batch, channels, patch, patch, patch) float32 and voxel labels (batch, patch, patch, patch) int64."""
+    shape = (c.patch,) * 3
+    return rng.standard_normal((batch, c.channels, *shape), np.float32), rng.integers(0, c.classes, (batch, *shape))
+
+
+WORKLOAD = Workload(
+    name="unet3d",
+    unit="samples",
+    optimizer=Optimizer("sgd", lr=0.1),
+    sizes={
+        "tiny": Preset(Config(patch=16, filters=(4, 8, 16)), batches=(4,)),
+        # one level less than MLPerf's: five halvings of 32 would leave a single voxel, which instance norm cannot take
+        "cpu": Preset(Config(patch=32, filters=(8, 16, 32, 64, 80)), batches=(4, 8)),
+        "full": Preset(Config(), batches=(1, 2, 4, 8)),
+    },
+    params=params,
+    inputs=inputs,
+    couples_samples=False,
+    rewrites={
+        "jax": "strided convolutions as space-to-depth, transposed ones as a product and depth-to-space",
+        "jittor": "3-D convolutions as sums of 2-D ones, transposed ones as a product and depth-to-space",
+    },
+)
