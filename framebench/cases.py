@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from framebench.strategies import FRAMEWORKS, SCENARIOS, STRATEGIES, Cell, Strategy, Unsupported, names
+from framebench.strategies import BASELINES, FRAMEWORKS, STRATEGIES, Cell, Strategy, Unsupported
 from models import spec
 
-SIZES = ("tiny", "cpu", "full")
 DEFAULT_SIZE = "cpu"
 
 
@@ -65,13 +65,28 @@ def every_case() -> Iterator[Case]:
                         yield Case(workload, framework, scenario, strategy, batch, size)
 
 
-def quick() -> Iterator[Case]:
-    """The quick profile: every strategy at the first `cpu` batch, the baselines at the next one too."""
-    for case in every_case():
-        batches = case.spec.sizes["cpu"].batches
-        chosen = batches[:2] if case.strategy in ("fp32", "no_grad") else batches[:1]
-        if case.size == "cpu" and case.batch in chosen:
-            yield case
+# What a run measures when no case is named: the size, and at how many of its batches the baselines are measured.
+# All other strategies are measured at the first of these batches.
+PROFILES = {"tiny": ("tiny", 1), "quick": ("cpu", 2)}
+
+
+def profile_name() -> str:
+    return os.environ.get("FRAMEBENCH_PROFILE") or "quick"
+
+
+def profile(name: str | None = None) -> list[Case]:
+    """The cases of a profile; by default that of $FRAMEBENCH_PROFILE, or `quick`. Raises UnknownCase."""
+    name = name or profile_name()
+    if name not in PROFILES:
+        raise UnknownCase(f"no profile {name!r}; profiles: {', '.join(PROFILES)}")
+    size, baseline_batches = PROFILES[name]
+
+    def within(case: Case) -> bool:
+        batches = case.spec.sizes[size].batches
+        count = baseline_batches if BASELINES[case.scenario] == case.strategy else 1
+        return case.size == size and case.batch in batches[:count]
+
+    return [case for case in every_case() if within(case)]
 
 
 def select(selector: str, size: str = DEFAULT_SIZE) -> list[Case]:
@@ -103,5 +118,3 @@ def parse(case_id: str) -> Case:
         raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
     return found[0]
 
-
-__all__ = ["DEFAULT_SIZE", "SCENARIOS", "SIZES", "Case", "UnknownCase", "every_case", "names", "parse", "quick", "select"]

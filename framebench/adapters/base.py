@@ -22,6 +22,8 @@ class Effect:
 class Adapter(ABC):
     """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
 
+    float64 = False  # set before build() to compute reference values
+
     def __init__(self, case: Case) -> None:
         self.case = case
         self.workload = case.spec
@@ -59,6 +61,9 @@ class Adapter(ABC):
     @abstractmethod
     def effect(self) -> Effect:
         """Proof that the case's strategy is on. May run further, instrumented steps."""
+
+    def release(self) -> None:
+        """Drop the last step's outputs, so that a graph which they hold does not count as state."""
 
     @abstractmethod
     def live_bytes(self) -> int:

@@ -74,7 +74,7 @@ def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray,
 WORKLOAD = Workload(
     name="resnet50",
     unit="samples",
-    optimizer=Optimizer("sgd", lr=0.01),
+    optimizer=Optimizer("sgd", lr=0.001),
     sizes={
         "tiny": Preset(Config(image=64, classes=10, width=8, depths=(1, 1, 1, 1)), batches=(4, 8)),
         "cpu": Preset(Config(image=64), batches=(4, 8, 16)),

@@ -1,0 +1,44 @@
+# Everything a newcomer needs: `make bench` and `make test`. VENV holds the control environment (asv, the command line, the
+# tests); the frameworks have environments of their own in the user's cache, built when first needed.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: setup bench test lint clean
+
+setup: $(READY)
+
+$(READY): requirements/control.txt pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is incomplete (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "framebench needs Python 3.11 or newer"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -r requirements/control.txt
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+# The quick profile through asv, then the comparison. FRESH=1 builds every environment anew in an empty cache folder.
+bench: $(READY)
+ifneq ($(FRESH),)
+	rm -rf .fresh-cache
+	FRAMEBENCH_CACHE=$(CURDIR)/.fresh-cache $(MAKE) bench FRESH=
+	rm -rf .fresh-cache
+else
+	$(BIN)/framebench setup
+	$(BIN)/asv machine --yes
+	$(BIN)/asv run
+	$(BIN)/framebench report
+endif
+
+test: $(READY)
+	$(BIN)/framebench setup
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .asv .fresh-cache

@@ -1,0 +1,119 @@
+"""Records as flat rows: one row per case, machine and framework version, the newest record counting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from framebench import records
+from framebench.records import Record
+from framebench.strategies import BASELINES
+
+
+class Row(NamedTuple):
+    """One record, flat; None where there is no such number. Bytes, seconds, units per second."""
+
+    case: str
+    workload: str
+    framework: str
+    scenario: str
+    strategy: str
+    batch: int
+    size: str
+    status: str
+    reason: str | None
+    verified: bool | None
+    worst_error: float | None  # the largest of the verification's relative errors
+    effect_proven: bool | None
+    peak_bytes: int | None
+    peak_instrument: str | None
+    host_rss_bytes: int | None  # the one instrument that every framework has on a CPU
+    cold_peak_bytes: int | None
+    live_bytes: int | None
+    step_time_s: float | None
+    samples: int
+    throughput: float | None
+    unit: str
+    first_step_s: float | None
+    machine: str
+    device: str | None
+    cpu: str | None
+    threads: int | None
+    framework_version: str | None
+    commit: str | None
+    dirty: bool | None
+    session: str
+    measured_at: str
+
+
+def row(r: Record) -> Row:
+    case, proof = r.parsed, r.provenance
+    errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
+    return Row(
+        case=r.case,
+        workload=case.workload,
+        framework=case.framework,
+        scenario=case.scenario,
+        strategy=case.strategy,
+        batch=case.batch,
+        size=case.size,
+        status=r.status,
+        reason=r.reason,
+        verified=r.verification.passed if r.verification else None,
+        worst_error=max(errors, default=None),
+        effect_proven=r.effect.proven if r.effect else None,
+        peak_bytes=r.peak_bytes,
+        peak_instrument=r.peak_instrument,
+        host_rss_bytes=r.peaks.get("host.rss"),
+        cold_peak_bytes=r.cold_peaks.get(r.peak_instrument) if r.peak_instrument else None,
+        live_bytes=r.live_bytes,
+        step_time_s=r.step_time_s,
+        samples=len(r.step_s),
+        throughput=r.throughput,
+        unit=case.spec.unit,
+        first_step_s=r.first_step_s,
+        machine=proof.machine,
+        device=proof.hardware.get("device"),
+        cpu=proof.hardware.get("cpu"),
+        threads=proof.threads,
+        framework_version=r.framework_version,
+        commit=proof.commit,
+        dirty=proof.dirty,
+        session=proof.session,
+        measured_at=proof.measured_at.isoformat(),
+    )
+
+
+def latest(found: Iterable[Record]) -> list[Row]:
+    """Rows of the newest record for each case, machine and framework version, sorted."""
+    newest: dict[tuple[str, str, str], Row] = {}
+    for flat in map(row, found):
+        key = (flat.machine, flat.case, flat.framework_version or "")
+        if key not in newest or flat.measured_at > newest[key].measured_at:
+            newest[key] = flat
+    return [newest[key] for key in sorted(newest)]
+
+
+def frame(rows: list[Row]) -> pd.DataFrame:
+    """The rows as a table with `peak_ratio` and `time_ratio` to the baseline strategy of the same group.
+
+    The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size and machine; a ratio is missing
+    where the baseline is, or where its peak was read by another instrument.
+    """
+    table = pd.DataFrame(rows, columns=list(Row._fields))
+    same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size"]
+    base = table[table["strategy"] == table["scenario"].map(BASELINES)]
+    base = base[[*same, "peak_bytes", "peak_instrument", "step_time_s"]]
+    table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
+    comparable = table["peak_instrument"] == table["peak_instrument_base"]
+    table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
+    table["time_ratio"] = table["step_time_s"] / table["step_time_s_base"]
+    return table.drop(columns=["peak_bytes_base", "peak_instrument_base", "step_time_s_base"])
+
+
+def load(results: Path) -> pd.DataFrame:
+    """Everything under a results folder as one table."""
+    return frame(latest(records.read_all(results)))

@@ -1,0 +1,150 @@
+"""Comparison tables: one per workload, scenario and batch; one factor varies, the rest stands in the caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from framebench.strategies import BASELINES, FRAMEWORKS, STRATEGIES, names
+
+GIB = 2**30
+HEAD = (
+    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "n", "verified", "effect",
+    "instrument",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished table: text cells, ready for a terminal or for Markdown."""
+
+    title: str
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 2  # the first columns are text, the others are aligned right
+
+
+def number(value: float | None, form: str) -> str:
+    return "-" if value is None or pd.isna(value) else format(value, form)
+
+
+def mark(value: Any) -> str:
+    return "-" if value is None or pd.isna(value) else "yes" if value else "NO"
+
+
+def cells(r: pd.Series) -> tuple[str, ...]:
+    """One row; what is no result says why in the place of the numbers."""
+    if r["status"] != "ok":
+        return r["framework"], r["strategy"], f"{r['status']}: {r['reason']}", *[""] * 9
+    return (
+        r["framework"],
+        r["strategy"],
+        number(r["peak_bytes"] / GIB, ".3f"),
+        number(r["peak_ratio"], ".2f"),
+        number(r["step_time_s"] * 1e3, ",.1f"),
+        number(r["time_ratio"], ".2f"),
+        f"{number(r['throughput'], ',.1f')} {r['unit']}/s",
+        number(r["first_step_s"], ".1f"),
+        str(r["samples"]),
+        f"{r['worst_error']:.0e}",
+        mark(r["effect_proven"]),
+        r["peak_instrument"],
+    )
+
+
+def groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """The parts of the table that agree in these columns, sorted by them."""
+    for key, group in table.groupby(list(columns), sort=True):
+        yield tuple(key), group  # type: ignore[arg-type]
+
+
+def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
+    """Framework x strategy, for each machine, workload, size, scenario and batch."""
+    for (_, workload, size, scenario, batch), group in groups(table, "machine", "workload", "size", "scenario", "batch"):
+        order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
+        ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1]))
+        ranked = ranked.sort_values(["f", "framework_version", "s"])
+        yield Comparison(
+            f"{workload} {scenario}, batch {batch}, size {size}",
+            f"base = {BASELINES[scenario]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
+            f"instrument. verified = largest relative error against float64. {conditions(group)}",
+            HEAD,
+            tuple(cells(r) for _, r in ranked.iterrows()),
+        )
+
+
+def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
+    """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
+    chosen = table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()]
+    for (_, scenario), group in groups(chosen, "machine", "scenario"):
+        wide = group.assign(gib=group["host_rss_bytes"] / GIB, ms=group["step_time_s"] * 1e3)
+        pivot = wide.pivot_table(index=["workload", "size", "batch"], columns="framework", values=["gib", "ms"])
+        present = [f for f in FRAMEWORKS if f in set(group["framework"])]
+        rows = tuple(
+            (*(str(part) for part in index), *(number(r.get(("gib", f)), ".3f") for f in present),
+             *(number(r.get(("ms", f)), ",.1f") for f in present))
+            for index, r in zip(pivot.index.to_list(), pivot.to_dict("records"))
+        )  # fmt: skip
+        head = ("workload", "size", "batch", *(f"{f} GiB" for f in present), *(f"{f} ms" for f in present))
+        yield Comparison(
+            f"Frameworks side by side, {scenario} ({BASELINES[scenario]})",
+            f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {conditions(group)}",
+            head,
+            rows,
+        )
+
+
+def support() -> Comparison:
+    """The support matrix: every strategy in every framework, with how or why not."""
+    lines = []
+    for (scenario, name), strategy in STRATEGIES.items():
+        cells = [strategy.cells[f] for f in FRAMEWORKS]
+        texts = [f"{type(c).__name__.lower()}: {c.why}" for c in cells]
+        lines.append((scenario, name, strategy.summary, *texts, strategy.effect))
+    head = ("scenario", "strategy", "what it does", *FRAMEWORKS, "proof of effect")
+    return Comparison("Strategies and frameworks", "Generated from framebench/strategies.py.", head, tuple(lines), left=7)
+
+
+def conditions(group: pd.DataFrame) -> str:
+    """What was held constant, and where it was measured."""
+
+    def one(column: str) -> str:
+        return ", ".join(sorted({str(v) for v in group[column].dropna()})) or "unknown"
+
+    versions = sorted({f"{f} {v}" for f, v in zip(group["framework"], group["framework_version"]) if v})
+    days = sorted({m[:10] for m in group["measured_at"]})
+    commits = sorted({(c or "unknown")[:10] for c in group["commit"]})
+    return (
+        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "
+        f"{', '.join(versions)}; measured {' to '.join(dict.fromkeys((days[0], days[-1])))} at {', '.join(commits)}."
+    )
+
+
+def terminal(comparison: Comparison, console: Console) -> None:
+    drawn = RichTable(title=comparison.title, caption=comparison.caption, title_justify="left", caption_justify="left")
+    for i, name in enumerate(comparison.head):
+        drawn.add_column(name, justify="left" if i < comparison.left else "right", overflow="fold")
+    for line in comparison.rows:
+        drawn.add_row(*(cell.replace("[", r"\[") for cell in line))
+    console.print(drawn)
+    console.print()
+
+
+def markdown(comparison: Comparison) -> str:
+    """GitHub's table syntax; what comes from files cannot break out of its cell."""
+
+    def safe(text: str) -> str:
+        for char, escaped in (("\\", r"\\"), ("|", r"\|"), ("<", "&lt;"), ("\n", " "), ("`", r"\`"), ("[", r"\[")):
+            text = text.replace(char, escaped)
+        return text
+
+    rule = ["---" if i < comparison.left else "---:" for i in range(len(comparison.head))]
+    lines = [comparison.head, rule, *comparison.rows]
+    body = "\n".join("| " + " | ".join(safe(c) if n != 1 else c for c in line) + " |" for n, line in enumerate(lines))
+    return f"### {comparison.title}\n\n{body}\n\n{safe(comparison.caption)}\n"

@@ -1,0 +1,96 @@
+"""The shape that every benchmark class has: strategies x batches as parameters, four metrics of one record."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from framebench import cases, environments, protocol, runner
+from framebench.asv_progress import tell
+from framebench.records import Record
+from framebench.strategies import STRATEGIES
+from models import spec
+
+# read once, in the server that asv forks every benchmark process from
+ENV = os.environ.get("FRAMEBENCH_ENV", "")
+PROFILE = tuple(cases.profile())
+SIZE = PROFILE[0].size
+
+
+class CaseFailed(RuntimeError):
+    """The case has no number, which asv shows as "failed"; the message is the record's status and reason."""
+
+
+class CaseBenchmarks(ABC):
+    """One workload in one framework. A subclass states `workload` and `framework`, no more.
+
+    asv runs every metric of every parameter in a process of its own. The first to ask for a case measures it; the
+    others find its record of the same session.
+    """
+
+    workload: ClassVar[str]
+    params: ClassVar[list[list[str] | list[int]]]
+    unit: ClassVar[str]  # of the throughput; the other metrics state theirs
+    param_names: ClassVar[list[str]] = ["strategy", "batch"]
+    # asv compares results of one version only; by default, every edit of this file would start a new one
+    version = f"{protocol.VERSION}-{SIZE}"
+    timeout = 3600  # more than the runner's own limits: were asv to cut a case off, the reason would be lost
+
+    @property
+    @abstractmethod
+    def framework(self) -> str:
+        """Abstract so that asv, which collects every concrete class, passes over this one."""
+
+    def __init_subclass__(cls) -> None:
+        batches = {case.batch for case in PROFILE if case.workload == cls.workload}
+        cls.params = [[f"{scenario}/{name}" for scenario, name in STRATEGIES], sorted(batches)]
+        cls.unit = f"{spec.workload(cls.workload).unit}/s"
+
+    def setup(self, strategy: str, batch: int) -> None:
+        """asv shows n/a for what raises NotImplementedError here."""
+        scenario, name = strategy.split("/")
+        self.case = cases.Case(self.workload, self.framework, scenario, name, batch, SIZE)
+        if self.framework != ENV.split("==")[0]:
+            raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
+        if self.case not in PROFILE:
+            raise NotImplementedError(f"{self.case.id} is not in the profile {cases.profile_name()}")
+        if not self.case.support.supported:
+            raise NotImplementedError(f"unsupported: {self.case.support.why}")
+
+    def track_peak_memory(self, strategy: str, batch: int) -> float:
+        return self._metric("peak_bytes")
+
+    def track_step_time(self, strategy: str, batch: int) -> float:
+        return self._metric("step_time_s")
+
+    def track_throughput(self, strategy: str, batch: int) -> float:
+        return round(self._metric("throughput"), 2)  # asv would print sixteen digits
+
+    def track_first_step(self, strategy: str, batch: int) -> float:
+        return self._metric("first_step_s")
+
+    # the units that asv itself writes with a prefix
+    track_peak_memory.unit = "bytes"  # type: ignore[attr-defined]
+    track_step_time.unit = track_first_step.unit = "seconds"  # type: ignore[attr-defined]
+
+    def _metric(self, name: str) -> float:
+        """One number of the record; NaN, which asv shows as n/a, where there is none. Raises CaseFailed."""
+        record = self._record()
+        if record.status not in ("ok", "unsupported"):
+            sys.tracebacklimit = 0  # asv prints it, and the reason is not in this file
+            raise CaseFailed(f"{record.status}: {record.reason}")
+        value = getattr(record, name) if record.status == "ok" else None
+        return math.nan if value is None else float(value)
+
+    def _record(self) -> Record:
+        tell(ENV, self.case.id, "start")
+        environment = environments.describe(*ENV.split("=="))
+        session = os.environ["FRAMEBENCH_SESSION"]
+        record = runner.measure_once(
+            self.case, session, environment, progress=lambda part, phase: tell(ENV, self.case.id, f"{part}: {phase}")
+        )
+        tell(ENV, self.case.id, f"end: {record.status}")
+        return record

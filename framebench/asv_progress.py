@@ -1,0 +1,99 @@
+"""Live progress of `asv run`: benchmark processes say what they do, and the asv process shows it at once.
+
+asv holds back what its children print until they end, hence a named pipe beside their standard streams.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+VARIABLE = "FRAMEBENCH_PROGRESS"
+
+
+class Unheard(Exception):
+    """asv was killed: there is nobody left to measure for."""
+
+
+def tell(environment: str, case: str, event: str) -> None:
+    """Send one event to the `asv run` this belongs to, if any: `start`, a phase, or `end: <status>`. Raises Unheard."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    try:
+        # non-blocking: without a reader this fails at once, where it would otherwise wait for ever
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise Unheard(f"nobody reads {path}: {error.strerror}") from error
+    with os.fdopen(pipe, "w") as file:
+        file.write(f"{environment}\t{case}\t{event}\n")
+
+
+class Progress:
+    """Turns events into one line a case: how far, how long still, what runs, a dot a phase, its status.
+
+    `show` starts a line, `add` goes on with it. `planned` is asked late: asv decides what to run after this was made.
+    """
+
+    def __init__(self, planned: Callable[[], int], show: Callable[[str], None], add: Callable[[str], None]) -> None:
+        self.planned, self.show, self.add = planned, show, add
+        self.done: set[tuple[str, str]] = set()
+        self.current: tuple[str, str] | None = None
+        self.started = 0.0
+        self.seconds: list[float] = []  # of the cases that were measured, not read back
+
+    def hear(self, line: str) -> None:
+        environment, case, event = line.rstrip("\n").split("\t")
+        name = (environment, case)
+        if name in self.done:
+            return  # another metric reads the same record
+        if event == "start":
+            self.current, self.started = None, time.monotonic()
+        elif event.startswith("end"):
+            self.end(name, event.partition(": ")[2])
+        elif self.current != name:
+            self.current = name
+            self.show(f"{len(self.done) + 1} of {self.planned()}{self.left()}: {case} ")
+        else:
+            self.add(".")
+
+    def end(self, name: tuple[str, str], status: str) -> None:
+        self.done.add(name)
+        if self.current == name:
+            self.seconds.append(time.monotonic() - self.started)
+            self.add(f" {status}, {duration(self.seconds[-1])}")
+
+    def left(self) -> str:
+        """At the mean pace so far."""
+        if not self.seconds:
+            return ""
+        cases = self.planned() - len(self.done)
+        return f", about {duration(cases * sum(self.seconds) / len(self.seconds))} left"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+@contextmanager
+def heard(progress: Progress) -> Iterator[None]:
+    """Listen to `tell` of every process started inside."""
+    with tempfile.TemporaryDirectory(prefix="framebench-asv-") as folder:
+        path = Path(folder) / "progress"
+        os.mkfifo(path)
+        # open for writing too: otherwise reading would end whenever the last writer leaves
+        pipe = os.fdopen(os.open(path, os.O_RDWR), "r", errors="replace")
+        threading.Thread(target=relay, args=(pipe, progress), daemon=True).start()
+        os.environ[VARIABLE] = str(path)
+        yield
+
+
+def relay(pipe: TextIO, progress: Progress) -> None:
+    for line in pipe:
+        progress.hear(line)

@@ -1,0 +1,216 @@
+"""The command line: `framebench list | run | show | report | doctor`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from framebench import cases, environments, provenance, records, runner
+from framebench.cases import Case, UnknownCase
+from framebench.environments import Environment, SetupError
+from framebench.progress import CaseProgress
+from framebench.session import Busy, Session
+from framebench.strategies import FRAMEWORKS, STRATEGIES
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__, add_completion=False)
+# a pipe or a file has no width of its own: tables must not be folded to 80 columns there
+out = Console(width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True)
+
+Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
+AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
+Results = Annotated[Path, typer.Option(help="folder of the records")]
+
+
+def chosen(selectors: list[str] | None, default: list[Case]) -> list[Case]:
+    if not selectors:
+        return default
+    return list(dict.fromkeys(c for s in selectors for c in cases.select(s)))
+
+
+@app.command("list")
+def list_(
+    selectors: Selectors = None,
+    strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The cases of the quick profile, those a selector names, or the support matrix."""
+    if strategies:
+        from analysis import tables
+
+        matrix = tables.support()
+        if as_json:
+            out.print_json(json.dumps([dict(zip(matrix.head, line, strict=True)) for line in matrix.rows]))
+        else:
+            tables.terminal(matrix, out)
+        return
+    found = chosen(selectors, cases.profile())
+    if as_json:
+        out.print_json(json.dumps([{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]))
+        return
+    for case in found:
+        note = "" if case.support.supported else f"  unsupported: {case.support.why}"
+        typer.echo(f"{case.id}{note}")
+
+
+@app.command()
+def run(
+    selectors: Selectors = None,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 4.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
+    memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
+) -> None:
+    """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
+    found = chosen(selectors, cases.profile())
+    options = runner.Options(
+        threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        memory_limit=parse_bytes(memory_limit) if memory_limit else None,
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    session = Session.open(results, provenance.commit(), " ".join(selectors or [cases.profile_name()]))
+    frameworks = {c.framework for c in found if c.support.supported}
+    ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
+    statuses = measure_all(found, session, ready, options, results)
+    session.close(results)
+    bad = [s for s in statuses if s in ("crashed", "timeout", "wrong")]
+    if bad:
+        err.print(f"{len(bad)} of {len(found)} cases failed ({', '.join(sorted(set(bad)))}); the others stand")
+        raise typer.Exit(1)
+
+
+def measure_all(
+    found: list[Case], session: Session, ready: dict[str, Environment], options: runner.Options, results: Path
+) -> list[str]:
+    """Each case's status; those that this session has measured already are not repeated."""
+    statuses: list[str] = []
+    with CaseProgress(found, results, err) as progress:
+        for case in found:
+            environment = ready.get(case.framework) or environments.describe(case.framework)
+            record = runner.measure_once(case, session.id, environment, options, results, partial(progress.phase, case))
+            progress.done(case, record)
+            statuses.append(record.status)
+    return statuses
+
+
+def parse_bytes(text: str) -> int:
+    """`2GiB`, `512MiB`, `1e9`. Raises typer.BadParameter."""
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+    number = text.rstrip("KMGiB")
+    try:
+        return int(float(number) * units[text[len(number) :]])
+    except (ValueError, KeyError):
+        raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB") from None
+
+
+@app.command()
+def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
+    """The newest record of each case, as lines or as one JSON array of flat rows."""
+    from analysis import load
+
+    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
+    found = [r for r in records.read_all(results) if r.case in wanted]
+    if as_json:
+        typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
+        return
+    from framebench.progress import line
+
+    newest = {(row.case, row.machine, row.measured_at) for row in load.latest(found)}
+    for record in found:
+        if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
+            typer.echo(line(record))
+
+
+@app.command()
+def report(
+    selectors: Selectors = None,
+    results: Results = runner.RESULTS,
+    markdown: Annotated[Path | None, typer.Option(help="where the Markdown goes; default: tables.md in the results")] = None,
+) -> None:
+    """Comparison tables from the records, on the terminal and as Markdown."""
+    from analysis import load, tables
+
+    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
+    table = load.load(results)
+    table = table[table["case"].isin(wanted)]
+    if table.empty:
+        err.print(f"no records under {results}; measure first: framebench run, or make bench")
+        raise typer.Exit(1)
+    found = [*tables.strategies(table), *tables.frameworks(table)]
+    for comparison in found:
+        tables.terminal(comparison, out)
+    target = markdown or results / "tables.md"
+    target.write_text("\n".join(map(tables.markdown, found)))
+    err.print(f"the same as Markdown: {target}")
+
+
+@app.command()
+def golden(workload: str, framework: str = "torch", size: str = "cpu") -> None:
+    """Compute the float64 reference values of a workload and print them (torch makes them, jax confirms them)."""
+    import os
+    import subprocess
+
+    environment = environments.ensure(framework, say=lambda text: err.print(text))
+    command = [str(environment.python), "-m", "framebench.golden", workload, framework, size]
+    paths = {**os.environ, **environment.variables(), "PYTHONPATH": str(provenance.ROOT)}
+    raise typer.Exit(subprocess.run(command, cwd=provenance.ROOT, env=paths).returncode)
+
+
+@app.command()
+def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Build the frameworks' environments now (they are built when first needed otherwise)."""
+    for framework in frameworks or FRAMEWORKS:
+        environment = environments.ensure(framework, say=lambda text: err.print(text))
+        typer.echo(f"{environment.name}: {environment.python}")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """What this machine has, what is missing, and how to get it."""
+    from framebench import doctor as examine
+
+    findings = examine.findings()
+    if as_json:
+        typer.echo(json.dumps([f._asdict() for f in findings]))
+    else:
+        for finding in findings:
+            out.print(f"{'ok ' if finding.ok else 'NO '} {finding.what}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.ok or f.optional for f in findings) else 1)
+
+
+def main() -> None:
+    """Users' mistakes end in a sentence, not in a traceback."""
+    warnings.showwarning = plain_warning  # type: ignore[assignment]
+    try:
+        app()
+    except (UnknownCase, SetupError, Busy) as error:
+        fail(str(error), 2)
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
+    except OSError as error:
+        fail(f"{error.strerror}: {error.filename}; what was measured so far is kept", 1)
+
+
+def plain_warning(message: Any, *_: Any, **__: Any) -> None:
+    err.print(f"warning: {message}", markup=False, highlight=False)
+
+
+def fail(message: str, code: int) -> None:
+    err.print(f"framebench: {message}", markup=False, highlight=False)
+    sys.exit(code)
+
+
+assert STRATEGIES  # the table is checked at import: a missing cell stops every command
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What parent and worker agree on: the protocol's version, the knobs of a measurement and the tolerances of its verification.
+
+A worker is started with a Task as JSON on its command line, and prints one JSON object a line: `{"phase": ...}` while it works,
+then `{"result": {...}}` or `{"error": {...}}`. Standard library only: both sides import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+VERSION = 1  # raised whenever a change makes new numbers incomparable with old ones
+
+
+@dataclass(frozen=True)
+class Task:
+    """One worker's orders."""
+
+    case: str  # a full case id
+    part: str  # "time" | "memory"
+    samples: int = 20  # at most so many timed steps
+    min_samples: int = 3  # at least so many, however slow they are
+    warmup: int = 3  # steps before the first timed one, the verified ones included
+    budget_s: float = 4.0  # sampling stops after this time once min_samples are there
+    memory_steps: int = 2  # steady steps whose peak is taken
+    core: int | None = None  # pin the process to this core
+    memory_limit: int | None = None  # bytes of private memory the worker may map
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+LOSS_STEPS = 3  # the second verified loss is observed after this many updates
+
+# Relative tolerances by precision. First values: rounding alone. After three updates rounding differences have been fed back
+# through the optimizer. Batch norm over few values makes gradients the most sensitive quantity.
+TOLERANCES: dict[str, dict[str, float]] = {
+    "fp32": {"loss_0": 1e-5, "loss_3": 2e-4, "grad_norm": 5e-4, "loss": 1e-5, "logits_norm": 1e-5, "logits_checksum": 1e-4},
+    "bf16": {"loss_0": 1e-2, "loss_3": 5e-2, "grad_norm": 5e-2, "loss": 1e-2, "logits_norm": 2e-2, "logits_checksum": 5e-2},
+}

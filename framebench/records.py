@@ -1,0 +1,190 @@
+"""Records: the full truth about each measured case, as JSON files that only ever get added.
+
+`results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`. Checked against the schema on write and on read,
+written atomically. Counters that do not exist are absent, never zero. The newest record of a case counts.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from framebench.cases import Case
+
+SCHEMA = 1
+Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
+# The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
+INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.reserved", "device.process")
+
+
+class BadRecord(Exception):
+    """A file under results/records that is not a record this version can read; the message names file and reason."""
+
+
+class RecordWarning(UserWarning):
+    """A file was skipped."""
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Verification(Part):
+    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet."""
+
+    passed: bool
+    reason: str | None = None
+    observed: dict[str, float | None] = {}
+    golden: dict[str, float] = {}
+    relative_error: dict[str, float | None] = {}
+    tolerance: dict[str, float] = {}
+
+
+class Proof(Part):
+    """Whether the strategy was seen to be on, and what was counted to tell."""
+
+    proven: bool
+    evidence: dict[str, Any]
+
+
+class Provenance(Part):
+    session: str
+    measured_at: datetime
+    command: str
+    commit: str | None
+    dirty: bool | None
+    machine: str
+    hardware: dict[str, Any]
+    python: str | None = None
+    versions: dict[str, str] = {}
+    environment: dict[str, str] = {}  # the variables set for the worker
+    threads: int | None = None
+    core: int | None = None  # the timing worker was pinned to it
+    load_before: float | None = None  # one-minute load average
+    load_after: float | None = None
+    protocol: int
+
+
+class Record(Part):
+    """One case, measured once. Bytes are bytes, times are seconds."""
+
+    schema_version: Literal[1] = 1
+    case: str
+    status: Status
+    reason: str | None = None
+    peaks: dict[str, int] = {}  # of a steady step, by instrument
+    peak_samples: list[dict[str, int]] = []
+    cold_peaks: dict[str, int] = {}  # of the first step: what compilation and autotuning add
+    live_bytes: int | None = None  # weights, gradients, optimizer states, inputs between steps
+    first_step_s: float | None = None
+    step_s: list[float] = []
+    cpu_s_per_step: float | None = None
+    spent_s: dict[str, float] = {}  # where the case's wall-clock time went
+    verification: Verification | None = None
+    effect: Proof | None = None
+    log_tail: str | None = None
+    provenance: Provenance = Field(repr=False)
+
+    @property
+    def parsed(self) -> Case:
+        workload, framework, scenario, strategy, batch, size = self.case.split("/")
+        return Case(workload, framework, scenario, strategy, int(batch[1:]), size)
+
+    @property
+    def peak_instrument(self) -> str | None:
+        return next((i for i in INSTRUMENTS if i in self.peaks), None)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        return self.peaks[self.peak_instrument] if self.peak_instrument else None
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Median over the samples."""
+        return statistics.median(self.step_s) if self.step_s else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Samples (or tokens) per second."""
+        case = self.parsed
+        if self.step_time_s is None:
+            return None
+        return case.batch * case.spec.preset(case.size).sample_units / self.step_time_s
+
+    @property
+    def framework_version(self) -> str | None:
+        return self.provenance.versions.get(self.case.split("/")[1])
+
+
+def folder(root: Path, machine: str, environment: str, case: Case) -> Path:
+    """Where the records of one case lie; `environment` is for instance `torch-2.13.0`."""
+    return root / "records" / machine / environment / case.id.replace("/", ".")
+
+
+def write(record: Record, where: Path) -> Path:
+    """Write atomically under the time of measurement; the full record is on disk before its name appears."""
+    where.mkdir(parents=True, exist_ok=True)
+    stamp = record.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
+    handle, temporary = tempfile.mkstemp(dir=where, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(record.model_dump_json(indent=1, exclude_defaults=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, where / f"{stamp}.json")
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return where / f"{stamp}.json"
+
+
+def read(path: Path) -> Record:
+    """Raises BadRecord with the file's name and what is wrong with it."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise BadRecord(f"{path}: {error.strerror}") from error
+    try:
+        return Record.model_validate_json(text)
+    except ValidationError as error:
+        raise BadRecord(f"{path}: {explain(error)}") from error
+
+
+def explain(error: ValidationError) -> str:
+    """One line: a newer schema is called that, anything else by its first fault."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    if place == "schema_version" and isinstance(first["input"], int) and first["input"] > SCHEMA:
+        return f"written in schema {first['input']}, newer than this framebench knows ({SCHEMA}); upgrade to read it"
+    return f"not a framebench record: {place + ': ' if place else ''}{first['msg']}"
+
+
+def read_all(root: Path) -> Iterator[Record]:
+    """Every readable record under `root`/records; the others are named in a RecordWarning, and left alone."""
+    for path in sorted((root / "records").rglob("*.json")):
+        try:
+            yield read(path)
+        except BadRecord as error:
+            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+
+
+def of_session(where: Path, session: str) -> Record | None:
+    """The record of this session in a case's folder, if it was measured already."""
+    for path in sorted(where.glob("*.json"), reverse=True):
+        try:
+            record = read(path)
+        except BadRecord:
+            continue
+        if record.provenance.session == session:
+            return record
+    return None

@@ -1,0 +1,294 @@
+"""Measure a case: two worker processes, one after the other, their halves joined into a record, whatever happens to them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from framebench import environments, provenance, records
+from framebench.cases import Case
+from framebench.environments import Environment
+from framebench.instruments.host import MALLOC_ENV
+from framebench.instruments.nvml import ProcessPeak
+from framebench.protocol import VERSION, Task
+from framebench.records import Proof, Provenance, Record, Status, Verification
+
+RESULTS = provenance.ROOT / "results"
+Progress = Callable[[str, str], None]  # part, phase
+LOG_LINES = 25
+CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
+OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError", re.I)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure. `threads=1` on a pinned core is the calmest that a shared machine offers; both are recorded."""
+
+    threads: int = 1
+    pin: bool = True
+    samples: int = 20
+    min_samples: int = 3
+    budget_s: float = 4.0
+    time_limit_s: float = 900.0  # for each of the two workers
+    memory_limit: int | None = None  # bytes
+
+    def task(self, case: Case, part: str) -> Task:
+        return Task(
+            case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core(),
+            memory_limit=self.memory_limit,
+        )  # fmt: skip
+
+    def core(self) -> int | None:
+        """The last core this process may use: the parent stays on the others."""
+        if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
+            return None
+        return max(os.sched_getaffinity(0))
+
+
+@dataclass
+class Outcome:
+    """What became of one worker."""
+
+    status: Status = "ok"
+    reason: str | None = None
+    result: dict[str, Any] = field(default_factory=dict)
+    log: str = ""
+    seconds: float = 0.0
+    device_process: int | None = None
+
+
+def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
+    """Everything that is set for the worker on top of the user's environment; goes into the record."""
+    threads = str(options.threads)
+    found = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    found |= environment.variables() | dict(case.plan.env)
+    if part == "memory":
+        found |= MALLOC_ENV
+    return found
+
+
+class Worker:
+    """One worker process: started, listened to, and always gone in the end."""
+
+    def __init__(self, environment: Environment, task: Task, variables: dict[str, str], log: Path) -> None:
+        self.phase = "start"
+        self.final: dict[str, Any] = {}
+        # a group of its own: Jittor's compilers die with it, and Ctrl-C reaches us first
+        self.process = subprocess.Popen(
+            [str(environment.python), "-m", "framebench.worker", json.dumps(task.as_dict())],
+            stdout=subprocess.PIPE, stderr=log.open("wb"), stdin=subprocess.DEVNULL, text=True, start_new_session=True,
+            env={**os.environ, **variables, "PYTHONPATH": str(provenance.ROOT)}, cwd=provenance.ROOT,
+        )  # fmt: skip
+
+    def listen(self, on_phase: Callable[[str], None]) -> None:
+        """Read messages until the worker closes its end."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                message = {"error": {"type": "Protocol", "message": f"not a message: {line.strip()}", "oom": False}}
+            if "phase" in message:
+                self.phase = message["phase"]
+                on_phase(self.phase)
+            else:
+                self.final = message
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def run_worker(case: Case, part: str, environment: Environment, options: Options, progress: Progress) -> Outcome:
+    """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
+    started = time.monotonic()
+    oom_kills = cgroup_oom_kills()
+    with tempfile.TemporaryDirectory(prefix="framebench-") as folder:
+        log = Path(folder) / "log"
+        variables = worker_variables(environment, case, part, options)
+        worker = Worker(environment, options.task(case, part), variables, log)
+        timer = threading.Timer(options.time_limit_s, worker.kill)
+        timer.start()
+        try:
+            with ProcessPeak(worker.process.pid) as device:
+                worker.listen(lambda phase: progress(part, phase))
+                code = worker.process.wait()
+        finally:
+            expired = not timer.is_alive()
+            timer.cancel()
+            worker.kill()
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    outcome = classify(worker, code, expired, options, tail, cgroup_oom_kills() > oom_kills)
+    outcome.seconds, outcome.device_process = time.monotonic() - started, device.peak
+    return outcome
+
+
+def classify(worker: Worker, code: int, expired: bool, options: Options, tail: str, oom_killed: bool) -> Outcome:
+    """Status and reason from what the worker said last, its exit code, and the kernel's counters."""
+    during = f"during {worker.phase}"
+    if "result" in worker.final:
+        return Outcome(result=worker.final["result"])
+    if "error" in worker.final:
+        error = worker.final["error"]
+        status: Status = "oom" if error["oom"] else "crashed"
+        return Outcome(status, f"{error['type']} {during}: {error['message']}", log=tail)
+    if expired:
+        return Outcome("timeout", f"no end after {options.time_limit_s:g} s, {during}", log=tail)
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if oom_killed or OUT_OF_MEMORY.search(tail):
+        return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
+    return Outcome("crashed", f"ended by {name} {during}", log=tail)
+
+
+def cgroup_oom_kills() -> int:
+    """How often the kernel killed for memory in this control group; 0 where it does not say."""
+    try:
+        counters = dict(line.split() for line in CGROUP_EVENTS.read_text().splitlines())
+    except OSError:
+        return 0
+    return int(counters.get("oom_kill", 0))
+
+
+def measure(
+    case: Case,
+    session: str,
+    environment: Environment | None = None,
+    options: Options = Options(),
+    results: Path = RESULTS,
+    progress: Progress = lambda part, phase: None,
+) -> Record:
+    """Measure one case and write its record. Raises OSError if it cannot be written, SetupError without environment."""
+    environment = environment or environments.describe(case.framework)
+    started, load = time.monotonic(), load_average()
+    outcomes: dict[str, Outcome] = {}
+    for part in ("time", "memory") if case.support.supported else ():
+        outcomes[part] = run_worker(case, part, environment, options, progress)
+        if outcomes[part].status != "ok" or not passed(outcomes[part]):
+            break
+    halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", case.support.why)
+    record = Record(
+        case=case.id,
+        status=status,
+        reason=reason,
+        log_tail=next((o.log for o in outcomes.values() if o.log), None),
+        provenance=provenance_of(case, session, environment, options, load, outcomes),
+        **halves,
+    )
+    if outcomes:
+        record = record.model_copy(update={"spent_s": spent(outcomes, time.monotonic() - started)})
+    records.write(record, records.folder(results, record.provenance.machine, environment.name, case))
+    return record
+
+
+def passed(outcome: Outcome) -> bool:
+    return outcome.result.get("verification", {"passed": True})["passed"]
+
+
+def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | None]:
+    """The halves as fields of a record, and the status that follows. A wrong result has no measurements."""
+    time_half = outcomes["time"].result
+    fields: dict[str, Any] = {}
+    if "verification" in time_half:
+        fields["verification"] = Verification(**finite(time_half["verification"]))
+        if not fields["verification"].passed:
+            return fields, "wrong", fields["verification"].reason or worst(fields["verification"])
+    for name in ("first_step_s", "step_s", "cpu_s_per_step"):
+        if name in time_half:
+            fields[name] = time_half[name]
+    if "effect" in time_half:
+        fields["effect"] = Proof(**time_half["effect"])
+    if "memory" in outcomes:
+        memory = outcomes["memory"]
+        fields |= {k: memory.result[k] for k in ("peaks", "peak_samples", "cold_peaks", "live_bytes") if k in memory.result}
+        if memory.device_process is not None and "peaks" in fields:
+            fields["peaks"]["device.process"] = memory.device_process
+    bad = next(((part, o) for part, o in outcomes.items() if o.status != "ok"), None)
+    if bad:
+        return fields, bad[1].status, f"{bad[0]} worker: {bad[1].reason}"
+    return fields, "ok", None
+
+
+def finite(verification: dict[str, Any]) -> dict[str, Any]:
+    """NaN and infinity as None: they are no numbers, and JSON has none."""
+    clean = dict(verification)
+    for key in ("observed", "relative_error"):
+        values = verification.get(key, {})
+        clean[key] = {n: v if abs(v) < float("inf") else None for n, v in values.items()}
+    return clean
+
+
+def worst(verification: Verification) -> str:
+    """What failed, in words."""
+    failed = [
+        f"{name} {verification.observed[name]} instead of {verification.golden[name]} "
+        f"(relative error {error if error is None else format(error, '.1e')}, tolerance {verification.tolerance[name]:g})"
+        for name, error in verification.relative_error.items()
+        if error is None or error > verification.tolerance[name]
+    ]
+    return "; ".join(failed)
+
+
+def spent(outcomes: dict[str, Outcome], total: float) -> dict[str, float]:
+    """Where the time went: import, build and work of the two workers, and `harness`: everything else."""
+    found = {
+        f"{part}_{name}": o.result[f"{name}_s"]
+        for part, o in outcomes.items()
+        for name in ("import", "build", "work")
+        if f"{name}_s" in o.result
+    }
+    return found | {"harness": total - sum(found.values()), "total": total}
+
+
+def load_average() -> float | None:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def provenance_of(
+    case: Case, session: str, environment: Environment, options: Options, load: float | None, outcomes: dict[str, Outcome]
+) -> Provenance:
+    result = outcomes["time"].result if "time" in outcomes else {}
+    variables = worker_variables(environment, case, "memory", options) if outcomes else {}
+    return Provenance(
+        session=session,
+        measured_at=datetime.now(UTC),
+        command=provenance.command(),
+        commit=provenance.commit(),
+        dirty=provenance.dirty(),
+        machine=provenance.machine_name(),
+        hardware=provenance.hardware() | ({"device": result["device"]} if "device" in result else {}),
+        python=sys.version.split()[0],
+        versions=result.get("versions", {environment.framework: environment.version}),
+        environment={k: v for k, v in variables.items() if k != "HOME"},
+        threads=options.threads,
+        core=options.core(),
+        load_before=load,
+        load_after=load_average(),
+        protocol=VERSION,
+    )
+
+
+def measure_once(
+    case: Case,
+    session: str,
+    environment: Environment,
+    options: Options = Options(),
+    results: Path = RESULTS,
+    progress: Progress = lambda part, phase: None,
+) -> Record:
+    """The case's record of this session: read if it is there, else measured now."""
+    where = records.folder(results, provenance.machine_name(), environment.name, case)
+    return records.of_session(where, session) or measure(case, session, environment, options, results, progress)

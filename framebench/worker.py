@@ -1,0 +1,189 @@
+"""One case, one process, one part: `python -m framebench.worker '{"case": ..., "part": "time"}'`.
+
+Runs inside the framework's environment: standard library, NumPy and that framework only. Time and memory are measured by
+separate processes, since what makes memory visible (allocator settings, counters) slows the step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.cases import parse
+from framebench.instruments.host import HostPeak
+from framebench.protocol import LOSS_STEPS, TOLERANCES, Task
+from models.spec import logits_summary
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def own_stdout() -> TextIO:
+    """Standard output for us alone: whatever a framework prints goes to standard error."""
+    ours = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return ours
+
+
+def timed_step(adapter: Adapter) -> float:
+    """Wall-clock seconds of one whole step."""
+    start = time.perf_counter()
+    adapter.step()
+    adapter.synchronize()
+    return time.perf_counter() - start
+
+
+def verify(adapter: Adapter, observed: dict[str, float]) -> dict[str, Any]:
+    """Relative error of each observed value against the float64 reference, and whether all are within tolerance."""
+    case = adapter.case
+    golden = adapter.workload.golden.get(case.golden_key)
+    if golden is None:
+        return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed}
+    tolerance = {name: TOLERANCES[case.plan.precision][name] for name in observed}
+    # a projection of the logits may be near zero: its error is relative to the logits' norm
+    scale = {name: golden["logits_norm" if name == "logits_checksum" else name] for name in observed}
+    error = {name: abs(observed[name] - golden[name]) / abs(scale[name]) for name in observed}
+    passed = all(error[name] <= tolerance[name] for name in observed)  # NaN fails
+    return {"passed": passed, "observed": observed, "golden": golden, "relative_error": error, "tolerance": tolerance}
+
+
+def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
+    """The steps that verification needs: their seconds, and what was observed."""
+    seconds = [timed_step(adapter)]
+    if adapter.case.scenario == "eval":
+        return seconds, {"loss": adapter.loss(), **logits_summary(adapter.logits())}
+    observed = {"loss_0": adapter.loss(), "grad_norm": adapter.gradient_norm()}
+    seconds += [timed_step(adapter) for _ in range(LOSS_STEPS)]
+    return seconds, observed | {f"loss_{LOSS_STEPS}": adapter.loss()}
+
+
+def sample(adapter: Adapter, task: Task) -> dict[str, Any]:
+    """Seconds of steady steps: at most `samples`, fewer when the budget is spent."""
+    wall: list[float] = []
+    cpu = time.process_time()
+    start = time.perf_counter()
+    while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):
+        wall.append(timed_step(adapter))
+    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / len(wall)}
+
+
+def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
+    emit({"phase": "first step"})
+    first, observed = first_steps(adapter)
+    verification = verify(adapter, observed)
+    result: dict[str, Any] = {"first_step_s": first[0], "verification": verification}
+    if not verification["passed"]:
+        return result  # the time of a wrong computation is of no interest
+    emit({"phase": "effect"})
+    effect = adapter.effect()
+    result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
+    emit({"phase": "warm-up"})
+    for _ in range(max(1, task.warmup - len(first))):
+        timed_step(adapter)
+    emit({"phase": "timing"})
+    result |= sample(adapter, task)
+    last = adapter.loss()
+    if not math.isfinite(last):
+        raise ArithmeticError(f"the loss became {last} while timing")
+    return result
+
+
+def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
+    """Peaks of the first (cold) and of steady steps by every instrument that exists here."""
+    emit({"phase": "first step"})
+    cold = peaks(adapter)
+    emit({"phase": "warm-up"})
+    timed_step(adapter)
+    emit({"phase": "memory"})
+    steady = [peaks(adapter) for _ in range(task.memory_steps)]
+    return {
+        "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
+        "peak_samples": steady,
+        "cold_peaks": cold,
+        "live_bytes": adapter.live_bytes(),
+    }
+
+
+def peaks(adapter: Adapter) -> dict[str, int]:
+    """Bytes by instrument of one step."""
+    adapter.release()
+    host = HostPeak()
+    live = adapter.live_bytes()
+    adapter.reset_peak()
+    if HostPeak.available():
+        host.start()
+    timed_step(adapter)
+    found = adapter.own_peaks()
+    if HostPeak.available():
+        found["host.rss"] = live + host.grown()
+    return found
+
+
+def limit_memory(task: Task) -> None:
+    if task.memory_limit is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
+
+
+def run(task: Task, emit: Emit) -> dict[str, Any]:
+    """Build the case and measure the task's part of it."""
+    if task.core is not None:
+        os.sched_setaffinity(0, {task.core})
+    case = parse(task.case)
+    clock = time.perf_counter
+    marks = [clock()]
+    emit({"phase": "import"})
+    adapter = adapters.load(case)
+    marks.append(clock())
+    limit_memory(task)
+    emit({"phase": "build"})
+    adapter.build()
+    adapter.synchronize()
+    marks.append(clock())
+    try:
+        part = measure_time if task.part == "time" else measure_memory
+        result = part(adapter, task, emit)
+    except Exception as error:
+        error.oom = adapter.is_oom(error)  # type: ignore[attr-defined]
+        raise
+    result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": clock() - marks[2]}
+    return result | {"versions": adapter.versions(), "device": adapter.device()}
+
+
+def die_with_parent() -> None:
+    """A killed parent takes its worker along. Linux only; elsewhere the worker ends with its case."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def main() -> int:
+    die_with_parent()
+    out = own_stdout()
+
+    def emit(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=out)
+
+    try:
+        emit({"result": run(Task(**json.loads(sys.argv[1])), emit)})
+    except Exception as error:
+        oom = getattr(error, "oom", isinstance(error, MemoryError))
+        emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}})
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # everything is said: freeing a framework piece by piece only costs time

@@ -1,0 +1,45 @@
+"""Fixtures: the frameworks' environments (built once per machine) and a results folder of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from framebench import environments, provenance
+from framebench.environments import Environment
+from framebench.strategies import FRAMEWORKS
+
+ROOT = provenance.ROOT
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a developer's shell sets must not decide a test."""
+    for name in ("FRAMEBENCH_PROFILE", "FRAMEBENCH_MACHINE", "FRAMEBENCH_SESSION", "FRAMEBENCH_ENV"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, Environment]:
+    return {framework: environments.ensure(framework) for framework in FRAMEWORKS}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def run_inside(environment: Environment, code: str, *arguments: str, variables: dict[str, str] | None = None) -> object:
+    """Run code in a framework's environment; the last line it prints is JSON."""
+    threads = {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [str(environment.python), "-c", code, *arguments],
+        env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, text=True, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,165 @@
+"""Whatever a worker does, a record says what happened, and the suite goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from framebench import records, runner
+from framebench.cases import Case
+from framebench.environments import Environment
+from framebench.runner import Options
+from tests.conftest import ROOT
+
+CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> Environment:
+    """An environment whose interpreter misbehaves."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/misbehaving.py"} "$@"\n')
+    script.chmod(0o755)
+    return Environment("torch", "0", script)
+
+
+@pytest.mark.parametrize(
+    ("deed", "status", "named"),
+    [
+        ("exception", "crashed", "ValueError during timing: planted"),
+        ("kill", "crashed", "SIGKILL during timing"),
+        ("segfault", "crashed", "SIGSEGV during timing"),
+        ("hang", "timeout", "no end after 1 s, during timing"),
+        ("hang with child", "timeout", "no end after 1 s"),
+        ("silent exit", "crashed", "exit code 3"),
+        ("bad_alloc", "oom", "memory ran out"),
+        ("babble", "crashed", "this is not JSON"),
+    ],
+)
+def test_misdeeds_are_classified(
+    deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MISBEHAVE", deed)
+    record = runner.measure(CASE, "s", impostor, Options(time_limit_s=1), results)
+    assert (record.status, record.peaks, record.step_s) == (status, {}, [])
+    assert record.reason is not None
+    assert named in record.reason
+    assert list(records.read_all(results)) == [record]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "misbehaving.py" in " ".join(p.info["cmdline"] or [])]
+
+
+def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
+    case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
+    record = runner.measure(case, "s", impostor, results=results)
+    assert (record.status, record.reason) == ("unsupported", case.support.why)
+
+
+def test_a_session_measures_a_case_once(impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISBEHAVE", "silent exit")
+    first = runner.measure_once(CASE, "s", impostor, results=results)
+    assert runner.measure_once(CASE, "s", impostor, results=results) == first
+    assert runner.measure_once(CASE, "t", impostor, results=results) != first
+
+
+def test_a_whole_case(environment: dict[str, Environment], results: Path) -> None:
+    record = runner.measure(CASE, "s", environment["torch"], Options(samples=5), results)
+    assert record.status == "ok", record.reason
+    assert record.verification
+    assert record.verification.passed
+    assert record.effect
+    assert record.effect.proven
+    assert len(record.step_s) == 5
+    assert record.peak_bytes is not None
+    assert record.live_bytes is not None
+    assert record.peak_bytes > record.live_bytes
+    assert record.provenance.versions["torch"].startswith(environment["torch"].version)
+    assert record.provenance.environment["MALLOC_MMAP_THRESHOLD_"] == "65536"
+
+
+def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, Environment], results: Path) -> None:
+    def kill_at_warm_up(part: str, phase: str) -> None:
+        if phase == "warm-up":
+            for child in psutil.Process().children():
+                if "framebench.worker" in " ".join(child.cmdline()):
+                    child.kill()
+
+    record = runner.measure(CASE, "s", environment["torch"], results=results, progress=kill_at_warm_up)
+    assert record.status == "crashed"
+    assert record.reason is not None
+    assert "SIGKILL" in record.reason
+
+
+def test_running_out_of_memory_under_a_limit_is_a_result(environment: dict[str, Environment], results: Path) -> None:
+    case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
+    record = runner.measure(case, "s", environment["torch"], Options(memory_limit=300 * 2**20), results)
+    assert record.status == "oom", record.reason
+    assert record.reason is not None
+    assert "memory" in record.reason
+
+
+def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], results: Path, tmp_path: Path) -> None:
+    """A planted bug: the same project, with a model whose attention scale is off by one percent."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+        (clone / file).parent.mkdir(parents=True, exist_ok=True)
+        (clone / file).write_bytes((ROOT / file).read_bytes())
+    model = clone / "models/transformer/torch_model.py"
+    text = model.read_text()
+    assert "is_causal=True)" in text
+    model.write_text(text.replace("is_causal=True)", "is_causal=True, scale=0.3571)"))
+    code = f"""
+from pathlib import Path
+from framebench import environments, runner
+from framebench.cases import parse
+r = runner.measure(parse({CASE.id!r}), "s", environments.describe("torch"), results=Path({str(results)!r}))
+print(r.status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)},
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.split() == ["wrong"], done.stderr
+    (record,) = records.read_all(results)
+    assert (record.peaks, record.step_s, record.first_step_s) == ({}, [], None)
+    assert record.reason is not None
+    assert "instead of" in record.reason
+
+
+def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
+    code = f"""
+from pathlib import Path
+from framebench import environments, runner
+from framebench.cases import parse
+runner.measure(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
+               runner.Options(samples=1000, budget_s=600), Path({str(results)!r}), lambda *p: print(*p, flush=True))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    for line in parent.stdout:
+        if "first step" in line:
+            break
+    (worker,) = [p for p in psutil.Process(parent.pid).children() if "framebench.worker" in " ".join(p.cmdline())]
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_harness_itself_costs_little(environment: dict[str, Environment], results: Path) -> None:
+    """At most half a second per case beyond import, build and steps; the best of three, as the machine is shared."""
+    spent = [runner.measure(CASE, str(i), environment["torch"], Options(samples=3), results).spent_s for i in range(3)]
+    assert min(s["harness"] for s in spent) < 0.5, spent
+
+
+def test_progress_names_every_phase(environment: dict[str, Environment], results: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    runner.measure(CASE, "s", environment["torch"], Options(samples=3), results, lambda *phase: seen.append(phase))
+    assert {part for part, _ in seen} == {"time", "memory"}
+    assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in seen}
+
+
