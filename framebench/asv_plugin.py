@@ -129,6 +129,8 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(env, FrameworkEnvironment):
             raise util.UserError(f"the suite runs in its own environments only; leave out -E {env.tool_name}")
         if _Run.session is None:
+            # what a record tells about its origin is known here, not in the benchmark processes
+            os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             _Run.open()
         foreign = {name for name in benchmarks if _framework(name) != env.framework}
         for _ in foreign:

@@ -117,4 +117,3 @@ def parse(case_id: str) -> Case:
     if len(found) != 1:
         raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
     return found[0]
-

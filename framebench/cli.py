@@ -8,7 +8,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -81,7 +81,10 @@ def run(
     session = Session.open(results, provenance.commit(), " ".join(selectors or [cases.profile_name()]))
     frameworks = {c.framework for c in found if c.support.supported}
     ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
-    statuses = measure_all(found, session, ready, options, results)
+    try:
+        statuses = measure_all(found, session, ready, options, results)
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
     session.close(results)
     bad = [s for s in statuses if s in ("crashed", "timeout", "wrong")]
     if bad:
@@ -195,18 +198,16 @@ def main() -> None:
         app()
     except (UnknownCase, SetupError, Busy) as error:
         fail(str(error), 2)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
     except OSError as error:
         fail(f"{error.strerror}: {error.filename}; what was measured so far is kept", 1)
 
 
 def plain_warning(message: Any, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {message}", markup=False, highlight=False)
+    err.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-def fail(message: str, code: int) -> None:
-    err.print(f"framebench: {message}", markup=False, highlight=False)
+def fail(message: str, code: int) -> NoReturn:
+    err.print(f"framebench: {message}", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)
 
 

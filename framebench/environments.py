@@ -67,14 +67,14 @@ def pins(file: Path) -> dict[str, str]:
 
 
 def default_version(framework: str) -> str:
-    """The version that requirements/<framework>.txt pins."""
+    """The version that requirements/<framework>.txt pins. Raises SetupError, with the frameworks."""
+    if framework not in FRAMEWORKS:
+        raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     return pins(REQUIREMENTS / f"{framework}.txt")[framework]
 
 
 def requirement_file(framework: str, version: str) -> Path:
     """Raises SetupError, with the versions that have a requirements file."""
-    if framework not in FRAMEWORKS:
-        raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     files = {pins(f)[framework]: f for f in sorted(REQUIREMENTS.glob(f"{framework}*.txt"))}
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")

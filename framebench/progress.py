@@ -47,7 +47,7 @@ class CaseProgress:
     def done(self, case: Case, record: Record) -> None:
         del self.left[case]
         self.bar.update(self.task, advance=1, left=self.remaining())
-        self.bar.console.print(line(record), markup=False, highlight=False)
+        self.bar.console.print(line(record), markup=False, highlight=False, soft_wrap=True)
 
 
 def line(record: Record) -> str:

@@ -104,7 +104,7 @@ def test_running_out_of_memory_under_a_limit_is_a_result(environment: dict[str, 
 
 
 def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], results: Path, tmp_path: Path) -> None:
-    """A planted bug: the same project, with a model whose attention scale is off by one percent."""
+    """A planted bug that leaves the loss of step 0 right: the same project, with no gradient through the attention."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
@@ -112,8 +112,9 @@ def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], r
         (clone / file).write_bytes((ROOT / file).read_bytes())
     model = clone / "models/transformer/torch_model.py"
     text = model.read_text()
-    assert "is_causal=True)" in text
-    model.write_text(text.replace("is_causal=True)", "is_causal=True, scale=0.3571)"))
+    right = "x + self.attention(self.ln1(x))"
+    assert right in text
+    model.write_text(text.replace(right, right + ".detach()"))
     code = f"""
 from pathlib import Path
 from framebench import environments, runner
@@ -127,7 +128,8 @@ print(r.status)
     (record,) = records.read_all(results)
     assert (record.peaks, record.step_s, record.first_step_s) == ({}, [], None)
     assert record.reason is not None
-    assert "instead of" in record.reason
+    assert "grad_norm" in record.reason
+    assert "loss_0" not in record.reason
 
 
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
@@ -161,5 +163,3 @@ def test_progress_names_every_phase(environment: dict[str, Environment], results
     runner.measure(CASE, "s", environment["torch"], Options(samples=3), results, lambda *phase: seen.append(phase))
     assert {part for part, _ in seen} == {"time", "memory"}
     assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in seen}
-
-

@@ -1,0 +1,148 @@
+"""The command line as a user meets it: real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from framebench import records
+from framebench.environments import Environment
+from tests.conftest import ROOT
+
+CASE = "transformer/torch/train/fp32/b4/tiny"
+KEYS = {
+    "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
+    "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
+}  # fmt: skip
+
+
+def framebench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "framebench.cli", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of one measured and one unsupported case."""
+    results = tmp_path_factory.mktemp("cli") / "results"
+    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--samples", "3")
+    assert done.returncode == 0, done.stderr
+    return results
+
+
+def test_show_prints_flat_rows(measured: Path) -> None:
+    rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
+    ok, unsupported = rows
+    assert set(ok) >= KEYS
+    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (CASE, "ok", True, True)
+    assert ok["peak_bytes"] > 0
+    assert ok["step_time_s"] > 0
+    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == ("unsupported", None, None)
+    assert unsupported["reason"]
+
+
+def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
+    assert CASE in framebench("show", "--results", str(measured)).stdout
+    target = tmp_path / "t.md"
+    done = framebench("report", "--results", str(measured), "--markdown", str(target))
+    assert "transformer train, batch 4, size tiny" in done.stdout
+    assert "| torch | fp32 |" in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run", "resnet51"], "resnet50"),
+        (["run", "resnet50/torch/train/fp32/b7"], "b16"),
+        (["run", CASE, "--memory-limit", "many"], "512MiB"),
+        (["show", "a/b/c/d/e/f/g"], "workload/framework"),
+        (["setup", "tensorflow"], "jittor"),
+        (["report", "--results", "nowhere"], "make bench"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
+    done = framebench(*arguments)
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_files_are_warned_about(measured: Path) -> None:
+    bad = measured / "records" / "stranger.json"
+    bad.write_text('{"schema_version": 99}')
+    try:
+        done = framebench("show", "--json", "--results", str(measured))
+        assert len(json.loads(done.stdout)) == 2
+        assert "stranger.json" in done.stderr
+        assert "schema 99" in done.stderr
+    finally:
+        bad.unlink()
+
+
+def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
+    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest."""
+    selector = "transformer/torch/eval/no_grad/*/tiny"
+    command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--samples", "3"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(list(results.rglob("2*.json"))) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "goes on from there" in said
+    (first,) = records.read_all(results)
+    again = framebench("run", selector, "--results", str(results), "--samples", "3")
+    assert again.returncode == 0, again.stderr
+    found = list(records.read_all(results))
+    assert first in found
+    assert len(found) == 2
+    assert len({r.provenance.session for r in found}) == 1
+
+
+def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str, Environment], results: Path) -> None:
+    """A time limit that no case can meet."""
+    done = framebench("run", "transformer/torch/eval/*/b4/tiny", "--results", str(results), "--time-limit", "0.05")
+    assert done.returncode == 1
+    assert {r.status for r in records.read_all(results)} == {"timeout"}
+    assert len(list(records.read_all(results))) == 4
+    assert "4 of 4 cases failed" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small file system: {mounted.stderr.strip()}")
+    try:
+        done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
+        assert done.returncode == 1
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert all(records.read_all(disk / "results"))
+        assert not list((disk / "results").rglob("*.tmp"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:
+    done = framebench("doctor", "--json")
+    findings = {f["what"]: f for f in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stdout
+    assert findings["GPU"]["detail"]
+    assert findings["environment torch-" + environment["torch"].version]["ok"]
+
+
+def test_support_matrix_has_no_gaps() -> None:
+    rows = json.loads(framebench("list", "--strategies", "--json").stdout)
+    assert all(row[f] for row in rows for f in ("torch", "jax", "jittor"))

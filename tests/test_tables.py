@@ -1,0 +1,82 @@
+"""Tables are made from records alone, keep every row, and cannot be broken by what a record contains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from analysis import load, tables
+from framebench.cases import Case
+from framebench.records import Proof, Record, Verification
+from tests.test_records import provenance, record
+
+RIGHT = {"verification": Verification(passed=True, relative_error={"loss": 1e-8}), "effect": Proof(proven=True, evidence={})}
+
+
+def made(
+    strategy: str, peak: int, step: float, framework: str = "torch", instrument: str = "host.rss", batch: int = 4
+) -> Record:
+    case = Case("transformer", framework, "train", strategy, batch, "tiny")
+    origin = provenance(versions={framework: "1"})
+    return record(case, peaks={instrument: peak}, step_s=[step], first_step_s=1.0, provenance=origin, **RIGHT)
+
+
+def frame(*found: Record) -> pd.DataFrame:
+    return load.frame(load.latest(found))
+
+
+def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
+    table = frame(
+        made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), made("fp32", 50, 1.0, "jax"), made("fp32", 400, 9.0, batch=8)
+    )
+    ratio = table.set_index("case")["peak_ratio"]
+    assert ratio["transformer/torch/train/checkpoint/b4/tiny"] == 0.5
+    assert ratio["transformer/jax/train/fp32/b4/tiny"] == 1.0
+
+
+def test_peaks_of_two_instruments_have_no_ratio() -> None:
+    table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
+    row = table.set_index("strategy").loc["checkpoint"]
+    assert pd.isna(row["peak_ratio"])
+    assert row["time_ratio"] == 1.5
+
+
+def test_the_newest_record_counts() -> None:
+    old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
+    later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
+    assert [r.peak_bytes for r in load.latest([later, old])] == [300]
+
+
+def test_rows_without_a_number_stay_with_their_reason() -> None:
+    case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
+    lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
+    (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
+    assert comparison.rows[0][2:5] == ("1.000", "1.00", "1,000.0")
+    assert "oom: memory ran out" in comparison.rows[1][2]
+    assert "threads" in comparison.caption
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_markdown_cells_cannot_break_out(text: str) -> None:
+    table = tables.Comparison("t", text, ("a", "b"), ((text, "x"),))
+    lines = tables.markdown(table).split("\n")
+    assert lines[2] == "| a | b |"
+    assert "<" not in lines[4]
+    unescaped = lines[4].replace("\\\\", "").replace("\\|", "")
+    assert unescaped.count("|") == 3
+
+
+@pytest.mark.parametrize("text", ["[red]x", "[/]", "\x1b[31m", "a|b"])
+def test_terminal_takes_any_text(text: str) -> None:
+    console = Console(record=True, width=120, file=open("/dev/null", "w"))  # noqa: SIM115
+    tables.terminal(tables.Comparison("t", "c", ("a",), ((text,),)), console)
+    assert text.replace("\x1b", "").strip("[]/") in console.export_text() or "\x1b" in text
+
+
+def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
+    assert load.load(tmp_path).empty
