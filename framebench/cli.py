@@ -138,35 +138,50 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
 def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
-    markdown: Annotated[Path | None, typer.Option(help="where the Markdown goes; default: tables.md in the results")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="where the Markdown goes [default: tables.md in the results]")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
 ) -> None:
     """Comparison tables from the records, on the terminal and as Markdown."""
     from analysis import load, tables
+    from analysis.docs import NoSuchTable, refresh
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     table = load.load(results)
     table = table[table["case"].isin(wanted)]
     if table.empty:
-        err.print(f"no records under {results}; measure first: framebench run, or make bench")
-        raise typer.Exit(1)
+        fail(f"no records under {results}; measure first: framebench run, or make bench", 1)
     found = [*tables.strategies(table), *tables.frameworks(table)]
     for comparison in found:
         tables.terminal(comparison, out)
     target = markdown or results / "tables.md"
     target.write_text("\n".join(map(tables.markdown, found)))
-    err.print(f"the same as Markdown: {target}")
+    err.print(f"the same as Markdown: {target}", soft_wrap=True)
+    for document in docs or ():
+        try:
+            document.write_text(refresh(document.read_text(), [*found, tables.support()]))
+        except NoSuchTable as error:
+            fail(f"{document}: {error}", 2)
 
 
 @app.command()
-def golden(workload: str, framework: str = "torch", size: str = "cpu") -> None:
-    """Compute the float64 reference values of a workload and print them (torch makes them, jax confirms them)."""
-    import os
-    import subprocess
+def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
+    from framebench import golden as references
+    from models.spec import NAMES
 
-    environment = environments.ensure(framework, say=lambda text: err.print(text))
-    command = [str(environment.python), "-m", "framebench.golden", workload, framework, size]
-    paths = {**os.environ, **environment.variables(), "PYTHONPATH": str(provenance.ROOT)}
-    raise typer.Exit(subprocess.run(command, cwd=provenance.ROOT, env=paths).returncode)
+    for name in workloads or NAMES:
+        made, confirmed = (references.compute(name, environments.ensure(f)) for f in ("torch", "jax"))
+        path = references.write(name, made, confirmed)
+        typer.echo(
+            f"{path}: {len(made)} keys, the two frameworks differ by at most {references.difference(made, confirmed):.1e}"
+        )
+
+
+@app.command()
+def overhead(rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30) -> None:
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    environment = environments.ensure("torch", say=lambda text: err.print(text))
+    typer.echo(environments.run_module(environment, "framebench.overhead", str(rounds), OMP_NUM_THREADS="1"))
 
 
 @app.command()

@@ -171,3 +171,13 @@ def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] |
     if process.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SetupError(f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}")
+
+
+def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
+    """What a module of ours prints when it runs in a framework's environment. Raises SetupError with its last words."""
+    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": str(ROOT)}
+    command = [str(environment.python), "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=paths, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(f"{module} failed in {environment.name}:\n{done.stderr[-2000:]}")
+    return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Reference values in float64: `make` by torch, `confirm` by JAX. Run through `framebench golden`.
+"""Reference values in float64: torch makes them, JAX confirms them. `framebench golden` writes golden.json.
 
 Each key holds the loss before any update, the loss after three, the gradient norm, and for evaluation the loss and two
 summaries of the logits. Where micro-batches change the mathematics (batch norm), they have values of their own.
@@ -7,37 +7,39 @@ summaries of the logits. Where micro-batches change the mathematics (batch norm)
 from __future__ import annotations
 
 import json
-import sys
+from pathlib import Path
 
-from framebench import adapters
-from framebench.cases import Case
-from framebench.worker import first_steps
-from models.spec import MICRO_BATCHES, workload
+from framebench import environments
+from framebench.environments import Environment
+from framebench.provenance import ROOT
 
+SIZES = ("tiny", "cpu")
+AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 
-def cases(name: str, framework: str, size: str) -> dict[str, Case]:
-    """One fp32 case per golden key."""
-    found: dict[str, Case] = {}
-    for batch in workload(name).preset(size).batches:
-        for scenario, strategy in (("train", "fp32"), ("eval", "no_grad"), ("train", "accumulate")):
-            case = Case(name, framework, scenario, strategy, batch, size)
-            if strategy != "accumulate" or batch % MICRO_BATCHES == 0:
-                found.setdefault(case.golden_key, case)
-    return found
+Values = dict[str, dict[str, float]]
 
 
-def main() -> None:
-    """`python -m framebench.golden WORKLOAD FRAMEWORK SIZE` prints {key: {name: value}}."""
-    name, framework, size = sys.argv[1:]
-    values = {}
-    for key, case in cases(name, framework, size).items():
-        adapter = adapters.load(case)
-        adapter.float64 = True
-        adapter.build()
-        values[key] = first_steps(adapter)[1]
-        print(key, file=sys.stderr)
-    json.dump(values, sys.stdout)
+def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES) -> Values:
+    """All values of a workload, in the framework of `environment`. Raises SetupError if it fails there."""
+    printed = environments.run_module(environment, "framebench.golden_worker", name, environment.framework, *sizes)
+    return json.loads(printed.splitlines()[-1])
 
 
-if __name__ == "__main__":
-    main()
+def difference(one: Values, other: Values) -> float:
+    """The largest relative difference; a projection of the logits is compared to the logits' norm."""
+
+    def relative(key: str, quantity: str) -> float:
+        scale = one[key]["logits_norm" if quantity == "logits_checksum" else quantity]
+        return abs(one[key][quantity] - other[key][quantity]) / abs(scale)
+
+    return max(relative(key, quantity) for key in one for quantity in one[key])
+
+
+def write(name: str, made: Values, confirmed: Values) -> Path:
+    """Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is written."""
+    if difference(made, confirmed) > AGREEMENT:
+        raise ValueError(f"{name}: torch and JAX differ by {difference(made, confirmed):.1e} in float64; one model is wrong")
+    path = ROOT / "models" / name / "golden.json"
+    by = {who: f"{f} {environments.default_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
+    path.write_text(json.dumps({**by, "values": made}, indent=1) + "\n")
+    return path

@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from framebench import golden
 from framebench.environments import Environment
 from models.spec import NAMES, Param, UnknownName, logits_summary, workload
-from tests.conftest import run_inside
 
-GOLDEN = """
-import sys
-from framebench import golden
-sys.argv = ["golden", *sys.argv[1:]]
-golden.main()
-"""
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
 
 
@@ -62,10 +56,6 @@ def test_unknown_names_are_answered() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_values_hold_in_float64(name: str, framework: str, environment: dict[str, Environment]) -> None:
     """torch made them; JAX, an independent implementation, confirms them to float64 rounding."""
-    values = run_inside(environment[framework], GOLDEN, name, framework, "tiny")
-    assert isinstance(values, dict)
-    golden = workload(name).golden
-    for key, observed in values.items():
-        for quantity, value in observed.items():
-            scale = golden[key]["logits_norm"] if quantity == "logits_checksum" else golden[key][quantity]
-            assert abs(value - golden[key][quantity]) <= 1e-7 * abs(scale), (key, quantity)
+    values = golden.compute(name, environment[framework], ("tiny",))
+    assert values
+    assert golden.difference(values, {key: workload(name).golden[key] for key in values}) <= golden.AGREEMENT

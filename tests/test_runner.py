@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -163,3 +164,13 @@ def test_progress_names_every_phase(environment: dict[str, Environment], results
     runner.measure(CASE, "s", environment["torch"], Options(samples=3), results, lambda *phase: seen.append(phase))
     assert {part for part, _ in seen} == {"time", "memory"}
     assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in seen}
+
+
+def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, Environment]) -> None:
+    """Interleaved with a hand-written loop; noise may widen the interval, but its lower end must stay below 1.02."""
+    done = subprocess.run(
+        [sys.executable, "-m", "framebench.cli", "overhead"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["low"] <= 1.02, found
+    assert found["rounds"] == 30

@@ -20,21 +20,26 @@ class Config:
 
 
 def params(c: Config) -> Iterator[Param]:
-    """GPT-2's initialisation: 0.02, residual projections scaled down by sqrt(2 x layers)."""
-    d, residual = c.width, 0.02 / (2 * c.layers) ** 0.5
-    yield Param("wte.weight", (c.vocabulary, d), std=0.02)
-    yield Param("wpe.weight", (c.length, d), std=0.02)
+    """GPT-2's initialisation at its width of 768: 0.02, residual projections scaled down by sqrt(2 x layers).
+
+    Narrower models get wider weights in proportion, or their attention would be so flat that an error in it went unseen.
+    """
+    d = c.width
+    std = 0.02 * (768 / d) ** 0.5
+    residual = std / (2 * c.layers) ** 0.5
+    yield Param("wte.weight", (c.vocabulary, d), std=std)
+    yield Param("wpe.weight", (c.length, d), std=std)
     for i in range(c.layers):
         b = f"blocks.{i}"
-        for name, shape, std in (
+        for name, shape, spread in (
             ("ln1", (d,), 0.0),
-            ("qkv", (3 * d, d), 0.02),
+            ("qkv", (3 * d, d), std),
             ("proj", (d, d), residual),
             ("ln2", (d,), 0.0),
-            ("fc1", (4 * d, d), 0.02),
+            ("fc1", (4 * d, d), std),
             ("fc2", (d, 4 * d), residual),
         ):
-            yield Param(f"{b}.{name}.weight", shape, std=std, value=1.0)
+            yield Param(f"{b}.{name}.weight", shape, std=spread, value=1.0)
             yield Param(f"{b}.{name}.bias", shape[:1])
     yield Param("ln_f.weight", (d,), value=1.0)
     yield Param("ln_f.bias", (d,))

@@ -1,0 +1,84 @@
+"""Canonical weights (PyTorch's names and layouts) onto the state of a Flax NNX model, by attribute path.
+
+Only names and layouts differ: Flax is channels last, keeps a convolution's kernel as (*spatial, in, out), a linear one as
+(in, out), and does not flip the kernel of a transposed convolution as PyTorch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+LEAVES = {
+    "kernel": "weight",
+    "scale": "weight",
+    "embedding": "weight",
+    "bias": "bias",
+    "mean": "running_mean",
+    "var": "running_var",
+}  # Flax -> canonical
+
+
+class WeightsMismatch(ValueError):
+    """The canonical weights and the model do not name the same parameters; the message lists those that differ."""
+
+
+def linear(w: np.ndarray) -> np.ndarray:  # (out, in) -> (in, out)
+    return w.T
+
+
+def conv(w: np.ndarray) -> np.ndarray:  # (out, in, *spatial) -> (*spatial, in, out)
+    return np.moveaxis(w, (0, 1), (-1, -2))
+
+
+def conv_transpose(w: np.ndarray) -> np.ndarray:  # (in, out, *spatial) -> (*flipped spatial, in, out)
+    return np.flip(np.moveaxis(w, (0, 1), (-2, -1)), range(w.ndim - 2))
+
+
+LAYOUTS: dict[type, Callable[[np.ndarray], np.ndarray]] = {
+    nnx.Linear: linear,
+    nnx.Conv: conv,
+    nnx.ConvTranspose: conv_transpose,
+}
+
+
+def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarray]:
+    """What turns the canonical array of this leaf into Flax's; subclasses keep their parent's layout."""
+    known = [f for kind, f in LAYOUTS.items() if isinstance(module, kind)]
+    return known[0] if known and leaf == "kernel" else np.asarray
+
+
+def sources(path: tuple[Any, ...], canonical: Mapping[str, np.ndarray]) -> list[str]:
+    """Canonical names behind the leaf at `path`: one, or one per layer where the first attribute holds stacked layers."""
+    head, *rest = (*(str(p) for p in path[:-1]), LEAVES.get(path[-1], path[-1]))
+    if (name := ".".join((head, *rest))) in canonical:
+        return [name]
+    stacked = [".".join((head, str(i), *rest)) for i in range(len(canonical))]
+    return [name for name in stacked if name in canonical]
+
+
+def leaves(model: nnx.Module) -> Iterator[tuple[nnx.Module, tuple[Any, ...], nnx.Variable]]:
+    """(layer, path, variable) of every array of the model."""
+    for path, module in nnx.iter_modules(model):
+        for name, value in vars(module).items():
+            if isinstance(value, nnx.Variable):
+                yield module, (*path, name), value
+
+
+def load(model: nnx.Module, canonical: Mapping[str, np.ndarray], dtype: Any) -> None:
+    """Fill `model`, which may be abstract (`nnx.eval_shape`), with NumPy arrays of `dtype`. Raises WeightsMismatch."""
+    unused, missing = set(canonical), []
+    for module, path, variable in leaves(model):
+        names = sources(path, canonical)
+        unused -= set(names)
+        arrays = [layout_of(module, path[-1])(canonical[name]) for name in names]
+        value = np.stack(arrays) if len(arrays) != 1 and arrays else arrays[0] if arrays else None
+        if value is None or value.shape != variable.shape:
+            missing.append(f"{'.'.join(map(str, path))} {variable.shape}")
+        else:
+            variable.set_value(np.ascontiguousarray(value, dtype))
+    if missing or unused:
+        raise WeightsMismatch(f"without canonical weights: {missing}; canonical weights left over: {sorted(unused)}")

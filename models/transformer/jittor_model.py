@@ -1,0 +1,68 @@
+"""The GPT-style decoder in Jittor. Parameter names and layouts are the canonical ones."""
+
+from __future__ import annotations
+
+import jittor as jt
+from jittor import Module, Var, nn
+
+from models.transformer.spec import Config
+
+
+def causal(scores: Var) -> Var:
+    """Scores (batch, head, time, time) with those of the future made so low that their softmax is exactly zero.
+
+    The comparison of indices is fused into the softmax's kernels, so no mask is ever stored.
+    """
+    return jt.ternary(scores.index(2) >= scores.index(3), scores, jt.full_like(scores, -1e30))
+
+
+class Block(Module):
+    def __init__(self, c: Config) -> None:
+        self.heads = c.heads
+        self.ln1 = nn.LayerNorm(c.width)
+        self.qkv = nn.Linear(c.width, 3 * c.width)
+        self.proj = nn.Linear(c.width, c.width)
+        self.ln2 = nn.LayerNorm(c.width)
+        self.fc1 = nn.Linear(c.width, 4 * c.width)
+        self.fc2 = nn.Linear(4 * c.width, c.width)
+
+    def attention(self, x: Var) -> Var:  # (batch, time, width) -> the same
+        b, t, d = x.shape
+        qkv = self.qkv(x).reshape(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv[0], qkv[1], qkv[2]  # (batch, head, time, width / heads) each
+        scores = nn.bmm_transpose(q, k) * (d // self.heads) ** -0.5
+        y = nn.bmm(nn.softmax(causal(scores), dim=-1), v)
+        return self.proj(y.transpose(1, 2).reshape(b, t, d))
+
+    def execute(self, x: Var) -> Var:
+        x = x + self.attention(self.ln1(x))
+        return x + self.fc2(nn.gelu(self.fc1(self.ln2(x))))
+
+
+class Transformer(Module):
+    def __init__(self, c: Config) -> None:
+        self.wte = nn.Embedding(c.vocabulary, c.width)
+        self.wpe = nn.Embedding(c.length, c.width)
+        self.blocks = nn.ModuleList([Block(c) for _ in range(c.layers)])
+        self.ln_f = nn.LayerNorm(c.width)
+        self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
+
+    def execute(self, tokens: Var) -> Var:  # (batch, time) -> (batch, time, vocabulary)
+        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = self.remat(block, x)
+        return nn.linear(self.ln_f(x), self.wte.weight)
+
+
+def build(c: Config) -> Module:
+    return Transformer(c)
+
+
+def blocks_of(model: Module) -> list[Module]:
+    """The units of checkpointing."""
+    return [m for m in model.modules() if isinstance(m, Block)]
+
+
+def loss(logits: Var, targets: Var) -> Var:
+    """Mean cross entropy over all tokens."""
+    return nn.cross_entropy_loss(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
