@@ -137,6 +137,10 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
+    if environment.framework == "jittor":  # only saves time: an interruption here leaves a whole environment
+        say("compiling Jittor's kernels for these workloads, some minutes more")
+        command = [str(environment.python), "-m", "framebench.warmup", "jittor"]
+        shell(where, command, say, environment.variables() | {"PYTHONPATH": str(ROOT)})
 
 
 def build_jittor(environment: Environment, where: Path, say: Say) -> None:

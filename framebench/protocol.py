@@ -34,6 +34,6 @@ LOSS_STEPS = 3  # the second verified loss is observed after this many updates
 # Relative tolerances by precision. First values: rounding alone. After three updates rounding differences have been fed back
 # through the optimizer. Batch norm over few values makes gradients the most sensitive quantity.
 TOLERANCES: dict[str, dict[str, float]] = {
-    "fp32": {"loss_0": 1e-5, "loss_3": 2e-4, "grad_norm": 5e-4, "loss": 1e-5, "logits_norm": 1e-5, "logits_checksum": 1e-4},
+    "fp32": {"loss_0": 1e-5, "loss_3": 5e-4, "grad_norm": 5e-4, "loss": 1e-5, "logits_norm": 1e-5, "logits_checksum": 1e-4},
     "bf16": {"loss_0": 1e-2, "loss_3": 5e-2, "grad_norm": 5e-2, "loss": 1e-2, "logits_norm": 2e-2, "logits_checksum": 5e-2},
 }

@@ -47,7 +47,7 @@ class Options:
 
     def task(self, case: Case, part: str) -> Task:
         return Task(
-            case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core(),
+            case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core() if part == "time" else None,
             memory_limit=self.memory_limit,
         )  # fmt: skip
 
@@ -175,9 +175,10 @@ def measure(
     environment = environment or environments.describe(case.framework)
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
-    for part in ("time", "memory") if case.support.supported else ():
+    # memory first: whatever compiled kernels a framework keeps on disk, the first step that is timed finds them there
+    for part in ("memory", "time") if case.support.supported else ():
         outcomes[part] = run_worker(case, part, environment, options, progress)
-        if outcomes[part].status != "ok" or not passed(outcomes[part]):
+        if outcomes[part].status != "ok":
             break
     halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", case.support.why)
     record = Record(
@@ -194,31 +195,26 @@ def measure(
     return record
 
 
-def passed(outcome: Outcome) -> bool:
-    return outcome.result.get("verification", {"passed": True})["passed"]
+MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
+TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step")
 
 
 def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | None]:
     """The halves as fields of a record, and the status that follows. A wrong result has no measurements."""
-    time_half = outcomes["time"].result
-    fields: dict[str, Any] = {}
-    if "verification" in time_half:
-        fields["verification"] = Verification(**finite(time_half["verification"]))
-        if not fields["verification"].passed:
-            return fields, "wrong", fields["verification"].reason or worst(fields["verification"])
-    for name in ("first_step_s", "step_s", "cpu_s_per_step"):
-        if name in time_half:
-            fields[name] = time_half[name]
-    if "effect" in time_half:
-        fields["effect"] = Proof(**time_half["effect"])
-    if "memory" in outcomes:
-        memory = outcomes["memory"]
-        fields |= {k: memory.result[k] for k in ("peaks", "peak_samples", "cold_peaks", "live_bytes") if k in memory.result}
-        if memory.device_process is not None and "peaks" in fields:
-            fields["peaks"]["device.process"] = memory.device_process
-    bad = next(((part, o) for part, o in outcomes.items() if o.status != "ok"), None)
-    if bad:
-        return fields, bad[1].status, f"{bad[0]} worker: {bad[1].reason}"
+    memory, timed = outcomes["memory"], outcomes.get("time", Outcome())
+    halves = memory.result | timed.result
+    fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
+    if memory.device_process is not None and "peaks" in fields:
+        fields["peaks"]["device.process"] = memory.device_process
+    if "effect" in halves:
+        fields["effect"] = Proof(**halves["effect"])
+    if "verification" in halves:
+        verification = fields["verification"] = Verification(**finite(halves["verification"]))
+        if not verification.passed:
+            return {"verification": verification}, "wrong", verification.reason or worst(verification)
+    for part, outcome in outcomes.items():
+        if outcome.status != "ok":
+            return fields, outcome.status, f"{part} worker: {outcome.reason}"
     return fields, "ok", None
 
 
@@ -260,7 +256,7 @@ def load_average() -> float | None:
 def provenance_of(
     case: Case, session: str, environment: Environment, options: Options, load: float | None, outcomes: dict[str, Outcome]
 ) -> Provenance:
-    result = outcomes["time"].result if "time" in outcomes else {}
+    result = next((o.result for o in outcomes.values() if o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
     return Provenance(
         session=session,

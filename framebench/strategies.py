@@ -57,7 +57,9 @@ class Strategy:
             raise ValueError(f"strategy {self.scenario}/{self.name} has no cell for {', '.join(missing)}")
 
 
-_NO_BF16 = Unsupported("its CPU kernels have no bfloat16, and amp levels 1-3 change no dtype of float32 data")
+_NO_BF16 = Unsupported(
+    "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
+)
 _TABLE = (
     Strategy(
         "fp32", "train", "everything in strict float32", "dtype of every saved activation",
@@ -106,7 +108,7 @@ _TABLE = (
         {
             "torch": Native("the output's grad_fn keeps the graph"),
             "jax": Emulated("the forward half of jax.vjp, whose residuals are returned"),
-            "jittor": Native("the graph lives as long as its variables"),
+            "jittor": Emulated("is_train cleared module by module: Module.eval() itself stops every gradient"),
         },
     ),
     Strategy(

@@ -197,7 +197,7 @@ class JittorAdapter(Adapter):
         gc.collect()
         jt.clean()
         jt.gc()
-        probe().pool_reset_peak()
+        probe().reset_peak()
 
     def own_peaks(self) -> dict[str, int]:
         """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`."""
@@ -205,7 +205,7 @@ class JittorAdapter(Adapter):
             return {}
         info = jt.get_mem_info()
         reserved = info.total_cuda_used if jt.flags.use_cuda else info.total_cpu_used
-        return {"allocator.in_use": probe().pool_peak(), "allocator.reserved": reserved}
+        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": reserved}
 
     def is_oom(self, error: BaseException) -> bool:
         """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead."""

@@ -77,7 +77,8 @@ WORKLOAD = Workload(
     optimizer=Optimizer("sgd", lr=0.001),
     sizes={
         "tiny": Preset(Config(image=64, classes=10, width=8, depths=(1, 1, 1, 1)), batches=(4, 8)),
-        "cpu": Preset(Config(image=64), batches=(4, 8, 16)),
+        # batch norm over fewer than 8 samples of 64 px is so ill-conditioned that float32 strays 5e-4 in three steps
+        "cpu": Preset(Config(image=64), batches=(8, 16)),
         "full": Preset(Config(), batches=(32, 64, 128, 256, 512)),
     },
     params=params,

@@ -28,9 +28,7 @@ class PlanarConv(nn.Conv3d):
         planes = planes.reshape(b, d, 3, cout, *planes.shape[2:])
         shape = [b, cout, (d - 1) // stride + 1, *planes.shape[4:]]
         # planes outside the volume are zero: `reindex` fills what lies out of range
-        below, here, above = (
-            planes.reindex(shape, ["i0", f"i2*{stride}+{k}-1", f"{k}", "i1", "i3", "i4"]) for k in range(3)
-        )
+        below, here, above = (planes.reindex(shape, ["i0", f"i2*{stride}+{k}-1", f"{k}", "i1", "i3", "i4"]) for k in range(3))
         return below + here + above
 
 
