@@ -75,10 +75,10 @@ def load(model: nnx.Module, canonical: Mapping[str, np.ndarray], dtype: Any) -> 
         names = sources(path, canonical)
         unused -= set(names)
         arrays = [layout_of(module, path[-1])(canonical[name]) for name in names]
-        value = np.stack(arrays) if len(arrays) != 1 and arrays else arrays[0] if arrays else None
-        if value is None or value.shape != variable.shape:
-            missing.append(f"{'.'.join(map(str, path))} {variable.shape}")
-        else:
+        value = arrays[0] if len(arrays) == 1 else np.array(arrays)  # several: the layers of a stack
+        if value.shape == variable.shape:
             variable.set_value(np.ascontiguousarray(value, dtype))
+        else:
+            missing.append(f"{'.'.join(map(str, path))} {variable.shape}")
     if missing or unused:
         raise WeightsMismatch(f"without canonical weights: {missing}; canonical weights left over: {sorted(unused)}")

@@ -26,7 +26,8 @@ size = st.integers(0, 2**60)
 def provenance(**changes: Any) -> Provenance:
     fields = {
         "session": "s", "measured_at": datetime(2026, 1, 2, tzinfo=UTC), "command": "framebench run", "commit": "c" * 40,
-        "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"}, "protocol": 1,
+        "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"},
+        "protocol": 1,
     }  # fmt: skip
     return Provenance(**{**fields, **changes})
 

@@ -27,8 +27,8 @@ from models import flax_weights
 from models.spec import Optimizer
 
 Tree = Any  # nested dictionaries of arrays
-# XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges every
-# recomputation with the original. Without that pass they last. Loops need no barrier, XLA:GPU keeps its own.
+# XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
+# with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
 KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 PRODUCTS = ("dot_general", "conv_general_dilated")
 Gradient = Callable[[Tree, Tree, Array, Array], tuple[tuple[Array, Tree], Tree]]  # -> (loss, statistics), gradient
