@@ -82,7 +82,10 @@ _TABLE = (
         "checkpoint", "train", "recompute each block in the backward pass", "number of block executions per step",
         {
             "torch": Native("torch.utils.checkpoint per block, non-reentrant"),
-            "jax": Native("jax.checkpoint per block; identical blocks run as one scanned layer"),
+            "jax": Native(
+                "jax.checkpoint per block, identical blocks as one scanned layer; unrolled on XLA:CPU with the pass "
+                "cse_barrier_expander off, which would merge the recomputation away"
+            ),
             "jittor": Emulated("a jt.Function that re-runs the block in its backward"),
         },
     ),

@@ -69,7 +69,7 @@ WORKLOAD = Workload(
     inputs=inputs,
     couples_samples=False,
     rewrites={
-        "jax": "strided convolutions as space-to-depth, transposed ones as a product and depth-to-space",
-        "jittor": "3-D convolutions as sums of 2-D ones, transposed ones as a product and depth-to-space",
+        "jax": "3-D convolutions as 2-D ones whose channels hold the neighbouring planes, transposed ones as a product",
+        "jittor": "3-D convolutions as 2-D ones with the kernel's slices as outputs, transposed ones as a product",
     },
 )
