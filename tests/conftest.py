@@ -33,11 +33,18 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
+LEAVE = """
+import os, sys
+sys.stdout.flush()
+os._exit(0)  # as the worker does: Jittor's clean-up at exit sometimes crashes
+"""
+
+
 def run_inside(environment: Environment, code: str, *arguments: str, variables: dict[str, str] | None = None) -> object:
     """Run code in a framework's environment; the last line it prints is JSON."""
     threads = {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [str(environment.python), "-c", code, *arguments],
+        [str(environment.python), "-c", code + LEAVE, *arguments],
         env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
         cwd=ROOT, capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
