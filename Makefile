@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# the name that the results go under; by default the host's
+AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
 
 .PHONY: setup bench test lint clean
@@ -26,9 +28,9 @@ ifneq ($(FRESH),)
 	rm -rf .fresh-cache
 else
 	$(BIN)/framebench setup
-	$(BIN)/asv machine --yes
-	$(BIN)/asv run
-	$(BIN)/framebench report
+	$(BIN)/asv machine --yes $(AS)
+	@# a failed case fails the run, after the report of all the others
+	$(BIN)/asv run $(AS); status=$$?; $(BIN)/framebench report && exit $$status
 endif
 
 test: $(READY)
