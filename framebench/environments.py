@@ -53,11 +53,18 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """What must be set before the framework is imported."""
         if self.framework == "jax":
-            return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+            return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
             found = {"nvcc_path": "", "log_silent": "1", "FIX_TORCH_ERROR": "0"}
             return found | ({"HOME": str(self.home)} if self.home else {})
         return {}
+
+    def scratch(self, folder: Path) -> dict[str, str]:
+        """What points at a folder of one case's own. JAX's memory worker finds there what the time worker compiled from
+        nothing; the executable and its plan are the same."""
+        if self.framework != "jax":
+            return {}
+        return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 
 def pins(file: Path) -> dict[str, str]:

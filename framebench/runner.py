@@ -41,7 +41,7 @@ class Options:
     pin: bool = True
     samples: int = 20
     min_samples: int = 3
-    budget_s: float = 4.0
+    budget_s: float = 2.5
     time_limit_s: float = 900.0  # for each of the two workers
     memory_limit: int | None = None  # bytes
 
@@ -113,25 +113,24 @@ class Worker:
         self.process.wait()
 
 
-def run_worker(case: Case, part: str, environment: Environment, options: Options, progress: Progress) -> Outcome:
+def run_worker(case: Case, part: str, environment: Environment, options: Options, scratch: Path, progress: Progress) -> Outcome:
     """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
     started = time.monotonic()
     oom_kills = cgroup_oom_kills()
-    with tempfile.TemporaryDirectory(prefix="framebench-") as folder:
-        log = Path(folder) / "log"
-        variables = worker_variables(environment, case, part, options)
-        worker = Worker(environment, options.task(case, part), variables, log)
-        timer = threading.Timer(options.time_limit_s, worker.kill)
-        timer.start()
-        try:
-            with ProcessPeak(worker.process.pid) as device:
-                worker.listen(lambda phase: progress(part, phase))
-                code = worker.process.wait()
-        finally:
-            expired = not timer.is_alive()
-            timer.cancel()
-            worker.kill()
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    log = scratch / part
+    variables = worker_variables(environment, case, part, options) | environment.scratch(scratch)
+    worker = Worker(environment, options.task(case, part), variables, log)
+    timer = threading.Timer(options.time_limit_s, worker.kill)
+    timer.start()
+    try:
+        with ProcessPeak(worker.process.pid) as device:
+            worker.listen(lambda phase: progress(part, phase))
+            code = worker.process.wait()
+    finally:
+        expired = not timer.is_alive()
+        timer.cancel()
+        worker.kill()
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     outcome = classify(worker, code, expired, options, tail, cgroup_oom_kills() > oom_kills)
     outcome.seconds, outcome.device_process = time.monotonic() - started, device.peak
     return outcome
@@ -175,11 +174,11 @@ def measure(
     environment = environment or environments.describe(case.framework)
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
-    # memory first: whatever compiled kernels a framework keeps on disk, the first step that is timed finds them there
-    for part in ("memory", "time") if case.support.supported else ():
-        outcomes[part] = run_worker(case, part, environment, options, progress)
-        if outcomes[part].status != "ok":
-            break
+    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
+        for part in ("time", "memory") if case.support.supported else ():
+            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress)
+            if outcomes[part].status != "ok" or not passed(outcomes[part]):
+                break
     halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", case.support.why)
     record = Record(
         case=case.id,
@@ -199,10 +198,14 @@ MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
 TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step")
 
 
+def passed(outcome: Outcome) -> bool:
+    return outcome.result.get("verification", {"passed": True})["passed"]
+
+
 def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | None]:
     """The halves as fields of a record, and the status that follows. A wrong result has no measurements."""
-    memory, timed = outcomes["memory"], outcomes.get("time", Outcome())
-    halves = memory.result | timed.result
+    timed, memory = outcomes["time"], outcomes.get("memory", Outcome())
+    halves = timed.result | memory.result
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
     if memory.device_process is not None and "peaks" in fields:
         fields["peaks"]["device.process"] = memory.device_process

@@ -66,34 +66,32 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
     return seconds, observed | {f"loss_{LOSS_STEPS}": adapter.loss()}
 
 
-def sample(adapter: Adapter, task: Task) -> dict[str, Any]:
-    """Seconds of steady steps: at most `samples`, fewer when the budget is spent."""
-    wall: list[float] = []
-    cpu = time.process_time()
-    start = time.perf_counter()
+def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
+    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent."""
+    cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
     while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):
         wall.append(timed_step(adapter))
-    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / len(wall)}
+    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / (len(wall) - before)}
 
 
 def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     emit({"phase": "first step"})
-    first, observed = first_steps(adapter)
+    seconds, observed = first_steps(adapter)
     verification = verify(adapter, observed)
-    result: dict[str, Any] = {"first_step_s": first[0], "verification": verification}
+    result: dict[str, Any] = {"first_step_s": seconds[0], "verification": verification}
     if not verification["passed"]:
         return result  # the time of a wrong computation is of no interest
-    emit({"phase": "effect"})
-    effect = adapter.effect()
-    result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
     emit({"phase": "warm-up"})
-    for _ in range(max(1, task.warmup - len(first))):
-        timed_step(adapter)
+    while len(seconds) < task.warmup:
+        seconds.append(timed_step(adapter))
     emit({"phase": "timing"})
-    result |= sample(adapter, task)
+    result |= sample(adapter, task, seconds[task.warmup :])
     last = adapter.loss()
     if not math.isfinite(last):
         raise ArithmeticError(f"the loss became {last} while timing")
+    emit({"phase": "effect"})
+    effect = adapter.effect()
+    result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
     return result
 
 
@@ -101,10 +99,11 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     """Peaks of the first (cold) and of steady steps by every instrument that exists here."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
-    emit({"phase": "warm-up"})
-    timed_step(adapter)
+    start = time.perf_counter()
     emit({"phase": "memory"})
-    steady = [peaks(adapter) for _ in range(task.memory_steps)]
+    steady = [peaks(adapter)]
+    while len(steady) < task.memory_steps and time.perf_counter() - start < task.budget_s:
+        steady.append(peaks(adapter))
     return {
         "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
         "peak_samples": steady,

@@ -123,7 +123,7 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     assert peaks["train/fp32", "4"] > 0
     assert sum(v is None for v in peaks.values()) == 1
     newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
-    assert (newest.status, newest.reason) == ("crashed", "memory worker: ValueError during build: planted")
+    assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
 
 
 def test_an_interrupted_run_resumes(clone: Clone) -> None:
