@@ -78,7 +78,7 @@ def run(
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.commit(), " ".join(selectors or [cases.profile_name()]))
+    session = Session.open(results, provenance.code(), " ".join(selectors or [cases.profile_name()]))
     frameworks = {c.framework for c in found if c.support.supported}
     ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
     try:
