@@ -20,8 +20,9 @@ class Task:
     samples: int = 20  # at most so many timed steps
     min_samples: int = 3  # at least so many, however slow they are
     warmup: int = 3  # steps that do not count, of those that verification needs
-    budget_s: float = 2.5  # sampling stops after this time once min_samples are there
-    memory_steps: int = 3  # at most so many steady steps whose peak is taken, the second step of all being the first of them
+    budget_s: float = 2.0  # sampling stops after this time once min_samples are there
+    memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all
+    memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     memory_limit: int | None = None  # bytes of private memory the worker may map
 

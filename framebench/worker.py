@@ -102,7 +102,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     start = time.perf_counter()
     emit({"phase": "memory"})
     steady = [peaks(adapter)]
-    while len(steady) < task.memory_steps and time.perf_counter() - start < task.budget_s:
+    while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
     return {
         "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
