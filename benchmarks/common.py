@@ -58,6 +58,7 @@ class CaseBenchmarks(ABC):
         if self.case not in PROFILE:
             raise NotImplementedError(f"{self.case.id} is not in the profile {cases.profile_name()}")
         if not self.case.support.supported:
+            self._measure()  # the record keeps the reason, which asv does not
             raise NotImplementedError(f"unsupported: {self.case.support.why}")
 
     def track_peak_memory(self, strategy: str, batch: int) -> float:
@@ -87,10 +88,10 @@ class CaseBenchmarks(ABC):
 
     def _record(self) -> Record:
         tell(ENV, self.case.id, "start")
-        environment = environments.describe(*ENV.split("=="))
-        session = os.environ["FRAMEBENCH_SESSION"]
-        record = runner.measure_once(
-            self.case, session, environment, progress=lambda part, phase: tell(ENV, self.case.id, f"{part}: {phase}")
-        )
+        record = self._measure(lambda part, phase: tell(ENV, self.case.id, f"{part}: {phase}"))
         tell(ENV, self.case.id, f"end: {record.status}")
         return record
+
+    def _measure(self, progress: runner.Progress = lambda part, phase: None) -> Record:
+        session = os.environ["FRAMEBENCH_SESSION"]
+        return runner.measure_once(self.case, session, environments.describe(*ENV.split("==")), progress=progress)

@@ -41,7 +41,7 @@ class _Run:
     def open(cls) -> None:
         """Open the session, or go on with the one that an equal run left; the benchmark processes inherit its id."""
         try:
-            cls.session = Session.open(RESULTS, provenance.commit(), cls.selector)
+            cls.session = Session.open(RESULTS, provenance.code(), cls.selector)
         except Busy as busy:
             raise util.UserError(str(busy)) from busy
         os.environ["FRAMEBENCH_SESSION"] = cls.session.id

@@ -66,7 +66,7 @@ def run(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
-    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.5,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
@@ -78,7 +78,7 @@ def run(
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.commit(), " ".join(selectors or [cases.profile_name()]))
+    session = Session.open(results, provenance.code(), " ".join(selectors or [cases.profile_name()]))
     frameworks = {c.framework for c in found if c.support.supported}
     ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
     try:

@@ -20,8 +20,9 @@ class Task:
     samples: int = 20  # at most so many timed steps
     min_samples: int = 3  # at least so many, however slow they are
     warmup: int = 3  # steps that do not count, of those that verification needs
-    budget_s: float = 2.5  # sampling stops after this time once min_samples are there
-    memory_steps: int = 3  # at most so many steady steps whose peak is taken, the second step of all being the first of them
+    budget_s: float = 2.0  # sampling stops after this time once min_samples are there
+    memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all
+    memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     memory_limit: int | None = None  # bytes of private memory the worker may map
 
@@ -31,9 +32,31 @@ class Task:
 
 LOSS_STEPS = 3  # the second verified loss is observed after this many updates
 
-# Relative tolerances by precision. First values: rounding alone. After three updates rounding differences have been fed back
-# through the optimizer. Batch norm over few values makes gradients the most sensitive quantity.
+# Relative tolerances by precision. On the first values they allow for rounding alone; three updates feed rounding back through
+# the optimizer.
 TOLERANCES: dict[str, dict[str, float]] = {
-    "fp32": {"loss_0": 1e-5, "loss_3": 5e-4, "grad_norm": 5e-4, "loss": 1e-5, "logits_norm": 1e-5, "logits_checksum": 1e-4},
-    "bf16": {"loss_0": 1e-2, "loss_3": 5e-2, "grad_norm": 5e-2, "loss": 1e-2, "logits_norm": 2e-2, "logits_checksum": 5e-2},
+    "fp32": {
+        "loss_0": 1e-5,
+        "loss_3": 5e-5,
+        "grad_norm": 3e-4,
+        "loss": 1e-5,
+        "logits_norm": 1e-5,
+        "logits_checksum": 1e-4,
+    },
+    "bf16": {
+        "loss_0": 1e-2,
+        "loss_3": 5e-2,
+        "grad_norm": 5e-2,
+        "loss": 1e-2,
+        "logits_norm": 2e-2,
+        "logits_checksum": 5e-2,
+    },
 }
+# Batch norm over the few values that small batches of small images leave in the last stages is ill-conditioned: there every
+# framework's float32, PyTorch's too, strays from float64 by up to 6e-4 within three steps.
+BATCH_NORM = {"loss_3": 1e-3, "grad_norm": 1e-3}
+
+
+def tolerances(precision: str, batch_norm: bool) -> dict[str, float]:
+    """The tolerance of each observed quantity."""
+    return TOLERANCES[precision] | (BATCH_NORM if batch_norm and precision == "fp32" else {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 import shlex
@@ -27,6 +28,12 @@ def git(*arguments: str) -> str | None:
 
 def commit() -> str | None:
     return git("rev-parse", "HEAD")
+
+
+def code() -> str | None:
+    """The code that measures: the commit, and a fingerprint of what differs from it; results do not count."""
+    changes = git("diff", "HEAD", "--", ".", ":!results")
+    return f"{commit()}+{hashlib.sha256(changes.encode()).hexdigest()[:10]}" if changes else commit()
 
 
 def dirty() -> bool | None:

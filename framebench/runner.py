@@ -41,7 +41,7 @@ class Options:
     pin: bool = True
     samples: int = 20
     min_samples: int = 3
-    budget_s: float = 2.5
+    budget_s: float = 2.0
     time_limit_s: float = 900.0  # for each of the two workers
     memory_limit: int | None = None  # bytes
 

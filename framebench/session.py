@@ -20,7 +20,7 @@ class Busy(Exception):
 @dataclass(frozen=True)
 class Session:
     id: str
-    commit: str | None  # code of another commit is another session
+    code: str | None  # other code is another session
     selector: str
     pid: int
     pid_started: float
@@ -30,16 +30,16 @@ class Session:
         return results / FILE
 
     @classmethod
-    def open(cls, results: Path, commit: str | None, selector: str) -> Session:
-        """A new session, or the unfinished one of the same commit and selector. Raises Busy while its owner lives."""
+    def open(cls, results: Path, code: str | None, selector: str) -> Session:
+        """A new session, or the unfinished one of the same code and selector. Raises Busy while its owner lives."""
         last = cls.load(results)
         if last and last.alive() and last.pid != os.getpid():
             raise Busy(
                 f"process {last.pid} is measuring into {results} since an earlier start; two runs would disturb each "
                 f"other's times. Wait for it, or stop it, or name another folder with --results"
             )
-        resumed = last and (last.commit, last.selector) == (commit, selector)
-        session = cls(last.id if last and resumed else secrets.token_hex(6), commit, selector, *me())
+        resumed = last and (last.code, last.selector) == (code, selector)
+        session = cls(last.id if last and resumed else secrets.token_hex(6), code, selector, *me())
         results.mkdir(parents=True, exist_ok=True)
         cls.path(results).write_text(json.dumps(asdict(session)))
         return session

@@ -21,7 +21,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.cases import parse
 from framebench.instruments.host import HostPeak
-from framebench.protocol import LOSS_STEPS, TOLERANCES, Task
+from framebench.protocol import LOSS_STEPS, Task, tolerances
 from models.spec import logits_summary
 
 Emit = Callable[[dict[str, Any]], None]
@@ -48,7 +48,8 @@ def verify(adapter: Adapter, observed: dict[str, float]) -> dict[str, Any]:
     golden = adapter.workload.golden.get(case.golden_key)
     if golden is None:
         return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed}
-    tolerance = {name: TOLERANCES[case.plan.precision][name] for name in observed}
+    allowed = tolerances(case.plan.precision, adapter.workload.couples_samples)
+    tolerance = {name: allowed[name] for name in observed}
     # a projection of the logits may be near zero: its error is relative to the logits' norm
     scale = {name: golden["logits_norm" if name == "logits_checksum" else name] for name in observed}
     error = {name: abs(observed[name] - golden[name]) / abs(scale[name]) for name in observed}
@@ -102,7 +103,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     start = time.perf_counter()
     emit({"phase": "memory"})
     steady = [peaks(adapter)]
-    while len(steady) < task.memory_steps and time.perf_counter() - start < task.budget_s:
+    while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
     return {
         "peaks": {name: max(p[name] for p in steady) for name in steady[0]},

@@ -49,7 +49,7 @@ def test_quick_covers_every_workload_framework_and_strategy() -> None:
     quick = cases.profile("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
     assert cells == {(c.workload, c.framework, c.scenario, c.strategy) for c in cases.every_case()}
-    two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("resnet50", "torch", "fp32")}
+    two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("transformer", "torch", "fp32")}
     assert len(two) == 2
 
 

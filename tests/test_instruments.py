@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
+import time
+from types import SimpleNamespace
 
+import pynvml
 import pytest
 
 from framebench.environments import Environment
 from framebench.instruments.host import MALLOC_ENV, HostPeak, status_bytes
+from framebench.instruments.nvml import ProcessPeak
 from tests.conftest import run_inside
 
 MIB = 2**20
@@ -72,33 +74,92 @@ def test_xla_plan_of_a_known_program(environment: dict[str, Environment]) -> Non
 JITTOR = """
 import json
 import jittor as jt
-from framebench.instruments.jittor_probe import Probe
-probe = Probe()
-before = probe.in_use()
-probe.reset()
+from framebench.instruments.jittor_probe import probe
+jt.flags.profile_memory_enable = 1
+before = probe().held_bytes()
+probe().reset_peak()
 a = jt.ones(256 * 2**20 // 4); a.sync()
 b = a * 2; b.sync()
 jt.sync_all(True)
+held = probe().held_bytes() - before
 del a, b
 jt.gc()
-print(json.dumps([probe.peak() - before, probe.in_use() - before]))
+print(json.dumps([probe().peak_bytes(), held, probe().held_bytes() - before]))
 """
 
 
 def test_jittor_pool_peak_of_two_arrays(environment: dict[str, Environment]) -> None:
-    peak, after = run_inside(environment["jittor"], JITTOR)  # type: ignore[misc]
-    assert peak == pytest.approx(KNOWN, rel=0.01)
+    peak, held, after = run_inside(environment["jittor"], JITTOR)  # type: ignore[misc]
+    assert [peak, held] == pytest.approx([KNOWN] * 2, rel=0.01)
     assert after < 0.01 * KNOWN
+
+
+CUDA = """
+import json
+import torch
+torch.cuda.reset_peak_memory_stats()
+a = torch.ones(256 * 2**20 // 4, device="cuda")
+b = a * 2
+del a, b
+print(json.dumps(torch.cuda.max_memory_allocated()))
+"""
+
+
+def has_gpu() -> bool:
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetCount() > 0
+    except pynvml.NVMLError:
+        return False
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="needs a GPU: NVML finds none")
+def test_torch_allocator_peak_on_a_gpu(environment: dict[str, Environment]) -> None:
+    assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
+
+
+class FakeNvml:
+    """NVML as documented: a process per list entry, bytes that may be unknown, and no driver at all if `broken`."""
+
+    def __init__(self, used: list[int | None], broken: bool = False) -> None:
+        self.used, self.broken = used, broken
+        self.NVMLError = RuntimeError
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[SimpleNamespace]:
+        now = self.used.pop(0) if len(self.used) > 1 else self.used[0]
+        return [SimpleNamespace(pid=1, usedGpuMemory=10**12), SimpleNamespace(pid=42, usedGpuMemory=now)]
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("nvml", "peak"),
+    [
+        (FakeNvml([100, 700, None, 300]), 700),
+        (FakeNvml([None]), None),
+        (FakeNvml([5], broken=True), None),
+    ],
+)
+def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    with ProcessPeak(42, interval_s=0.001) as seen:
+        time.sleep(0.1)
+    assert seen.peak == peak
 
 
 def test_status_fields() -> None:
     assert status_bytes("VmHWM") >= status_bytes("VmRSS") > MIB
     with pytest.raises(OSError, match="VmNothing"):
         status_bytes("VmNothing")
-
-
-def test_malloc_settings_are_what_makes_frees_visible() -> None:
-    """The settings must be the worker's environment, since glibc reads them when a process starts."""
-    assert set(MALLOC_ENV) == {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
-    assert sys.platform != "linux" or os.confstr("CS_GNU_LIBC_VERSION")
-    assert Path("/proc/self/status").exists() or sys.platform != "linux"

@@ -38,11 +38,11 @@ def test_finished_is_not(results: Path) -> None:
     assert Session.open(results, "abc", "quick").id != first.id
 
 
-@pytest.mark.parametrize(("commit", "selector"), [("def", "quick"), ("abc", "resnet50")])
-def test_other_code_or_other_cases_are_another_session(results: Path, commit: str, selector: str) -> None:
+@pytest.mark.parametrize(("code", "selector"), [("def", "quick"), ("abc", "resnet50")])
+def test_other_code_or_other_cases_are_another_session(results: Path, code: str, selector: str) -> None:
     first = Session.open(results, "abc", "quick")
     abandon(results, first, dead_pid())
-    assert Session.open(results, commit, selector).id != first.id
+    assert Session.open(results, code, selector).id != first.id
 
 
 def test_two_at_once_are_refused(results: Path) -> None:

@@ -244,11 +244,7 @@ class JaxAdapter(Adapter):
     def own_peaks(self) -> dict[str, int]:
         stats = jax.devices()[0].memory_stats() or {}  # None on the CPU; never resets
         peaks = {"allocator.in_use": stats["peak_bytes_in_use"]} if "peak_bytes_in_use" in stats else {}
-        if self.compiled is not None:
-            m = self.compiled.memory_analysis()
-            whole = m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes - m.alias_size_in_bytes
-            peaks["compiler.plan"] = whole
-        return peaks
+        return peaks if self.compiled is None else {**peaks, "compiler.plan": plan_bytes(self.compiled)}
 
     def is_oom(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))
@@ -259,6 +255,12 @@ class JaxAdapter(Adapter):
     def device(self) -> str:
         device = jax.devices()[0]
         return "cpu" if device.platform == "cpu" else device.device_kind
+
+
+def plan_bytes(compiled: Any) -> int:
+    """What one run of the executable needs by XLA's plan. Its own `peak_memory_in_bytes` leaves temporaries out on the CPU."""
+    m = compiled.memory_analysis()
+    return m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes - m.alias_size_in_bytes
 
 
 def equations(jaxpr: Jaxpr | ClosedJaxpr) -> Iterator[Any]:

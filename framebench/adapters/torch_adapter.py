@@ -49,7 +49,12 @@ class TorchAdapter(Adapter):
         self.x, self.y = (x.to(self.dtype) if x.is_floating_point() else x), y
         self.micro = self.case.plan.micro_batches
         self.release()
-        self.step = self.train_step if self.case.scenario == "train" else self.eval_step  # type: ignore[method-assign]
+
+    def step(self) -> None:
+        if self.case.scenario == "train":
+            self.train_step()
+        else:
+            self.eval_step()
 
     def precision(self) -> Any:
         """Fresh per forward pass: autocast caches the cast weights until it is left."""
@@ -76,9 +81,6 @@ class TorchAdapter(Adapter):
     def release(self) -> None:
         self.output = torch.empty(0)
 
-    def step(self) -> None:
-        raise RuntimeError("build() comes first")
-
     def synchronize(self) -> None:
         if self.where.type == "cuda":
             torch.cuda.synchronize()
@@ -92,8 +94,8 @@ class TorchAdapter(Adapter):
         return self.output.detach().to("cpu", torch.float64).numpy()
 
     def gradient_norm(self) -> float:
-        key, scale = ("momentum_buffer", 1.0) if self.workload.optimizer.name == "sgd" else ("exp_avg", 0.0)
-        scale = scale or 1 - self.workload.optimizer.betas[0]
+        o = self.workload.optimizer
+        key, scale = ("momentum_buffer", 1.0) if o.name == "sgd" else ("exp_avg", 1 - o.betas[0])
         squares = [s[key].double().square().sum() for s in self.optimizer.state.values()]
         return float(torch.stack(squares).sum().sqrt()) / scale
 

@@ -1,0 +1,55 @@
+"""The tables in the documents are the records' own: regenerating them changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis import load, tables
+from analysis.docs import NoSuchTable, refresh
+from analysis.tables import Comparison
+from framebench import records
+from tests.conftest import ROOT
+
+TABLE = Comparison("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
+
+
+def test_blocks_are_filled_and_everything_else_stays() -> None:
+    text = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
+    filled = refresh(text, [TABLE])
+    assert "old" not in filled
+    assert "| 1 | 2 | 3 |" in filled
+    assert filled.startswith("before\n")
+    assert filled.endswith("\nafter")
+    assert refresh(filled, [TABLE]) == filled
+
+
+def test_an_unknown_table_is_answered_by_the_known_ones() -> None:
+    with pytest.raises(NoSuchTable, match="one"):
+        refresh("<!-- table: two -->\n<!-- end -->", [TABLE])
+
+
+def published() -> list[Comparison]:
+    table = load.load(ROOT / "results")
+    return [*tables.strategies(table), *tables.frameworks(table)]
+
+
+def test_readme_and_tables_are_generated() -> None:
+    assert refresh((ROOT / "README.md").read_text(), [*published(), tables.support()]) == (ROOT / "README.md").read_text()
+    assert "\n".join(map(tables.markdown, published())) == (ROOT / "results/tables.md").read_text()
+
+
+def test_published_records_are_complete() -> None:
+    """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
+    found = list(records.read_all(ROOT / "results"))
+    for record in found:
+        if record.status == "ok":
+            assert record.verification, record.case
+            assert record.verification.passed, record.case
+            assert record.effect, record.case
+            assert record.peak_instrument, record.case
+            assert len(record.step_s) >= 3, record.case
+            assert record.provenance.commit, record.case
+            assert record.provenance.dirty is False, record.case
+    assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {
+        (w, f) for w in ("resnet50", "unet3d", "transformer") for f in ("torch", "jax", "jittor")
+    }
