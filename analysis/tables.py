@@ -28,6 +28,7 @@ class Comparison:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 2  # the first columns are text, the others are aligned right
+    notes: tuple[str, ...] = ()
 
 
 def number(value: float | None, form: str) -> str:
@@ -39,9 +40,9 @@ def mark(value: Any) -> str:
 
 
 def cells(r: pd.Series) -> tuple[str, ...]:
-    """One row; what is no result says why in the place of the numbers."""
+    """One row; what has no numbers shows its status, and its reason stands in the notes."""
     if r["status"] != "ok":
-        return r["framework"], r["strategy"], f"{r['status']}: {r['reason']}", *[""] * 9
+        return r["framework"], r["strategy"], r["status"], *["-"] * 9
     return (
         r["framework"],
         r["strategy"],
@@ -76,6 +77,13 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
             f"instrument. verified = largest relative error against float64. {conditions(group)}",
             HEAD,
             tuple(cells(r) for _, r in ranked.iterrows()),
+            notes=tuple(
+                dict.fromkeys(
+                    f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}"
+                    for _, r in ranked.iterrows()
+                    if r["status"] != "ok"
+                )
+            ),
         )
 
 
@@ -133,6 +141,8 @@ def terminal(comparison: Comparison, console: Console) -> None:
     for line in comparison.rows:
         drawn.add_row(*(cell.replace("[", r"\[") for cell in line))
     console.print(drawn)
+    for note in comparison.notes:
+        console.print(f"- {note}", markup=False, highlight=False)
     console.print()
 
 
@@ -147,4 +157,5 @@ def markdown(comparison: Comparison) -> str:
     rule = ["---" if i < comparison.left else "---:" for i in range(len(comparison.head))]
     lines = [comparison.head, rule, *comparison.rows]
     body = "\n".join("| " + " | ".join(safe(c) if n != 1 else c for c in line) + " |" for n, line in enumerate(lines))
-    return f"### {comparison.title}\n\n{body}\n\n{safe(comparison.caption)}\n"
+    notes = "".join(f"- {safe(note)}\n" for note in comparison.notes)
+    return "\n\n".join(filter(None, (f"### {comparison.title}", body, notes.rstrip("\n"), safe(comparison.caption)))) + "\n"

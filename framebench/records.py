@@ -122,7 +122,9 @@ class Record(Part):
 
     @property
     def framework_version(self) -> str | None:
-        return self.provenance.versions.get(self.case.split("/")[1])
+        """The release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
+        version = self.provenance.versions.get(self.case.split("/")[1])
+        return version and version.split("+")[0]
 
 
 def folder(root: Path, machine: str, environment: str, case: Case) -> Path:

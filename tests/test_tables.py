@@ -57,7 +57,9 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
     assert comparison.rows[0][2:5] == ("1.000", "1.00", "1,000.0")
-    assert "oom: memory ran out" in comparison.rows[1][2]
+    assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
+    assert comparison.notes == ("torch rewrite: oom: memory ran out",)
+    assert "memory ran out" in tables.markdown(comparison)
     assert "threads" in comparison.caption
 
 
