@@ -96,12 +96,13 @@ def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, E
     assert "SIGKILL" in record.reason
 
 
-def test_running_out_of_memory_under_a_limit_is_a_result(environment: dict[str, Environment], results: Path) -> None:
+@pytest.mark.parametrize("mib", [300, 500])  # in NumPy while building, in torch while stepping
+def test_running_out_of_memory_is_a_result(mib: int, environment: dict[str, Environment], results: Path) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
-    record = runner.measure(case, "s", environment["torch"], Options(memory_limit=300 * 2**20), results)
+    record = runner.measure(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
     assert record.status == "oom", record.reason
     assert record.reason is not None
-    assert "memory" in record.reason
+    assert "memory" in record.reason.lower()
 
 
 def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], results: Path, tmp_path: Path) -> None:
