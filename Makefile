@@ -30,7 +30,7 @@ else
 	$(BIN)/framebench setup
 	$(BIN)/asv machine --yes $(AS)
 	@# a failed case fails the run, after the report of all the others
-	$(BIN)/asv run $(AS); status=$$?; $(BIN)/framebench report && exit $$status
+	$(BIN)/asv run $(AS); status=$$?; $(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench report --here && exit $$status
 endif
 
 test: $(READY)

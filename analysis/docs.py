@@ -1,4 +1,4 @@
-"""Tables inside documents: everything between `<!-- table: TITLE -->` and `<!-- end -->` is generated, never typed."""
+"""Tables inside documents: everything between `<!-- table: KEY -->` and `<!-- end -->` is generated, never typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from analysis.tables import Comparison, markdown
 
-BLOCK = re.compile(r"(<!-- table: (?P<title>.+?) -->\n).*?(<!-- end -->)", re.S)
+BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
 
 
 class NoSuchTable(ValueError):
@@ -16,12 +16,12 @@ class NoSuchTable(ValueError):
 
 def refresh(text: str, tables: Iterable[Comparison]) -> str:
     """The document with each of its tables made anew. Raises NoSuchTable."""
-    by_title = {table.title: table for table in tables}
+    by_key = {table.key: table for table in tables}
 
     def fill(block: re.Match[str]) -> str:
-        title = block["title"]
-        if title not in by_title:
-            raise NoSuchTable(f"no table {title!r}; there are: {'; '.join(sorted(by_title))}")
-        return f"{block[1]}{markdown(by_title[title])}{block[3]}"
+        key = block["key"]
+        if key not in by_key:
+            raise NoSuchTable(f"no table {key!r}; there are: {'; '.join(sorted(by_key))}")
+        return f"{block[1]}{markdown(by_key[key])}{block[3]}"
 
     return BLOCK.sub(fill, text)

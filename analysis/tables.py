@@ -29,6 +29,12 @@ class Comparison:
     rows: tuple[tuple[str, ...], ...]
     left: int = 2  # the first columns are text, the others are aligned right
     notes: tuple[str, ...] = ()
+    machine: str = ""
+
+    @property
+    def key(self) -> str:
+        """How documents ask for it: `epyc-2core: transformer train, batch 4, size cpu`."""
+        return f"{self.machine}: {self.title}" if self.machine else self.title
 
 
 def number(value: float | None, form: str) -> str:
@@ -67,7 +73,7 @@ def groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[Any, ...]
 
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch."""
-    for (_, workload, size, scenario, batch), group in groups(table, "machine", "workload", "size", "scenario", "batch"):
+    for (machine, workload, size, scenario, batch), group in groups(table, "machine", "workload", "size", "scenario", "batch"):
         order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
         ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1]))
         ranked = ranked.sort_values(["f", "framework_version", "s"])
@@ -84,13 +90,14 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
                     if r["status"] != "ok"
                 )
             ),
+            machine=machine,
         )
 
 
 def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
     """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
     chosen = table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()]
-    for (_, scenario), group in groups(chosen, "machine", "scenario"):
+    for (machine, scenario), group in groups(chosen, "machine", "scenario"):
         wide = group.assign(gib=group["host_rss_bytes"] / GIB, ms=group["step_time_s"] * 1e3)
         pivot = wide.pivot_table(index=["workload", "size", "batch"], columns="framework", values=["gib", "ms"])
         present = [f for f in FRAMEWORKS if f in set(group["framework"])]
@@ -105,7 +112,13 @@ def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
             f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {conditions(group)}",
             head,
             rows,
+            machine=machine,
         )
+
+
+def all_of(table: pd.DataFrame) -> list[Comparison]:
+    """Every comparison that the rows give."""
+    return [*strategies(table), *frameworks(table)]
 
 
 def support() -> Comparison:

@@ -138,24 +138,28 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
 def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
-    markdown: Annotated[Path | None, typer.Option(help="where the Markdown goes [default: tables.md in the results]")] = None,
+    here: Annotated[bool, typer.Option("--here", help="only what this machine measured")] = False,
     docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
 ) -> None:
-    """Comparison tables from the records, on the terminal and as Markdown."""
+    """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
     from analysis import load, tables
     from analysis.docs import NoSuchTable, refresh
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     table = load.load(results)
     table = table[table["case"].isin(wanted)]
+    if here:
+        table = table[table["machine"] == provenance.machine_name()]
     if table.empty:
-        fail(f"no records under {results}; measure first: framebench run, or make bench", 1)
-    found = [*tables.strategies(table), *tables.frameworks(table)]
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    found = tables.all_of(table)
     for comparison in found:
         tables.terminal(comparison, out)
-    target = markdown or results / "tables.md"
-    target.write_text("\n".join(map(tables.markdown, found)))
-    err.print(f"the same as Markdown: {target}", soft_wrap=True)
+    for machine in sorted(set(table["machine"])):
+        target = results / "tables" / f"{machine}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
+        err.print(f"the same as Markdown: {target}", soft_wrap=True)
     for document in docs or ():
         try:
             document.write_text(refresh(document.read_text(), [*found, tables.support()]))

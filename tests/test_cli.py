@@ -50,12 +50,15 @@ def test_show_prints_flat_rows(measured: Path) -> None:
     assert unsupported["reason"]
 
 
-def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
+def test_show_and_report_for_people(measured: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
-    target = tmp_path / "t.md"
-    done = framebench("report", "--results", str(measured), "--markdown", str(target))
+    done = framebench("report", "--here", "--results", str(measured))
     assert "transformer train, batch 4, size tiny" in done.stdout
+    (target,) = (measured / "tables").iterdir()
     assert "| torch | fp32 |" in target.read_text()
+    elsewhere = framebench("report", "--here", "--results", str(measured), FRAMEBENCH_MACHINE="elsewhere")
+    assert elsewhere.returncode == 1
+    assert "no such records" in elsewhere.stderr
 
 
 @pytest.mark.parametrize(
