@@ -18,7 +18,7 @@ from framebench.cases import Case, UnknownCase
 from framebench.environments import Environment, SetupError
 from framebench.progress import CaseProgress
 from framebench.session import Busy, Session
-from framebench.strategies import FRAMEWORKS, STRATEGIES
+from framebench.strategies import FRAMEWORKS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
@@ -229,8 +229,6 @@ def fail(message: str, code: int) -> NoReturn:
     err.print(f"framebench: {message}", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)
 
-
-assert STRATEGIES  # the table is checked at import: a missing cell stops every command
 
 if __name__ == "__main__":
     main()
