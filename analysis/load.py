@@ -10,7 +10,7 @@ import pandas as pd
 
 from framebench import records
 from framebench.records import Record
-from framebench.strategies import BASELINES
+from framebench.table import BASELINES
 
 
 class Row(NamedTuple):

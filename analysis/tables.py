@@ -10,7 +10,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from framebench.strategies import BASELINES, FRAMEWORKS, STRATEGIES, names
+from framebench.strategies import FRAMEWORKS
+from framebench.table import BASELINES, STRATEGIES, names
 
 GIB = 2**30
 HEAD = (

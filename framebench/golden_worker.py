@@ -6,19 +6,18 @@ import json
 import sys
 
 from framebench import adapters
-from framebench.cases import Case
+from framebench.cases import Case, every_case
 from framebench.worker import first_steps
-from models.spec import MICRO_BATCHES, workload
 
 
 def cases(name: str, framework: str, size: str) -> dict[str, Case]:
-    """One fp32 case per golden key."""
+    """One case per golden key: the first in the table's order that needs neither a GPU nor another precision."""
     found: dict[str, Case] = {}
-    for batch in workload(name).preset(size).batches:
-        for scenario, strategy in (("train", "fp32"), ("eval", "no_grad"), ("train", "accumulate")):
-            case = Case(name, framework, scenario, strategy, batch, size)
-            if strategy != "accumulate" or batch % MICRO_BATCHES == 0:
-                found.setdefault(case.golden_key, case)
+    for case in every_case():
+        if (case.workload, case.framework, case.size) != (name, framework, size):
+            continue
+        if case.support.supported and not case.support.gpu and case.plan.precision == "fp32":
+            found.setdefault(case.golden_key, case)
     return found
 
 

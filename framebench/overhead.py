@@ -29,10 +29,10 @@ def bare_loop(adapter: Adapter) -> Callable[[], float]:
     """A training step as anyone writes it, and its seconds."""
     case, spec = adapter.case, workload(adapter.case.workload)
     model: nn.Module = spec.model("torch").build(adapter.config)
-    model.load_state_dict({k: torch.from_numpy(w) for k, w in spec.weights(case.size).items()})
+    model.load_state_dict({k: torch.from_numpy(w) for k, w in case.weights.items()})
     o = spec.optimizer
     optimizer = torch.optim.AdamW(model.parameters(), o.lr, o.betas, o.eps, o.weight_decay)
-    x, y = map(torch.from_numpy, spec.batch(case.size, case.batch))
+    x, y = map(torch.from_numpy, spec.batch(case.config, case.batch))
     model.train()
 
     def step() -> float:

@@ -71,6 +71,7 @@ class Provenance(Part):
     core: int | None = None  # the timing worker was pinned to it
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
+    profile: str | None = None  # what the run was asked for, where it was no single case
     protocol: int
 
 
@@ -88,6 +89,7 @@ class Record(Part):
     first_step_s: float | None = None
     step_s: list[float] = []
     cpu_s_per_step: float | None = None
+    shares: dict[str, float] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
     effect: Proof | None = None
@@ -114,11 +116,11 @@ class Record(Part):
 
     @property
     def throughput(self) -> float | None:
-        """Samples (or tokens) per second."""
+        """Samples (or tokens that are no padding) per second."""
         case = self.parsed
         if self.step_time_s is None:
             return None
-        return case.batch * case.spec.preset(case.size).sample_units / self.step_time_s
+        return case.work / self.step_time_s
 
     @property
     def framework_version(self) -> str | None:

@@ -74,7 +74,7 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
     """Everything that is set for the worker on top of the user's environment; goes into the record."""
     threads = str(options.threads)
     found = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-    found |= environment.variables() | dict(case.plan.env)
+    found |= environment.variables() | dict(case.support.env)
     if part == "memory":
         found |= MALLOC_ENV
     return found
@@ -195,7 +195,7 @@ def measure(
 
 
 MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
-TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step")
+TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step", "shares")
 
 
 def passed(outcome: Outcome) -> bool:

@@ -1,16 +1,18 @@
-"""The one table of strategies, total over the frameworks. Its cells are the support matrix that the README shows.
+"""What a strategy is, and how strategies combine. The rows are in `table.py`; its cells are the support matrix of the docs.
 
-The worker reads this file inside any framework's environment, so it needs the standard library alone.
+The worker reads this inside any framework's environment, so it needs the standard library alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from models.spec import NAMES
 
 FRAMEWORKS = ("torch", "jax", "jittor")
-BASELINES = {"train": "fp32", "eval": "no_grad"}  # what the ratios of a table refer to
-SCENARIOS = tuple(BASELINES)
 
 
 @dataclass(frozen=True)
@@ -18,10 +20,16 @@ class Cell:
     """How one framework does one strategy. `why` is the mechanism, or the reason against it."""
 
     why: str
+    gpu: bool = False  # it exists on a GPU only
+    env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
 
     @property
     def supported(self) -> bool:
         return not isinstance(self, Unsupported)
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower() + (" (GPU)" if self.gpu else "")
 
 
 class Native(Cell):
@@ -33,7 +41,7 @@ class Emulated(Cell):
 
 
 class AlwaysOn(Cell):
-    """The framework always works this way; the case is measured as it is."""
+    """The framework always works this way: unless it is the scenario's baseline, the case would be another one's double."""
 
 
 class Unsupported(Cell):
@@ -41,109 +49,101 @@ class Unsupported(Cell):
 
 
 @dataclass(frozen=True)
-class Strategy:
+class Scenario:
+    """What one step does, and which strategy the others are compared with."""
+
     name: str
-    scenario: str
+    summary: str
+    baseline: str
+    observes: Literal["training", "logits", "loss"]  # what verification looks at
+    workloads: tuple[str, ...] = NAMES
+    mathematics: str = ""  # the scenario whose golden values hold here too
+
+    @property
+    def trains(self) -> bool:
+        return self.observes == "training"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One row. `how` names the function in `adapters/<framework>_strategies.py` that switches it on, with `options`."""
+
+    name: str
+    scenarios: tuple[str, ...]
+    axis: str  # two strategies of one axis exclude each other
     summary: str
     effect: str  # what proves, other than memory, that it was on
     cells: Mapping[str, Cell]
+    how: str = ""  # its name, unless several rows share a function
+    options: Mapping[str, Any] = field(default_factory=dict)
     precision: str = "fp32"  # selects the tolerance of the verification
     micro_batches: int = 1
-    env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
+    variant: str = ""  # of the model: the mathematics differs, with golden values of its own
+    mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
+    workloads: tuple[str, ...] = NAMES
+    clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
+    quick: bool = False  # part of the quick profile
+    parts: tuple[Strategy, ...] = ()  # of a combination
 
     def __post_init__(self) -> None:
         missing = [f for f in FRAMEWORKS if f not in self.cells]
         if missing:
-            raise ValueError(f"strategy {self.scenario}/{self.name} has no cell for {', '.join(missing)}")
+            raise ValueError(f"strategy {self.name} has no cell for {', '.join(missing)}")
+        object.__setattr__(self, "how", self.how or self.name)
+        object.__setattr__(self, "parts", self.parts or (self,))
+
+    @property
+    def same_loss(self) -> bool:
+        """Whether it must leave the loss what the baseline's is."""
+        return not (self.variant or self.mathematics)
 
 
-_NO_BF16 = Unsupported(
-    "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
-)
-_TABLE = (
-    Strategy(
-        "fp32", "train", "everything in strict float32", "dtype of every saved activation",
-        {
-            "torch": Native("TF32 switched off for matmul and cuDNN"),
-            "jax": Native("default_matmul_precision = highest"),
-            "jittor": Native("float32 is the only dtype used"),
-        },
-    ),
-    Strategy(
-        "amp_bf16", "train", "bfloat16 activations, float32 weights and optimizer", "dtype of the activations",
-        {
-            "torch": Native("torch.autocast(dtype=bfloat16)"),
-            "jax": Native("Flax dtype=bfloat16, param_dtype=float32"),
-            "jittor": _NO_BF16,
-        },
-        precision="bf16",
-    ),
-    Strategy(
-        "checkpoint", "train", "recompute each block in the backward pass", "number of block executions per step",
-        {
-            "torch": Native("torch.utils.checkpoint per block, non-reentrant"),
-            "jax": Native(
-                "jax.checkpoint per block, identical blocks as one scanned layer; unrolled on XLA:CPU with the pass "
-                "cse_barrier_expander off, which would merge the recomputation away"
-            ),
-            "jittor": Emulated("a jt.Function that re-runs the block in its backward"),
-        },
-    ),
-    Strategy(
-        "accumulate", "train", "4 micro-batches per optimizer step, the effective batch unchanged", "micro-steps counted",
-        {
-            "torch": Native("backward of loss / 4 four times, then one optimizer step"),
-            "jax": Native("lax.scan over the micro-batches"),
-            "jittor": Native("optimizer.backward(loss / 4) four times, then one step"),
-        },
-        micro_batches=4,
-    ),
-    Strategy(
-        "rewrite", "train", "a slow kernel avoided by writing the same mathematics differently", "operations counted",
-        {
-            "torch": Unsupported("no slow path was found in this workload to write differently"),
-            "jax": Emulated("see the workload's `rewrites`"),
-            "jittor": Emulated("see the workload's `rewrites`"),
-        },
-    ),
-    Strategy(
-        "grad", "eval", "evaluation that forgets to switch gradients off", "graph kept: residuals held by the output",
-        {
-            "torch": Native("the output's grad_fn keeps the graph"),
-            "jax": Emulated("the forward half of jax.vjp, whose residuals are returned"),
-            "jittor": Emulated("is_train cleared module by module: Module.eval() itself stops every gradient"),
-        },
-    ),
-    Strategy(
-        "no_grad", "eval", "evaluation without a graph, in strict float32", "no graph and no residuals kept",
-        {
-            "torch": Native("torch.no_grad()"),
-            "jax": AlwaysOn("nothing is kept unless a derivative is asked for"),
-            "jittor": Native("jt.no_grad()"),
-        },
-    ),
-    Strategy(
-        "inference_mode", "eval", "no graph, no version counters", "outputs are inference tensors",
-        {
-            "torch": Native("torch.inference_mode()"),
-            "jax": Unsupported("JAX records no tape that could be switched off; it is no_grad"),
-            "jittor": Unsupported("Jittor has jt.no_grad() only"),
-        },
-    ),
-    Strategy(
-        "amp_bf16", "eval", "bfloat16 activations without a graph", "dtype of the activations",
-        {
-            "torch": Native("torch.autocast(dtype=bfloat16) under no_grad"),
-            "jax": Native("Flax dtype=bfloat16"),
-            "jittor": _NO_BF16,
-        },
-        precision="bf16",
-    ),
-)  # fmt: skip
-
-STRATEGIES: dict[tuple[str, str], Strategy] = {(s.scenario, s.name): s for s in _TABLE}
+class Nonsense(ValueError):
+    """A combination that makes no sense; the message says why."""
 
 
-def names(scenario: str) -> tuple[str, ...]:
-    """The strategies of a scenario, in the order of the table."""
-    return tuple(name for where, name in STRATEGIES if where == scenario)
+def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
+    """`a+b` as one strategy. Raises Nonsense."""
+    name = "+".join(p.name for p in parts)
+    for i, one in enumerate(parts):
+        if one.name == scenario.baseline:
+            raise Nonsense(f"{name} makes no sense: {one.name} is the baseline of {scenario.name}, it adds nothing")
+        for other in parts[i + 1 :]:
+            if one.axis == other.axis:
+                raise Nonsense(f"{name} makes no sense: {one.name} and {other.name} are alternatives ({one.axis})")
+            if why := one.clashes.get(other.name) or other.clashes.get(one.name):
+                raise Nonsense(f"{name} makes no sense: {why}")
+
+    def first(attribute: str, default: Any) -> Any:
+        return next((v for p in parts if (v := getattr(p, attribute)) != default), default)
+
+    return Strategy(
+        name, (scenario.name,), "combination", " and ".join(p.summary for p in parts), "; ".join(p.effect for p in parts),
+        {f: join(f, parts) for f in FRAMEWORKS},
+        precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
+        mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
+        parts=parts,
+    )  # fmt: skip
+
+
+def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
+    """The cell of a combination: unsupported if a part is, always on if a part adds nothing, else emulated if a part is."""
+    cells = {p.name: p.cells[framework] for p in parts}
+    for kind in (Unsupported, AlwaysOn):
+        if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, kind)]:
+            return kind("; ".join(found))
+    kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
+    env = {k: v for c in cells.values() for k, v in c.env.items()}
+    return kind("; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env)
+
+
+@cache
+def find(scenario: str, name: str) -> Strategy:
+    """A row, or a combination `a+b` in any order. Raises KeyError for an unknown name, Nonsense for a senseless pair."""
+    from framebench.table import SCENARIOS, STRATEGIES
+
+    if (scenario, name) in STRATEGIES:
+        return STRATEGIES[scenario, name]
+    parts = [STRATEGIES[scenario, part] for part in name.split("+")]
+    order = list(STRATEGIES.values())
+    return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])

@@ -60,8 +60,9 @@ def verify(adapter: Adapter, observed: dict[str, float]) -> dict[str, Any]:
 def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
     """The steps that verification needs: their seconds, and what was observed."""
     seconds = [timed_step(adapter)]
-    if adapter.case.scenario == "eval":
-        return seconds, {"loss": adapter.loss(), **logits_summary(adapter.logits())}
+    observes = adapter.case.stage.observes
+    if observes != "training":
+        return seconds, {"loss": adapter.loss(), **(logits_summary(adapter.logits()) if observes == "logits" else {})}
     observed = {"loss_0": adapter.loss(), "grad_norm": adapter.gradient_norm()}
     seconds += [timed_step(adapter) for _ in range(LOSS_STEPS)]
     return seconds, observed | {f"loss_{LOSS_STEPS}": adapter.loss()}
@@ -70,9 +71,12 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
 def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
     """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent."""
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
+    adapter.spent.clear()
     while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):
         wall.append(timed_step(adapter))
-    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / (len(wall) - before)}
+    total = sum(wall[before:])
+    shares = {purpose: seconds / total for purpose, seconds in adapter.spent.items()}
+    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / (len(wall) - before), "shares": shares}
 
 
 def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:

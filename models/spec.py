@@ -19,7 +19,7 @@ import numpy as np
 
 NAMES = ("resnet50", "unet3d", "transformer")
 SEED = 2024
-MICRO_BATCHES = 4  # of the `accumulate` strategy
+STREAM = 8  # batches in a stream of sequences or of images
 
 
 class UnknownName(ValueError):
@@ -62,11 +62,11 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Preset:
-    """A size: the model's configuration and the batches that have golden values."""
+    """A size: the model's configuration, the batches that have golden values, and the one that comparisons are made at."""
 
     config: Any
     batches: tuple[int, ...]
-    sample_units: int = 1  # throughput counts this many units per sample (tokens of a sequence)
+    base: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,12 @@ class Workload:
     params: Callable[[Any], Iterator[Param]]
     inputs: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
     couples_samples: bool  # batch norm: micro-batches then change the mathematics
+    variants: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # name -> the configuration changed
+    units: Callable[[Any], int] = lambda config: 1  # throughput counts so many units per sample (tokens of a sequence)
+    trained: Callable[[Any, str], tuple[str, ...]] = lambda config, part: ()  # prefixes of what fine-tuning trains: half | head
+    head: tuple[str, ...] = ()  # prefixes of the last layer's parameters
+    raw_images: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]] | None = None  # of `pipeline`
+    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
     scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
 
@@ -89,28 +95,64 @@ class Workload:
             raise UnknownName(f"{self.name} has no size {size!r}; sizes: {', '.join(self.sizes)}")
         return self.sizes[size]
 
-    def weights(self, size: str) -> dict[str, np.ndarray]:
+    def config(self, size: str, variant: str = "") -> Any:
+        """The configuration of a size, or a variant of it. Raises UnknownName."""
+        if variant and variant not in self.variants:
+            raise UnknownName(f"{self.name} has no variant {variant!r}; variants: {', '.join(self.variants)}")
+        plain = self.preset(size).config
+        return self.variants[variant](plain) if variant else plain
+
+    def weights(self, config: Any) -> dict[str, np.ndarray]:
         """Canonical float32 weights and buffers by name."""
-        return {p.name: p.make() for p in self.params(self.preset(size).config)}
+        return {p.name: p.make() for p in self.params(config)}
 
-    def parameter_count(self, size: str) -> int:
-        return sum(int(np.prod(p.shape)) for p in self.params(self.preset(size).config) if p.trainable)
+    def parameter_count(self, config: Any) -> int:
+        return sum(int(np.prod(p.shape)) for p in self.params(config) if p.trainable)
 
-    def batch(self, size: str, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    def other_weights(self, config: Any) -> dict[str, np.ndarray]:
+        """The second model of a pair: the same trunk, the last layer's weights negated."""
+        return {k: -w if k.startswith(self.head) else w for k, w in self.weights(config).items()}
+
+    def batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
         """Canonical inputs and targets: NCHW / NCDHW float32 images with int64 labels, or int64 tokens and targets."""
         rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode()), batch])
-        return self.inputs(self.preset(size).config, batch, rng)
+        return self.inputs(config, batch, rng)
+
+    def lengths(self, config: Any, batch: int) -> np.ndarray:
+        """`varlen`: the true lengths (STREAM, batch) of a stream of batches; log-normal, most of them short, as texts are."""
+        rng = np.random.default_rng([SEED, 1, batch])
+        drawn = np.exp(rng.normal(np.log(config.length / 3), 0.6, (STREAM, batch)))
+        return np.clip(drawn, 2, config.length).astype(int)
+
+    def stream(self, config: Any, batch: int, how: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """`varlen`: (tokens, targets) of each batch, (batch, padded length) int64; padding has token 0 and target -1.
+
+        The same sequences, in all: `padded` to the longest possible length, `bucketed` (sorted by length, so that similar ones
+        are together, and padded to the next quarter of it) or `raw` (padded to the batch's own longest). Raises ValueError.
+        """
+        lengths = self.lengths(config, batch)
+        tokens, targets = zip(*(self.batch(config, batch) for _ in lengths))
+        flat = np.concatenate(tokens), np.concatenate(targets), lengths.ravel()
+        if how == "bucketed":
+            order = np.argsort(flat[2], kind="stable")
+            flat = flat[0][order], flat[1][order], flat[2][order]
+        quarter = max(1, config.length // 4)
+        found = []
+        for i in range(0, len(flat[0]), batch):
+            x, y, length = (part[i : i + batch] for part in flat)
+            longest = {"padded": config.length, "bucketed": -(-length.max() // quarter) * quarter, "raw": length.max()}
+            if how not in longest:
+                raise ValueError(f"no way {how!r} to batch sequences; choose from: {', '.join(longest)}")
+            real = np.arange(config.length) < length[:, None]
+            cut = slice(None), slice(0, int(longest[how]))
+            found.append((np.where(real, x, 0)[cut].copy(), np.where(real, y, -1)[cut].copy()))
+        return found
 
     @cached_property
     def golden(self) -> dict[str, dict[str, float]]:
-        """Reference values by `golden_key`; empty where none were made yet."""
+        """Reference values by a case's `golden_key`; empty where none were made yet."""
         path = Path(__file__).parent / self.name / "golden.json"
         return json.loads(path.read_text())["values"] if path.exists() else {}
-
-    def golden_key(self, size: str, batch: int, scenario: str, micro_batches: int = 1) -> str:
-        """Micro-batches have values of their own only where the samples of a batch influence each other."""
-        split = f"/m{micro_batches}" if micro_batches > 1 and self.couples_samples else ""
-        return f"{size}/{scenario}/b{batch}{split}"
 
     def model(self, framework: str) -> Any:
         """The module that writes this workload for `framework`: `torch`, `jax` (Flax) or `jittor`."""

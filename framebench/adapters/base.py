@@ -1,14 +1,29 @@
-"""What the worker asks of a framework. A new framework is one subclass and one model file per workload."""
+"""What the worker asks of a framework. A new framework is one subclass, one file of switches, and one model file per workload.
+
+A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything is
+built, sets what the adapter's build and step look at, and returns the *proof*: a function of what one observed step counted
+(`Adapter.observe`) that says whether the strategy was really on. It may add to the evidence what it counts itself.
+"""
 
 from __future__ import annotations
 
+import gc
+import time
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from framebench.cases import Case
+from framebench.loading import Loader
+
+Evidence = dict[str, Any]
+Proof = Callable[[Evidence], bool]
+Switch = Callable[..., Proof]
+Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 
 
 @dataclass(frozen=True)
@@ -16,27 +31,81 @@ class Effect:
     """Proof, by something other than memory, that the strategy was on: `evidence` is what was counted."""
 
     proven: bool
-    evidence: dict[str, Any]
+    evidence: Evidence
 
 
 class Adapter(ABC):
     """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
 
+    switches: ClassVar[Mapping[str, Switch]]  # of this framework, by the name in a row's `how`
     float64 = False  # set before build() to compute reference values
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self.workload = case.spec
-        self.config = case.spec.preset(case.size).config
+        self.config = case.config
         self.model_module = case.spec.model(case.framework)
+        self.micro = case.plan.micro_batches
+        self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
+        self.before_first_step: list[Callable[[], None]] = []  # what it does once everything is built
+        self.loader: Loader | None = None
+        self.steps = 0
+        self.spent: Counter[str] = Counter()  # seconds of the steps by purpose: waiting for data, Python's collector
+        self.collections: Counter[str] = Counter()  # of Python's collector, by generation
+        gc.enable()
+        gc.unfreeze()
+        gc.callbacks[:] = [c for c in gc.callbacks if not isinstance(getattr(c, "__self__", None), Adapter)]
+        gc.callbacks.append(self.on_collection)
 
-    @abstractmethod
     def build(self) -> None:
-        """Model from the canonical weights, optimizer, inputs on the device."""
+        """Switch the strategy on, then make model, optimizer and inputs."""
+        self.proofs = {part.name: (COMMON | dict(self.switches))[part.how](self, **part.options) for part in self.case.parts}
+        self.make()
+        for hook in self.before_first_step:
+            hook()
+
+    def step(self) -> None:
+        """One unit of work of the scenario. May return before it is done."""
+        self.one_step()
+        self.steps += 1
+        for hook in self.after_step:
+            hook()
+
+    def next_batch(self) -> Batch:
+        """The batch of this step: always the same one, or in `pipeline` what the loader gives."""
+        if self.loader is None:
+            return self.inputs
+        start = time.perf_counter()
+        batch = self.loader.next()
+        self.spent["wait"] += time.perf_counter() - start
+        return batch
+
+    def on_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self.collection_started = time.perf_counter()
+        else:
+            self.spent["collector"] += time.perf_counter() - self.collection_started
+            self.collections[f"generation {info['generation']}"] += 1
+
+    def effect(self) -> Effect:
+        """Observe one more step, and ask every part of the strategy for its proof."""
+        evidence = self.observe()
+        proven = {name: bool(proof(evidence)) for name, proof in self.proofs.items()}
+        return Effect(all(proven.values()), evidence | ({} if len(proven) == 1 else {"proven": proven}))
+
+    inputs: Batch  # set by make()
 
     @abstractmethod
-    def step(self) -> None:
-        """One unit of work: forward, backward and update (`train`), or a forward pass (`eval`). May return early."""
+    def make(self) -> None:
+        """Model from the canonical weights, optimizer, `inputs` on the device (or the `loader`, or the stream)."""
+
+    @abstractmethod
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        """A canonical batch on the device, in the framework's layout and precision."""
+
+    @abstractmethod
+    def one_step(self) -> None:
+        """One unit of work: forward, backward and update, or one or several forward passes. May return early."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -59,8 +128,12 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def effect(self) -> Effect:
-        """Proof that the case's strategy is on. May run further, instrumented steps."""
+    def observe(self) -> Evidence:
+        """Run one more step, instrumented: block executions, products by dtype, saved tensors ... what the framework can count."""
+
+    @abstractmethod
+    def parameter_count(self) -> int:
+        """Trainable numbers of the model as it was built."""
 
     def release(self) -> None:
         """Drop the last step's outputs, so that a graph which they hold does not count as state."""
@@ -87,3 +160,83 @@ class Adapter(ABC):
     @abstractmethod
     def device(self) -> str:
         """`cpu`, or the accelerator's name."""
+
+
+def variant(adapter: Adapter) -> Proof:
+    """The case's configuration is the variant's already; the proof counts what was built."""
+    workload, case = adapter.workload, adapter.case
+
+    def proof(evidence: Evidence) -> bool:
+        plain, declared = (workload.parameter_count(c) for c in (workload.config(case.size), case.config))
+        evidence["parameters"], evidence["parameters_of_the_plain_model"] = adapter.parameter_count(), plain
+        return adapter.parameter_count() == declared != plain
+
+    return proof
+
+
+def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
+    """Python's garbage collector off, frozen before the first step, or called after every so many steps and else off."""
+
+    def collect() -> None:
+        if adapter.steps % every == 0:
+            adapter.synchronize()
+            gc.collect()
+
+    def freeze() -> None:
+        gc.collect()
+        gc.freeze()
+
+    if mode == "frozen":
+        adapter.before_first_step.append(freeze)
+    else:
+        gc.disable()
+    if every:
+        adapter.after_step.append(collect)
+
+    def proof(evidence: Evidence) -> bool:
+        before, steps = adapter.collections.copy(), 2 * max(every, 1)
+        for _ in range(steps):
+            adapter.step()
+        adapter.synchronize()
+        seen = {g: n - before[g] for g, n in adapter.collections.items() if n > before[g]}
+        evidence |= {"steps_watched": steps, "collections": seen, "frozen_objects": gc.get_freeze_count()}
+        if mode == "frozen":
+            return gc.isenabled() and evidence["frozen_objects"] > 1000
+        return seen == ({"generation 2": steps // every} if every else {})
+
+    return proof
+
+
+def loading(adapter: Adapter, mode: str) -> Proof:
+    """`pipeline`: where the batches come from."""
+    adapter.before_first_step.append(lambda: setattr(adapter, "loader", Loader(adapter.case, mode, adapter.put)))
+
+    def proof(evidence: Evidence) -> bool:
+        assert adapter.loader
+        evidence |= adapter.loader.counted()
+        return adapter.loader.worked_as(mode)
+
+    return proof
+
+
+def stream(adapter: Adapter) -> Proof:
+    """`varlen`: the adapter's make() asks the workload for the stream in the way that the strategy is called."""
+
+    def proof(evidence: Evidence) -> bool:
+        case = adapter.case
+        batches = [x for x, _ in adapter.workload.stream(adapter.config, case.batch, lengths_of(case))]
+        shapes = len({x.shape for x in batches})
+        evidence |= {"batches": len(batches), "distinct_shapes": shapes, "tokens": sum(x.size for x in batches)}
+        evidence["padding_share"] = 1 - case.work / evidence["tokens"]
+        return {"padded": shapes == 1, "bucketed": shapes <= 4}.get(lengths_of(case), shapes > 1)
+
+    return proof
+
+
+def lengths_of(case: Case) -> str:
+    """`varlen`: padded, bucketed or raw."""
+    return next(part.name for part in case.parts if part.axis == "lengths")
+
+
+# what needs nothing of a framework
+COMMON: dict[str, Switch] = {"variant": variant, "collector": collector, "loading": loading, "stream": stream}

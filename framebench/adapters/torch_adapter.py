@@ -1,73 +1,96 @@
-"""PyTorch: eager mode, its own optimizers, its own autocast and checkpointing."""
+"""PyTorch: eager mode unless a strategy says otherwise, its own optimizers, autocast and checkpointing."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Effect
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.torch_strategies import SWITCHES
 from framebench.cases import Case
 from models.spec import Optimizer
 
-GRAD_MODES: dict[str, Callable[[], Any]] = {
-    "grad": contextlib.nullcontext,
-    "no_grad": torch.no_grad,
-    "amp_bf16": torch.no_grad,
-    "inference_mode": torch.inference_mode,
-}
+
+def make(case: Case) -> TorchAdapter:
+    return TorchAdapter(case)
 
 
-def make_optimizer(o: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """PyTorch's own implementation with the workload's settings."""
     if o.name == "sgd":
-        return torch.optim.SGD(model.parameters(), o.lr, o.momentum, weight_decay=o.weight_decay)
-    return torch.optim.AdamW(model.parameters(), o.lr, o.betas, o.eps, o.weight_decay)
+        return torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)
+    return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
 class TorchAdapter(Adapter):
-    def build(self) -> None:
-        self.dtype = torch.float64 if self.float64 else torch.float32
+    """What switches set: the attributes of `__init__`."""
+
+    switches = SWITCHES
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.dtype = torch.float32  # of weights and inputs
+        self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.evaluates = not case.stage.trains  # the mode of batch norm
+        self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
+        self.on_model: list[Callable[[nn.Module], None]] = []  # what is done to the model once it has its weights
+        self.on_input: Callable[[Tensor], Tensor] = lambda x: x
+        self.forward: Callable[..., Tensor] = lambda x: self.model(x)
+        self.loss_of: Callable[[Tensor, Tensor], Tensor] = self.model_module.loss
+        self.optimizer_options: dict[str, Any] = {}
+        self.zero_grad_options: dict[str, Any] = {}
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = self.model_module.build(self.config)
-        weights = self.workload.weights(self.case.size)
-        self.model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
-        self.model.to(self.where, self.dtype).train(self.case.scenario == "train")
-        if self.case.strategy == "checkpoint":
-            self.model.remat = partial(checkpoint, use_reentrant=False)
-        if self.case.scenario == "train":
-            self.optimizer = make_optimizer(self.workload.optimizer, self.model)
-        x, y = (torch.from_numpy(a).to(self.where) for a in self.workload.batch(self.case.size, self.case.batch))
-        self.x, self.y = (x.to(self.dtype) if x.is_floating_point() else x), y
-        self.micro = self.case.plan.micro_batches
+
+    def make(self) -> None:
+        if self.float64:
+            self.dtype = torch.float64
+        self.model = self.load(self.config, self.case.weights)
+        for change in self.on_model:
+            change(self.model)
+        if self.case.scenario == "varlen":
+            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            self.stream = [self.put(x, y) for x, y in batches]
+        else:
+            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+        if self.case.stage.trains:
+            trained = [p for p in self.model.parameters() if p.requires_grad]
+            self.optimizer = make_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
         self.release()
 
-    def step(self) -> None:
-        if self.case.scenario == "train":
-            self.train_step()
-        else:
-            self.eval_step()
+    def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
+        """A model of this configuration with these weights, on the device, in the scenario's mode."""
+        model = self.model_module.build(config)
+        model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
+        return model.to(self.where, self.dtype).train(not self.evaluates)
 
-    def precision(self) -> Any:
-        """Fresh per forward pass: autocast caches the cast weights until it is left."""
-        if self.case.strategy == "amp_bf16":
-            return torch.autocast(self.where.type, torch.bfloat16)
-        return contextlib.nullcontext()
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        inputs, targets = torch.from_numpy(x).to(self.where), torch.from_numpy(y).to(self.where)
+        return self.on_input(inputs.to(self.dtype) if inputs.is_floating_point() else inputs), targets
+
+    def context(self) -> contextlib.ExitStack:
+        stack = contextlib.ExitStack()
+        for enter in self.contexts:
+            stack.enter_context(enter())
+        return stack
+
+    def one_step(self) -> None:
+        steps = {"eval": self.eval_step, "varlen": self.stream_step}
+        steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(**self.zero_grad_options)
         total = torch.zeros((), dtype=self.dtype, device=self.where)
-        for x, y in zip(self.x.chunk(self.micro), self.y.chunk(self.micro), strict=True):
-            with self.precision():
-                loss = self.model_module.loss(self.model(x), y) / self.micro
+        inputs, targets = self.next_batch()
+        for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
+            with self.context():
+                loss = self.loss_of(self.forward(x), y) / self.micro
             loss.backward()
             total += loss.detach()
         self.optimizer.step()
@@ -75,8 +98,16 @@ class TorchAdapter(Adapter):
 
     def eval_step(self) -> None:
         self.release()
-        with GRAD_MODES[self.case.strategy](), self.precision():
-            self.output = self.model(self.x)
+        with self.context():
+            self.output = self.forward(self.inputs[0])
+
+    def stream_step(self) -> None:
+        """Mean loss over the tokens that are no padding; each batch's logits are dropped before the next."""
+        total = torch.zeros((), dtype=self.dtype, device=self.where)
+        with torch.no_grad(), self.context():
+            for x, y in self.stream:
+                total += self.model_module.loss_sum(self.forward(x), y)
+        self.output = total / self.case.work
 
     def release(self) -> None:
         self.output = torch.empty(0)
@@ -86,9 +117,9 @@ class TorchAdapter(Adapter):
             torch.cuda.synchronize()
 
     def loss(self) -> float:
-        if self.case.scenario == "train":
+        if self.case.scenario != "eval":
             return self.output.item()
-        return self.model_module.loss(self.output.detach(), self.y).item()
+        return self.model_module.loss(self.output.detach(), self.inputs[1]).item()
 
     def logits(self) -> np.ndarray:
         return self.output.detach().to("cpu", torch.float64).numpy()
@@ -99,41 +130,30 @@ class TorchAdapter(Adapter):
         squares = [s[key].double().square().sum() for s in self.optimizer.state.values()]
         return float(torch.stack(squares).sum().sqrt()) / scale
 
-    def effect(self) -> Effect:
-        """Runs one more step with every saved tensor, block and forward pass counted."""
+    def observe(self) -> Evidence:
         seen = Observed(self.model, self.model_module.blocks_of(self.model))
+        buffers = {name: b.clone() for name, b in self.model.named_buffers()}
         with seen:
-            self.step()
+            self.one_step()
         self.synchronize()
-        evidence = seen.evidence(len(self.x) // self.micro)
-        return Effect(self.proven(evidence), evidence)
+        changed = sum(not torch.equal(b, buffers[name]) for name, b in self.model.named_buffers())
+        kept = {"graph_kept": self.output.grad_fn is not None, "inference_tensor": self.output.is_inference()}
+        return seen.evidence() | kept | {"buffers_changed": changed}
 
-    def proven(self, e: dict[str, Any]) -> bool:
-        match self.case.strategy:
-            case "fp32":
-                return set(e["block_output_dtypes"]) == {"float32"} and e["block_runs"] == e["blocks"]
-            case "amp_bf16":
-                return e["bfloat16_products"] > 0 and e["float32_products"] == 0
-            case "checkpoint":
-                return e["block_runs"] == 2 * e["blocks"]
-            case "accumulate":
-                return e["forward_passes"] == self.micro and e["samples_per_pass"] * self.micro == len(self.x)
-            case "grad":
-                return self.output.grad_fn is not None and e["saved_tensors"] > 0
-            case "no_grad":
-                return self.output.grad_fn is None and e["saved_tensors"] == 0
-            case "inference_mode":
-                return self.output.is_inference() and e["saved_tensors"] == 0
-        return False
+    def parameter_count(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
 
     def live_bytes(self) -> int:
         """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
-        tensors = [*self.model.parameters(), *self.model.buffers(), self.x, self.y, self.output]
+        tensors = [*self.model.parameters(), *self.model.buffers(), self.output, *self.held_inputs()]
         tensors += [p.grad for p in self.model.parameters() if p.grad is not None]
-        if self.case.scenario == "train":
+        if self.case.stage.trains:
             states = (v for state in self.optimizer.state.values() for v in state.values())
-            tensors += [v for v in states if isinstance(v, torch.Tensor)]
+            tensors += [v for v in states if isinstance(v, Tensor)]
         return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+    def held_inputs(self) -> list[Tensor]:
+        return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
 
     def reset_peak(self) -> None:
         if self.where.type == "cuda":
@@ -163,23 +183,27 @@ PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what 
 class Observed(torch.utils._python_dispatch.TorchDispatchMode):
     """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
 
-    def __init__(self, model: torch.nn.Module, blocks: list[torch.nn.Module]) -> None:
+    def __init__(self, model: nn.Module, blocks: list[nn.Module]) -> None:
         super().__init__()
         self.model, self.blocks = model, blocks
         self.saved: dict[int, int] = {}
         self.saved_count = 0
+        self.samples_per_pass = 0
         self.count: Counter[str] = Counter()
         self.dtypes: Counter[str] = Counter()
+        self.operators: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func._schema.name.removeprefix("aten::").startswith(PRODUCTS):
-            dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
+        name = func._schema.name.removeprefix("aten::")
+        self.operators[name] += 1
+        if name.startswith(PRODUCTS):
+            dtype = next(a.dtype for a in args if isinstance(a, Tensor))
             self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
         return out
 
     def __enter__(self) -> Observed:
-        handles = [self.model.register_forward_hook(lambda *_: self.count.update(["passes"]))]
+        handles = [self.model.register_forward_hook(self.on_pass)]
         # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
         handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
         handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
@@ -193,27 +217,27 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         super().__exit__(*error)
         self.stack.close()
 
-    def on_block(self, module: Any, args: Any, output: torch.Tensor) -> None:
+    def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
+        self.count["passes"] += 1
+        self.samples_per_pass = len(args[0])
+
+    def on_block(self, module: Any, args: Any, output: Tensor) -> None:
         self.dtypes[str(output.dtype).removeprefix("torch.")] += 1
 
-    def on_save(self, tensor: torch.Tensor) -> torch.Tensor:
+    def on_save(self, tensor: Tensor) -> Tensor:
         self.saved_count += 1
         self.saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    def evidence(self, samples_per_pass: int) -> dict[str, Any]:
+    def evidence(self) -> Evidence:
         return {
             "blocks": len(self.blocks),
             "block_runs": self.count["blocks"],
             "forward_passes": self.count["passes"],
-            "samples_per_pass": samples_per_pass,
+            "samples_per_pass": self.samples_per_pass,
             "saved_tensors": self.saved_count,
             "saved_bytes": sum(self.saved.values()),
             "block_output_dtypes": dict(self.dtypes),
-            "float32_products": self.count["float32_products"],
-            "bfloat16_products": self.count["bfloat16_products"],
+            "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
+            "operators": dict(self.operators),
         }
-
-
-def make(case: Case) -> TorchAdapter:
-    return TorchAdapter(case)

@@ -12,9 +12,9 @@ from jax import Array
 from models.resnet50.spec import Config, blocks
 
 
-def conv(cin: int, cout: int, k: int, stride: int, **types: Any) -> nnx.Conv:
+def conv(cin: int, cout: int, k: int, stride: int, groups: int = 1, **types: Any) -> nnx.Conv:
     """Padded on both sides by k // 2: Flax's "SAME" would pad a strided convolution on one side only."""
-    return nnx.Conv(cin, cout, (k, k), stride, padding=k // 2, use_bias=False, **types)
+    return nnx.Conv(cin, cout, (k, k), stride, padding=k // 2, feature_group_count=groups, use_bias=False, **types)
 
 
 def norm(channels: int, **types: Any) -> nnx.BatchNorm:
@@ -23,10 +23,10 @@ def norm(channels: int, **types: Any) -> nnx.BatchNorm:
 
 
 class Bottleneck(nnx.Module):
-    def __init__(self, cin: int, inner: int, cout: int, stride: int, **types: Any) -> None:
+    def __init__(self, cin: int, inner: int, cout: int, stride: int, groups: int, **types: Any) -> None:
         self.conv1 = conv(cin, inner, 1, 1, **types)
         self.bn1 = norm(inner, **types)
-        self.conv2 = conv(inner, inner, 3, stride, **types)
+        self.conv2 = conv(inner, inner, 3, stride, groups, **types)
         self.bn2 = norm(inner, **types)
         self.conv3 = conv(inner, cout, 1, 1, **types)
         self.bn3 = norm(cout, **types)
@@ -54,7 +54,7 @@ class ResNet(nnx.Module):
         self.stages = tuple(f"layer{i + 1}" for i in range(len(c.depths)))
         for stage in self.stages:
             rows = [row for row in blocks(c) if row[0].startswith(stage)]
-            setattr(self, stage, nnx.List(Bottleneck(i, n, n * c.expansion, s, **types) for _, i, n, s in rows))
+            setattr(self, stage, nnx.List(Bottleneck(i, n, n * c.expansion, s, c.groups_of(n), **types) for _, i, n, s in rows))
         self.fc = nnx.Linear(c.width * 2 ** (len(c.depths) - 1) * c.expansion, c.classes, **types)
         self.remat = remat  # recompute each block in the backward pass
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,10 @@ class Config:
     width: int = 64  # channels of the stem and of the first stage's 3x3 convolutions
     depths: tuple[int, ...] = (3, 4, 6, 3)  # bottleneck blocks per stage
     expansion: int = 4  # a block's output has this many times its inner channels
+    groups: int = 1  # of the 3x3 convolutions; 0: one for each channel
+
+    def groups_of(self, inner: int) -> int:
+        return self.groups or inner
 
 
 # The last scale of each block: small, so that the residual stream neither explodes in evaluation with fresh running
@@ -34,9 +38,9 @@ def blocks(c: Config) -> Iterator[tuple[str, int, int, int]]:
             channels = inner * c.expansion
 
 
-def conv(name: str, cin: int, cout: int, k: int) -> Param:
+def conv(name: str, cin: int, cout: int, k: int, groups: int = 1) -> Param:
     """He initialisation, fan-out."""
-    return Param(f"{name}.weight", (cout, cin, k, k), std=(2 / (cout * k * k)) ** 0.5)
+    return Param(f"{name}.weight", (cout, cin // groups, k, k), std=(2 * groups / (cout * k * k)) ** 0.5)
 
 
 def norm(name: str, channels: int, scale: float = 1.0) -> Iterator[Param]:
@@ -53,7 +57,7 @@ def params(c: Config) -> Iterator[Param]:
         cout = inner * c.expansion
         yield conv(f"{name}.conv1", cin, inner, 1)
         yield from norm(f"{name}.bn1", inner)
-        yield conv(f"{name}.conv2", inner, inner, 3)
+        yield conv(f"{name}.conv2", inner, inner, 3, c.groups_of(inner))
         yield from norm(f"{name}.bn2", inner)
         yield conv(f"{name}.conv3", inner, cout, 1)
         yield from norm(f"{name}.bn3", cout, BRANCH_SCALE)
@@ -71,17 +75,40 @@ def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray,
     return x, rng.integers(0, c.classes, batch)
 
 
+def raw_images(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """As they lie on a disk: images (batch, 3, 2 x image, 2 x image) uint8 and labels (batch,) int64."""
+    x = rng.integers(0, 256, (batch, 3, 2 * c.image, 2 * c.image), np.uint8)
+    return x, rng.integers(0, c.classes, batch)
+
+
+def prepare(raw: np.ndarray) -> np.ndarray:
+    """Halve each edge by averaging 2x2 pixels, and scale to mean 0 and variance about 1: (batch, 3, image, image) float32."""
+    b, channels, h, w = raw.shape
+    pixels = raw.reshape(b, channels, h // 2, 2, w // 2, 2).astype(np.float32)
+    return (pixels.mean((3, 5)) - np.float32(127.5)) / np.float32(37)
+
+
 WORKLOAD = Workload(
     name="resnet50",
     unit="samples",
     optimizer=Optimizer("sgd", lr=0.001),
     sizes={
-        "tiny": Preset(Config(image=64, classes=10, width=8, depths=(1, 1, 1, 1)), batches=(4, 8)),
+        "tiny": Preset(Config(image=64, classes=10, width=8, depths=(1, 1, 1, 1)), (4, 8), base=4),
         # batch norm over fewer than 8 samples of 64 px is so ill-conditioned that float32 strays 5e-4 in three steps
-        "cpu": Preset(Config(image=64), batches=(8, 16)),
-        "full": Preset(Config(), batches=(32, 64, 128, 256, 512)),
+        "cpu": Preset(Config(image=64), (8, 16, 32), base=8),
+        "full": Preset(Config(), (32, 64, 128, 256, 512), base=64),
     },
     params=params,
     inputs=inputs,
     couples_samples=True,
+    variants={
+        "width_half": lambda c: replace(c, width=c.width // 2),
+        "grouped": lambda c: replace(c, groups=c.width // 2),  # 32 at the full width, as in ResNeXt
+        "depthwise": lambda c: replace(c, groups=0),
+        "student": lambda c: replace(c, width=c.width // 2, depths=tuple(max(1, d // 2) for d in c.depths)),
+    },
+    trained=lambda c, part: ("layer3.", "layer4.", "fc.") if part == "half" else ("fc.",),
+    head=("fc.",),
+    raw_images=raw_images,
+    prepare=prepare,
 )

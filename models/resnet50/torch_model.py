@@ -10,11 +10,11 @@ from models.resnet50.spec import Config, blocks
 
 
 class Bottleneck(nn.Module):
-    def __init__(self, cin: int, inner: int, cout: int, stride: int) -> None:
+    def __init__(self, cin: int, inner: int, cout: int, stride: int, groups: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(cin, inner, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(inner)
-        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, groups=groups, bias=False)
         self.bn2 = nn.BatchNorm2d(inner)
         self.conv3 = nn.Conv2d(inner, cout, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(cout)
@@ -39,7 +39,7 @@ class ResNet(nn.Module):
         self.stages = [f"layer{i + 1}" for i in range(len(c.depths))]
         for stage in self.stages:
             rows = [row for row in blocks(c) if row[0].startswith(stage)]
-            setattr(self, stage, nn.Sequential(*(Bottleneck(i, n, n * c.expansion, s) for _, i, n, s in rows)))
+            setattr(self, stage, nn.Sequential(*(Bottleneck(i, n, n * c.expansion, s, c.groups_of(n)) for _, i, n, s in rows)))
         self.fc = nn.Linear(c.width * 2 ** (len(c.depths) - 1) * c.expansion, c.classes)
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,8 +51,14 @@ def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray,
     return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
 
 
-def preset(c: Config, *batches: int) -> Preset:
-    return Preset(c, batches, sample_units=c.length)
+def narrow(c: Config) -> Config:
+    return replace(c, width=c.width // 2, heads=c.heads // 2)
+
+
+def trained(c: Config, part: str) -> tuple[str, ...]:
+    """The head is tied to the embedding, which stays frozen: above the blocks there is the last norm alone."""
+    upper = tuple(f"blocks.{i}." for i in range(c.layers // 2, c.layers))
+    return (*upper, "ln_f.") if part == "half" else ("ln_f.",)
 
 
 WORKLOAD = Workload(
@@ -60,12 +66,21 @@ WORKLOAD = Workload(
     unit="tokens",
     optimizer=Optimizer("adamw", lr=3e-4, weight_decay=0.1),
     sizes={
-        "tiny": preset(Config(vocabulary=64, length=16, layers=2, heads=2, width=16), 4, 8),
-        "cpu": preset(Config(vocabulary=2048, length=256, layers=8, heads=4, width=256), 4, 8),
-        "full": preset(Config(), 4, 8, 16, 32),
+        "tiny": Preset(Config(vocabulary=64, length=16, layers=2, heads=2, width=16), (4, 8), base=4),
+        "cpu": Preset(Config(vocabulary=2048, length=256, layers=8, heads=4, width=256), (1, 2, 4, 8, 16), base=4),
+        "full": Preset(Config(), (4, 8, 16, 32), base=8),
     },
     params=params,
     inputs=inputs,
     couples_samples=False,
+    variants={
+        "long": lambda c: replace(c, length=4 * c.length),
+        "width_half": narrow,
+        "student": lambda c: replace(c, layers=max(1, c.layers // 2)),
+        "depth_4": lambda c: replace(c, layers=4),
+        "depth_16": lambda c: replace(c, layers=16),
+    },
+    units=lambda c: c.length,
+    trained=trained,
     scan_layers=True,
 )

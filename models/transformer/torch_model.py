@@ -61,3 +61,10 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross entropy over all tokens, in float32 or wider."""
     flat = logits.flatten(0, 1)
     return F.cross_entropy(flat if flat.dtype == torch.float64 else flat.float(), targets.flatten())
+
+
+def loss_sum(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy summed over the tokens whose target is not -1 (padding)."""
+    flat = logits.flatten(0, 1)
+    wide = flat if flat.dtype == torch.float64 else flat.float()
+    return F.cross_entropy(wide, targets.flatten(), ignore_index=-1, reduction="sum")

@@ -7,7 +7,7 @@ convolutions down, transposed convolutions up: 31,190,243 parameters at one inpu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,14 +60,20 @@ WORKLOAD = Workload(
     unit="samples",
     optimizer=Optimizer("sgd", lr=0.1),
     sizes={
-        "tiny": Preset(Config(patch=16, filters=(4, 8, 16)), batches=(4,)),
+        "tiny": Preset(Config(patch=16, filters=(4, 8, 16)), (4,), base=4),
         # one level less than MLPerf's: five halvings of 32 would leave a single voxel, which instance norm cannot take
-        "cpu": Preset(Config(patch=32, filters=(8, 16, 32, 64, 80)), batches=(4, 8)),
-        "full": Preset(Config(), batches=(1, 2, 4, 8)),
+        "cpu": Preset(Config(patch=32, filters=(8, 16, 32, 64, 80)), (2, 4, 8), base=4),
+        "full": Preset(Config(), (1, 2, 4, 8), base=4),
     },
     params=params,
     inputs=inputs,
     couples_samples=False,
+    variants={
+        "width_half": lambda c: replace(c, filters=tuple(f // 2 for f in c.filters)),
+        "student": lambda c: replace(c, filters=c.filters[:-1]),
+    },
+    trained=lambda c, part: ("up.", "head.") if part == "half" else ("head.",),
+    head=("head.",),
     rewrites={
         "jax": "3-D convolutions as 2-D ones whose channels hold the neighbouring planes, transposed ones as a product",
         "jittor": "3-D convolutions as 2-D ones with the kernel's slices as outputs, transposed ones as a product",
