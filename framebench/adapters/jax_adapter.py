@@ -260,14 +260,14 @@ class JaxAdapter(Adapter):
         traced = list(self.program.traced.values()) or [self.program.trace(*self.arguments())]
         return [t.jaxpr for t in traced]
 
-    def otherwise(self, **changes: Any) -> ClosedJaxpr:
-        """The program of the same training step with some of the adapter's attributes changed, to compare with."""
+    def otherwise(self, **changes: Any) -> Any:
+        """The same training step, traced with some of the adapter's attributes changed, to compare with."""
         other = copy.copy(self)
         vars(other).update(changes)
         parts = other.split(other.abstract(self.config, self.training))
         state = jax.eval_shape(other.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
-        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs).jaxpr
+        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs)
 
     def parameter_count(self) -> int:
         return self.count

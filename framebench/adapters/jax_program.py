@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -77,3 +77,8 @@ def compiled_products(compiled: Any) -> Counter[str]:
     direct = r"= (\w+)\[\S* (?:dot|convolution)\("
     library = r"= \(?(\w+)\[.* custom-call\(.*custom_call_target=\"[^\"]*(?:gemm|matmul|conv)"
     return Counter(re.findall(direct, text := compiled.as_text())) + Counter(re.findall(library, text))
+
+
+def flops(executables: Iterable[Any]) -> float:
+    """Arithmetic of the optimised programs as XLA counts it, element-wise operations included."""
+    return sum(compiled.cost_analysis()["flops"] for compiled in executables)
