@@ -236,8 +236,8 @@ _EXECUTION = (
         _cells(
             Native("softmax(q k^T) v instead of scaled_dot_product_attention"),
             AlwaysOn(
-                "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU too; its cudnn "
-                "implementation takes half precision only"
+                "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU too (measured on the CPU: "
+                "written out, the step has the same plan to the byte); its cudnn implementation takes half precision only"
             ),
             AlwaysOn("Jittor has no fused attention; its softmax and mask are fused by the compiler"),
         ),
@@ -362,7 +362,7 @@ _ALLOCATOR = (
             name, ("eval",), "before", summary, "training step run before; what was given back",
             _cells(
                 Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first{', then its arrays deleted and gc.collect()' * cleared}"),
+                Native(f"one training step first, its weights and optimizer state {('kept', 'deleted, then gc.collect()')[cleared]}"),
                 Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
             ),
             how="after_training", options={"cleared": cleared},

@@ -162,9 +162,7 @@ class JaxAdapter(Adapter):
         """(parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and the loss before."""
         gradient = self.gradient(graph)
 
-        def step(
-            params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array
-        ) -> tuple[Tree, Tree, Tree, Array]:
+        def step(params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array) -> tuple[Tree, Tree, Tree, Array]:
             (loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)
             updates, state = self.optimizer.update(grads, state, params)
             return optax.apply_updates(params, updates), stats, state, loss

@@ -106,11 +106,18 @@ def with_loss_scale(optimizer: optax.GradientTransformation, start: float, growt
     return optax.GradientTransformation(init, update)
 
 
+def float16(run: JaxAdapter) -> None:
+    """jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have."""
+    run.precision = "default"
+    if jax.default_backend() == "cpu" and hasattr(run.model_module, "written_out"):
+        run.model_options["attend"] = run.model_module.written_out
+
+
 @switch
 def amp_fp16(run: JaxAdapter) -> Proof:
     """The scale starts where the first step overflows in none of the workloads: a step left out would have no gradient."""
     run.model_options["dtype"] = jnp.float16
-    run.precision = "default"
+    float16(run)
     run.optimizer = with_loss_scale(run.optimizer, 2.0**10)
     run.from_state = lambda state: {"scale": state.scale}
 
@@ -125,6 +132,8 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 def half(run: JaxAdapter, dtype: str) -> Proof:
     run.width = jnp.dtype(dtype)
     run.precision = "default"
+    if dtype == "float16":
+        float16(run)
     return lambda e: set(e["operands"]) == {dtype} == {str(a.dtype) for a in jax.tree.leaves((run.params, run.stats))}
 
 

@@ -17,11 +17,22 @@ from models.transformer.spec import Config
 
 Gelu = Callable[[Array], Array]
 exact_gelu: Gelu = partial(nnx.gelu, approximate=False)
+Attend = Callable[[Array, Array, Array], Array]  # query, key, value, each (batch, time, head, width / heads) -> the same
+library: Attend = partial(jax.nn.dot_product_attention, is_causal=True)
+
+
+def written_out(q: Array, k: Array, v: Array) -> Array:
+    """Causal softmax(q k^T / sqrt(width)) v, the softmax in float32 or wider."""
+    t, d = q.shape[1], q.shape[-1]
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32)) / d**0.5
+    masked = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
 
 
 class Block(nnx.Module):
-    def __init__(self, c: Config, gelu: Gelu, **types: Any) -> None:
+    def __init__(self, c: Config, attend: Attend, gelu: Gelu, **types: Any) -> None:
         self.heads = c.heads
+        self.attend = attend
         self.gelu = gelu
         self.ln1 = nnx.LayerNorm(c.width, epsilon=1e-5, **types)
         self.qkv = nnx.Linear(c.width, 3 * c.width, **types)
@@ -34,7 +45,7 @@ class Block(nnx.Module):
         b, t, d = x.shape
         qkv = self.qkv(x).reshape(b, t, 3, self.heads, d // self.heads)
         q, k, v = (qkv[:, :, i] for i in range(3))  # (batch, time, head, width / heads) each
-        return self.proj(jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(b, t, d))
+        return self.proj(self.attend(q, k, v).reshape(b, t, d))
 
     def __call__(self, x: Array) -> Array:
         x = x + self.attention(self.ln1(x))
@@ -46,13 +57,14 @@ def run(block: Block, x: Array) -> Array:
 
 
 class Transformer(nnx.Module):
-    def __init__(self, c: Config, remat: Remat, scan: bool, rngs: nnx.Rngs, gelu: Gelu, **types: Any) -> None:
+    def __init__(self, c: Config, remat: Remat, scan: bool, rngs: nnx.Rngs, **options: Any) -> None:
+        types = {name: options[name] for name in ("dtype", "param_dtype")}
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
         if scan:  # one Block whose arrays have a leading axis of layers
-            self.blocks = nnx.vmap(lambda r: Block(c, gelu, rngs=r, **types))(rngs.fork(split=c.layers))
+            self.blocks = nnx.vmap(lambda r: Block(c, rngs=r, **options))(rngs.fork(split=c.layers))
         else:
-            self.blocks = nnx.List(Block(c, gelu, rngs=rngs, **types) for _ in range(c.layers))
+            self.blocks = nnx.List(Block(c, rngs=rngs, **options) for _ in range(c.layers))
         self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5, rngs=rngs, **types)
         self.remat = remat
         self.scan = scan  # compile one block and loop over it
@@ -76,10 +88,11 @@ def build(
     param_dtype: Any = jnp.float32,
     remat: Remat = as_it_is,
     scan: bool = False,
+    attend: Attend = library,
     gelu: Gelu = exact_gelu,
 ) -> Transformer:
     """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
-    return Transformer(c, remat, scan, nnx.Rngs(0), gelu, dtype=dtype, param_dtype=param_dtype)
+    return Transformer(c, remat, scan, nnx.Rngs(0), dtype=dtype, param_dtype=param_dtype, attend=attend, gelu=gelu)
 
 
 def loss(logits: Array, targets: Array) -> Array:

@@ -88,7 +88,7 @@ class UNet3D(nnx.Module):
         self.down = nnx.List(Down(i, o, 1 if n == 0 else 2, rewrite, **types) for n, (i, o) in enumerate(levels))
         up = c.filters[::-1]
         self.up = nnx.List(Up(i, o, rewrite, **types) for i, o in zip(up, up[1:], strict=False))
-        # at least as wide as the weights: XLA:CPU would sum the bias's gradient over all voxels in bfloat16, and lose most of it
+        # as wide as the weights: XLA:CPU would sum the bias's gradient over all voxels in bfloat16, and lose most of it
         types["dtype"] = jnp.promote_types(types["dtype"], types["param_dtype"])
         self.head = (PlaneConv if rewrite else nnx.Conv)(c.filters[0], c.classes, (1, 1, 1), 1, padding=0, **types)
         self.remat = remat
