@@ -362,7 +362,7 @@ _ALLOCATOR = (
             name, ("eval",), "before", summary, "training step run before; what was given back",
             _cells(
                 Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first, its weights and optimizer state {('kept', 'deleted, then gc.collect()')[cleared]}"),
+                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
                 Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
             ),
             how="after_training", options={"cleared": cleared},

@@ -279,7 +279,7 @@ class JaxAdapter(Adapter):
         return {**peaks, "compiler.plan": self.program.plan + self.beside()} if self.program.plan else peaks
 
     def beside(self) -> int:
-        """Bytes of the arrays that are alive during a step and that its plan does not contain: batches to come, other models."""
+        """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
         planned = {a.unsafe_buffer_pointer() for a in jax.tree.leaves((self.arguments(), self.output, self.kept, self.inputs))}
         return unique_bytes([a for a in jax.live_arrays() if a.unsafe_buffer_pointer() not in planned])
 

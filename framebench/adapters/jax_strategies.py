@@ -88,7 +88,7 @@ class Scaled(NamedTuple):
 
 
 def with_loss_scale(optimizer: optax.GradientTransformation, start: float, growth: int = 2000) -> optax.GradientTransformation:
-    """The gradient divided by the scale. A step with an overflow is left out and halves the scale; `growth` good ones double it."""
+    """The gradient divided by the scale. An overflow halves the scale, the step is left out; `growth` good ones double it."""
 
     def init(params: Tree) -> Scaled:
         return Scaled(optimizer.init(params), jnp.float32(start), jnp.int32(0))
