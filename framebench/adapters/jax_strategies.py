@@ -62,8 +62,17 @@ def fp32(run: JaxAdapter) -> Proof:
 
 @switch
 def tf32(run: JaxAdapter) -> Proof:
+    """JAX calls it HIGH. A product shows whether the device rounds: TensorFloat-32 has ten bits, so 1 + 2**-12 becomes 1."""
     run.precision = "tensorfloat32"
-    return lambda e: set(e["operands"]) == {"float32"} and all("TF32" in p for p in e["precision"])
+
+    def proof(e: Evidence) -> bool:
+        x = jnp.full((256, 256), 1 + 2**-12)
+        with jax.default_matmul_precision(run.precision):
+            e["rounded_one"] = float((x @ x)[0, 0]) / 256
+        asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
+        return asked and set(e["operands"]) == {"float32"} and abs(e["rounded_one"] - 1) < 2**-12
+
+    return proof
 
 
 def mostly(dtype: str) -> Proof:
