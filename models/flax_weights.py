@@ -6,7 +6,7 @@ Only names and layouts differ: Flax is channels last, keeps a convolution's kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarra
     return known[0] if known and leaf == "kernel" else np.asarray
 
 
-def canonical(path: tuple[Any, ...]) -> str:
+def canonical(path: Sequence[Any]) -> str:
     """The canonical name of the leaf at `path`; for stacked layers, the name without the layer's number."""
     return ".".join((*(str(p) for p in path[:-1]), LEAVES.get(path[-1], path[-1])))
 
