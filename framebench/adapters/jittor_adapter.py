@@ -92,6 +92,7 @@ class JittorAdapter(Adapter):
         else:
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
         if self.case.scenario == "pair":
+            self.host_weights = (self.case.weights, self.workload.other_weights(self.config))
             return
         self.model = self.load(self.config, self.case.weights)
         for change in self.on_model:

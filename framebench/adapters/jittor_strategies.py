@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jittor as jt
@@ -161,36 +161,62 @@ def managed_allocator(run: JittorAdapter) -> Proof:
     return lambda e: jt.flags.use_cuda == 1 == jt.flags.use_cuda_managed_allocator
 
 
+def train_once(run: JittorAdapter, model: Module) -> int:
+    """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
+    from framebench.adapters.jittor_adapter import load_weights, make_optimizer, trainable, values
+
+    x, y = run.inputs
+    before = values(model)
+    optimizer = make_optimizer(run.workload.optimizer, trainable(model))
+    optimizer.step(run.model_module.loss(model(x), y))
+    run.synchronize()
+    changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
+    load_weights(model, run.case.weights)
+    return changed
+
+
 @switch
 def after_training(run: JittorAdapter, cleared: bool) -> Proof:
-    """The same model is trained for one step, and gets its weights back. What training leaves in the pool may stay there."""
+    """The same model is trained for one step. What that leaves in the pool may stay there."""
     run.keeps_pool = not cleared
     found: Evidence = {}
 
     def train(model: Module) -> None:
-        from framebench.adapters.jittor_adapter import load_weights, make_optimizer, trainable, values
-
-        x, y = run.inputs
-        before = values(model)
-        optimizer = make_optimizer(run.workload.optimizer, trainable(model))
-        optimizer.step(run.model_module.loss(model(x), y))
-        run.synchronize()
-        found["weights_trained"] = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
-        del optimizer
-        load_weights(model, run.case.weights)
+        found["tensors_trained"] = train_once(run, model)
+        found["bytes_left_by_training"] = run.reserved()
 
     def clear() -> None:
-        found["bytes_left_by_training"] = run.reserved()
         if cleared:
             gc.collect()
             found["bytes_given_back"] = give_back(run)
 
     def proof(e: Evidence) -> bool:
         e |= found
-        return found["weights_trained"] > 0 and cleared == (found.get("bytes_given_back", 0) > 0)
+        return found["tensors_trained"] > 0 and cleared == (found.get("bytes_given_back", 0) > 0)
 
     run.on_model.append(train)
     run.before_first_step.append(clear)
+    return proof
+
+
+@switch
+def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
+    """A share of what the pool holds after one step without a limit. Jittor exceeds it rather than fail."""
+
+    def limit(model: Module) -> None:
+        jt.gc()
+        train_once(run, model)
+        jt.flags.cpu_mem_limit = jt.flags.device_mem_limit = int(share * run.reserved())
+        jt.gc()
+
+    def proof(e: Evidence) -> bool:
+        before = probe().swapped_bytes()
+        run.step()
+        run.synchronize()
+        e |= {"bytes_swapped": probe().swapped_bytes() - before, "limit": jt.flags.cpu_mem_limit, "reserved": run.reserved()}
+        return e["bytes_swapped"] > 0
+
+    run.on_model.append(limit)
     return proof
 
 
@@ -268,7 +294,7 @@ def together(run: JittorAdapter, shared: bool = False) -> Proof:
     held: list[Module] = []
 
     def hold() -> None:
-        held.extend([load_pair(run, 0), load_pair(run, 1)])
+        held.extend(load_one(run, weights) for weights in run.host_weights)
         if shared:
             one, other = held
             for name, part in one.__dict__.items():
@@ -284,8 +310,8 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
     given: list[int] = []
 
     def build() -> Iterator[Module]:
-        for which in (0, 1):
-            yield load_pair(run, which)
+        for weights in run.host_weights:
+            yield load_one(run, weights)
             if cleared:
                 gc.collect()
                 given.append(give_back(run))
@@ -303,8 +329,7 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
     return counted
 
 
-def load_pair(run: JittorAdapter, which: int) -> Module:
-    weights = run.workload.other_weights(run.config) if which else run.case.weights
+def load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
     model = run.load(run.config, weights)
     run.set_evaluation(model)
     return model
@@ -327,6 +352,7 @@ def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
 
         run.release()
         run.synchronize()
+        gc.collect()  # of an earlier case, where one process runs several
         others = sum(v.nbytes for v in (*run.inputs, run.output))
         run.models = watched
         run.one_step()
@@ -339,18 +365,78 @@ def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
     return proof
 
 
-@switch
-def built_in(run: JittorAdapter) -> Proof:
-    return lambda e: arrays_saved(nn.gelu, e)
+ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * np.pi) ** 0.5
+
+
+class LeanGelu(jt.Function):
+    """x Phi(x); keeps x alone."""
+
+    def execute(self, x: Var) -> Var:
+        self.x = x.detach()
+        with jt.no_grad():
+            return self.x * (1 + jt.erf(self.x * ROOT_HALF)) / 2
+
+    def grad(self, upstream: Var) -> Var:
+        x = self.x
+        density = jt.exp(-x * x / 2) / ROOT_TWO_PI
+        return upstream * ((1 + jt.erf(x * ROOT_HALF)) / 2 + x * density)
+
+
+class WastefulGelu(jt.Function):
+    """The same; keeps whatever it has computed on the way. What is fused away is not stored, though Python holds it, but
+    computed again when it is wanted: so nothing may be fused."""
+
+    def execute(self, x: Var) -> Var:
+        with jt.no_grad():
+            x = x.detach()
+            scaled = (x * ROOT_HALF).stop_fuse()
+            error_function = jt.erf(scaled).stop_fuse()
+            cumulative = ((1 + error_function) / 2).stop_fuse()
+            density = (jt.exp(-scaled * scaled) / ROOT_TWO_PI).stop_fuse()
+            self.saved = x, scaled, error_function, cumulative, density
+            return x * cumulative
+
+    def grad(self, upstream: Var) -> Var:
+        x, _, _, cumulative, density = self.saved
+        return upstream * (cumulative + x * density)
+
+
+def saved_by(gelu: Callable[[Var], Var]) -> int:
+    """How many arrays are in memory between one GELU and its backward pass, beside its output."""
+    x = jt.random([12347]).start_grad()  # a size that nothing else has
+    y = gelu(x)
+    jt.sync([x, y])
+    jt.sync_all(True)
+    found = probe().kept_arrays(x.nbytes) - 1
+    jt.grad(y, x).sync()
+    return found
+
+
+def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
+    """A training step with this GELU, which must keep so many arrays; it runs once per block."""
+
+    def apply(run: JittorAdapter) -> Proof:
+        calls: list[int] = []
+
+        def counted(x: Var) -> Var:
+            calls.append(1)
+            return gelu(x)
+
+        def proof(e: Evidence) -> bool:
+            calls.clear()
+            run.step()
+            e |= {"saved_by_one_gelu": saved_by(gelu), "calls": len(calls)}
+            return e["saved_by_one_gelu"] == arrays and len(calls) == e["block_runs"]
+
+        run.build_options["gelu"] = counted
+        return proof
+
+    return apply
+
+
+SWITCHES["built_in"] = rule(nn.gelu, 1)
 
 
 @switch
 def custom_rule(run: JittorAdapter, lean: bool) -> Proof:
-    rule = Lean if lean else Wasteful
-
-    def attach(model: Module) -> None:
-        for block in run.model_module.blocks_of(model):
-            block.gelu = rule.apply
-
-    run.on_model.append(attach)
-    return lambda e: False
+    return (rule(LeanGelu.apply, 1) if lean else rule(WastefulGelu.apply, 5))(run)
