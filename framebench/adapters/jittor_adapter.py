@@ -71,6 +71,7 @@ class JittorAdapter(Adapter):
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
+        gc.collect()  # the variables of an earlier case would be counted as this one's
         for flag, default in DEFAULTS.items():
             setattr(jt.flags, flag, default)
         jt.flags.use_cuda = int(jt.has_cuda)

@@ -352,7 +352,6 @@ def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
 
         run.release()
         run.synchronize()
-        gc.collect()  # of an earlier case, where one process runs several
         others = sum(v.nbytes for v in (*run.inputs, run.output))
         run.models = watched
         run.one_step()
