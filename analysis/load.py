@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from framebench import records
-from framebench.records import Record
+from framebench.records import Calibration, Record
 from framebench.table import BASELINES
 
 
@@ -46,10 +46,17 @@ class Row(NamedTuple):
     cpu: str | None
     threads: int | None
     framework_version: str | None
+    calibration: str  # passed, not done, or what failed
     commit: str | None
     dirty: bool | None
     session: str
     measured_at: str
+
+
+def calibrated(found: Calibration | None) -> str:
+    if found is None:
+        return "not done"
+    return "passed" if found.passed else f"FAILED ({', '.join(found.failed)})"
 
 
 def row(r: Record) -> Row:
@@ -85,6 +92,7 @@ def row(r: Record) -> Row:
         cpu=proof.hardware.get("cpu"),
         threads=proof.threads,
         framework_version=r.framework_version,
+        calibration=calibrated(proof.calibration),
         commit=proof.commit,
         dirty=proof.dirty,
         session=proof.session,

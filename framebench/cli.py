@@ -205,17 +205,25 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """What this machine has, what is missing, and how to get it."""
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+) -> None:
+    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
     from framebench import doctor as examine
 
     findings = examine.findings()
+    if calibrate:
+        measured = examine.calibration(say=lambda text: err.print(text))
+        examine.save(measured, results)
+        findings += measured
     if as_json:
-        typer.echo(json.dumps([f._asdict() for f in findings]))
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
     else:
         for finding in findings:
-            out.print(f"{'ok ' if finding.ok else 'NO '} {finding.what}: {finding.detail}", markup=False, highlight=False)
-    raise typer.Exit(0 if all(f.ok or f.optional for f in findings) else 1)
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from framebench import provenance
 from framebench.cases import Case
 
 SCHEMA = 1
@@ -56,6 +57,15 @@ class Proof(Part):
     evidence: dict[str, Any]
 
 
+class Calibration(BaseModel):
+    """Whether known sizes and lengths came out right on this machine, when, and which did not."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    measured_at: datetime
+    passed: bool
+    failed: list[str] = []
+
+
 class Provenance(Part):
     session: str
     measured_at: datetime
@@ -72,6 +82,7 @@ class Provenance(Part):
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
+    calibration: Calibration | None = None
     protocol: int
 
 
@@ -127,6 +138,19 @@ class Record(Part):
         """The release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
         version = self.provenance.versions.get(self.case.split("/")[1])
         return version and version.split("+")[0]
+
+
+def calibration_file(root: Path) -> Path:
+    """What `framebench doctor` found out about this machine's instruments."""
+    return root / "calibration" / f"{provenance.machine_name()}.json"
+
+
+def calibration(root: Path) -> Calibration | None:
+    """The summary of it, if this machine was calibrated and the file can be read."""
+    try:
+        return Calibration.model_validate_json(calibration_file(root).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def folder(root: Path, machine: str, environment: str, case: Case) -> Path:

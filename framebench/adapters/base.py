@@ -132,6 +132,10 @@ class Adapter(ABC):
         """Run one more step and count in it what the framework can: block executions, products by dtype, saved tensors."""
 
     @abstractmethod
+    def allocate(self, size: int) -> Any:
+        """A tensor of so many bytes on the device, every page of it written: what instruments are checked with."""
+
+    @abstractmethod
     def parameter_count(self) -> int:
         """Trainable numbers of the model as it was built."""
 

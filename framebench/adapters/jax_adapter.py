@@ -267,6 +267,9 @@ class JaxAdapter(Adapter):
         constants = self.constants | {"frozen": parts.frozen}
         return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs)
 
+    def allocate(self, size: int) -> Array:
+        return jnp.ones(size, jnp.uint8)
+
     def parameter_count(self) -> int:
         return self.count
 

@@ -211,6 +211,11 @@ class JittorAdapter(Adapter):
             return []
         return [p.numpy().copy() for name, p in self.model.named_parameters() if name.endswith(RUNNING)]
 
+    def allocate(self, size: int) -> Var:
+        tensor = jt.ones([size], dtype="uint8")
+        tensor.sync()
+        return tensor
+
     def parameter_count(self) -> int:
         return sum(p.numel() for name, p in self.model.named_parameters() if not name.endswith(RUNNING))
 

@@ -156,6 +156,9 @@ class TorchAdapter(Adapter):
         kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
         return seen.evidence() | kept | {"buffers_changed": changed}
 
+    def allocate(self, size: int) -> Tensor:
+        return torch.ones(size, dtype=torch.uint8, device=self.where)
+
     def parameter_count(self) -> int:
         return sum(p.numel() for model in self.held for p in model.parameters())
 
