@@ -193,8 +193,8 @@ def conditions(group: pd.DataFrame) -> str:
     days = sorted({m[:10] for m in group["measured_at"]})
     commits = sorted({(c or "unknown")[:10] for c in group["commit"]})
     return (
-        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; calibration "
-        f"{one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys((days[0], days[-1])))} at "
+        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "
+        f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys((days[0], days[-1])))} at "
         f"{', '.join(commits)}."
     )
 
