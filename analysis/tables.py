@@ -192,10 +192,10 @@ def conditions(group: pd.DataFrame) -> str:
     versions = sorted({f"{f} {v}" for f, v in zip(group["framework"], group["framework_version"]) if v})
     days = sorted({m[:10] for m in group["measured_at"]})
     commits = sorted({(c or "unknown")[:10] for c in group["commit"]})
+    measured = " to ".join(dict.fromkeys((days[0], days[-1])))
     return (
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "
-        f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys((days[0], days[-1])))} at "
-        f"{', '.join(commits)}."
+        f"calibration {one('calibration')}; {', '.join(versions)}; measured {measured} at {', '.join(commits)}."
     )
 
 
