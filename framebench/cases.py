@@ -79,6 +79,8 @@ class Case:
         cell = self.plan.cells[self.framework]
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
+        if cell.supported and (why := self.plan.exceptions.get(f"{self.workload}/{self.framework}")):
+            return Unsupported(why)
         if "rewrite" in self.strategy.split("+") and cell.supported:
             how = self.spec.rewrites.get(self.framework)
             return type(cell)(how) if how else Unsupported("no slow path was found in this workload to write differently")

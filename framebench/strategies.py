@@ -81,6 +81,7 @@ class Strategy:
     variant: str = ""  # of the model: the mathematics differs, with golden values of its own
     mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
     workloads: tuple[str, ...] = NAMES
+    exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework -> why not there
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
     quick: bool = False  # part of the quick profile
     parts: tuple[Strategy, ...] = ()  # of a combination
@@ -122,7 +123,7 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         {f: join(f, parts) for f in FRAMEWORKS},
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
         mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
-        parts=parts,
+        exceptions={k: v for p in parts for k, v in p.exceptions.items()}, parts=parts,
     )  # fmt: skip
 
 

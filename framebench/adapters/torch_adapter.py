@@ -40,9 +40,14 @@ class TorchAdapter(Adapter):
         self.evaluates = not case.stage.trains  # the mode of batch norm
         self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
         self.on_model: list[Callable[[nn.Module], None]] = []  # what is done to the model once it has its weights
+        self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
+        self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
         self.forward: Callable[..., Tensor] = lambda x: self.model(x)
-        self.loss_of: Callable[[Tensor, Tensor], Tensor] = self.model_module.loss
+        self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
+        self.model_options: dict[str, Any] = {}
+        self.wrap_optimizer: Callable[..., Any] = make_optimizer
+        self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
         torch.set_float32_matmul_precision("highest")
@@ -51,7 +56,11 @@ class TorchAdapter(Adapter):
     def make(self) -> None:
         if self.float64:
             self.dtype = torch.float64
-        self.model = self.load(self.config, self.case.weights)
+        if self.case.scenario == "pair":
+            self.host_weights = self.case.weights, self.workload.other_weights(self.config)
+        else:
+            self.model = self.load(self.config, self.case.weights)
+            self.held = [self.model]
         for change in self.on_model:
             change(self.model)
         if self.case.scenario == "varlen":
@@ -61,12 +70,12 @@ class TorchAdapter(Adapter):
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
-            self.optimizer = make_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
+            self.optimizer = self.wrap_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
         self.release()
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """A model of this configuration with these weights, on the device, in the scenario's mode."""
-        model = self.model_module.build(config)
+        model = self.model_module.build(config, **self.model_options)
         model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
         return model.to(self.where, self.dtype).train(not self.evaluates)
 
@@ -81,7 +90,7 @@ class TorchAdapter(Adapter):
         return stack
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step}
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
@@ -90,10 +99,11 @@ class TorchAdapter(Adapter):
         inputs, targets = self.next_batch()
         for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
             with self.context():
-                loss = self.loss_of(self.forward(x), y) / self.micro
-            loss.backward()
+                loss = self.objective(x, y) / self.micro
+            self.scaler.scale(loss).backward()
             total += loss.detach()
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.output = total
 
     def eval_step(self) -> None:
@@ -108,6 +118,12 @@ class TorchAdapter(Adapter):
             for x, y in self.stream:
                 total += self.model_module.loss_sum(self.forward(x), y)
         self.output = total / self.case.work
+
+    def pair_step(self) -> None:
+        x, y = self.inputs
+        with torch.no_grad():
+            losses = [self.model_module.loss(model(x), y) for model in self.models()]
+        self.output = torch.stack(losses).mean()
 
     def release(self) -> None:
         self.output = torch.empty(0)
@@ -131,26 +147,27 @@ class TorchAdapter(Adapter):
         return float(torch.stack(squares).sum().sqrt()) / scale
 
     def observe(self) -> Evidence:
-        seen = Observed(self.model, self.model_module.blocks_of(self.model))
-        buffers = {name: b.clone() for name, b in self.model.named_buffers()}
+        seen = Observed(self.held, [b for model in self.held for b in self.model_module.blocks_of(model)])
+        buffers = [(b, b.clone()) for model in self.held for b in model.buffers()]
         with seen:
             self.one_step()
         self.synchronize()
-        changed = sum(not torch.equal(b, buffers[name]) for name, b in self.model.named_buffers())
+        changed = sum(not torch.equal(now, before) for now, before in buffers)
         kept = {"graph_kept": self.output.grad_fn is not None, "inference_tensor": self.output.is_inference()}
         return seen.evidence() | kept | {"buffers_changed": changed}
 
     def parameter_count(self) -> int:
-        return sum(p.numel() for p in self.model.parameters())
+        return sum(p.numel() for model in self.held for p in model.parameters())
 
     def live_bytes(self) -> int:
         """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
-        tensors = [*self.model.parameters(), *self.model.buffers(), self.output, *self.held_inputs()]
-        tensors += [p.grad for p in self.model.parameters() if p.grad is not None]
+        tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
+        parameters = [p for model in self.held for p in model.parameters()]
+        tensors += parameters + [p.grad for p in parameters if p.grad is not None]
         if self.case.stage.trains:
             states = (v for state in self.optimizer.state.values() for v in state.values())
             tensors += [v for v in states if isinstance(v, Tensor)]
-        return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+        return unique_bytes(tensors)
 
     def held_inputs(self) -> list[Tensor]:
         return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
@@ -194,15 +211,23 @@ class TorchAdapter(Adapter):
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
+def unique_bytes(tensors: Iterable[Tensor]) -> int:
+    """Views of one storage counted once."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
 PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
+
+
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 class Observed(torch.utils._python_dispatch.TorchDispatchMode):
     """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
 
-    def __init__(self, model: nn.Module, blocks: list[nn.Module]) -> None:
+    def __init__(self, models: list[nn.Module], blocks: list[nn.Module]) -> None:
         super().__init__()
-        self.model, self.blocks = model, blocks
+        self.models, self.blocks = models, blocks
         self.saved: dict[int, int] = {}
         self.saved_count = 0
         self.samples_per_pass = 0
@@ -217,10 +242,13 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         if name.startswith(PRODUCTS):
             dtype = next(a.dtype for a in args if isinstance(a, Tensor))
             self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
+        if name == "convolution":
+            last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
+            self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
         return out
 
     def __enter__(self) -> Observed:
-        handles = [self.model.register_forward_hook(self.on_pass)]
+        handles = [model.register_forward_hook(self.on_pass) for model in self.models]
         # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
         handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
         handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
@@ -256,5 +284,6 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             "saved_bytes": sum(self.saved.values()),
             "block_output_dtypes": dict(self.dtypes),
             "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
+            "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
             "operators": dict(self.operators),
         }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Evidence, Proof, Switch
 
@@ -84,7 +87,7 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: not e["graph_kept"] and e["saved_tensors"] == 0 == e["buffers_changed"])
+SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: not e["graph_kept"] and e["saved_tensors"] == 0)
 SWITCHES["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
 SWITCHES["grad"] = mode(torch.enable_grad, lambda e: e["graph_kept"] and e["saved_tensors"] > 0)
 
@@ -104,4 +107,444 @@ def frozen(run: TorchAdapter) -> Proof:
         return with_gradient == {n for n, _ in run.model.named_parameters() if n.startswith(prefixes)} != set()
 
     run.on_model.append(freeze)
+    return proof
+
+
+@switch
+def tf32(run: TorchAdapter) -> Proof:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+    def proof(e: Evidence) -> bool:
+        """A product whose exact result needs more than TensorFloat-32's ten bits of mantissa."""
+        a = torch.full((64, 64), 1 + 2.0**-12, device=run.where)
+        e["error_of_a_product"] = float((a @ a - 64 * (1 + 2.0**-12) ** 2).abs().max())
+        return only("float32")(e) and e["error_of_a_product"] > 1e-3
+
+    return proof
+
+
+@switch
+def amp_fp16(run: TorchAdapter) -> Proof:
+    """The scale starts low enough that no step has to be skipped."""
+    run.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
+    run.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
+
+    def proof(e: Evidence) -> bool:
+        e["scale"] = run.scaler.get_scale()
+        return only("float16")(e) and e["scale"] >= 1
+
+    return proof
+
+
+SAVED_PRODUCTS = ("mm", "addmm", "bmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
+
+
+@switch
+def checkpoint_dots(run: TorchAdapter) -> Proof:
+    """Products are saved, whatever lies between them is computed again."""
+    aten = torch.ops.aten
+    saved = [getattr(aten, name).default for name in SAVED_PRODUCTS]
+    saved += [aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]
+    contexts = partial(create_selective_checkpoint_contexts, saved)
+
+    def attach(model: nn.Module) -> None:
+        model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=contexts)
+
+    def proof(e: Evidence) -> bool:
+        again, run.model.remat = run.model.remat, lambda block, *xs: block(*xs)
+        e["products_without"] = run.observe()["products"]
+        run.model.remat = again
+        return e["block_runs"] == 2 * run.micro * e["blocks"] and e["products"] == e["products_without"]
+
+    run.on_model.append(attach)
+    return proof
+
+
+@switch
+def offload(run: TorchAdapter) -> Proof:
+    """Its hooks lie over ours, which then see no tensor that is saved on the device."""
+    run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
+    return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
+
+
+@switch
+def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+
+    def attach(model: nn.Module) -> None:
+        run.forward = torch.compile(model, mode=mode)
+
+    def proof(e: Evidence) -> bool:
+        e["compiled_graphs"], e["graph_breaks"] = counters["stats"]["unique_graphs"], dict(counters["graph_break"])
+        e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
+        return e["compiled_graphs"] > 0 and not e["graph_breaks"]
+
+    run.on_model.append(attach)
+    return proof
+
+
+@switch
+def jit_script(run: TorchAdapter) -> Proof:
+    """Each block replaced by its TorchScript form, which shares its weights."""
+    scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
+    runs: list[nn.Module] = []
+
+    def attach(model: nn.Module) -> None:
+        scripted.update({block: torch.jit.script(block) for block in run.model_module.blocks_of(model)})
+        plain = model.remat
+
+        def remat(block: nn.Module, *xs: Any) -> Any:
+            runs.append(block)
+            return plain(scripted[block], *xs)
+
+        model.remat = remat
+
+    def proof(e: Evidence) -> bool:
+        runs.clear()
+        run.one_step()
+        e["script_modules"], e["script_block_runs"] = len(scripted), len(runs)
+        return e["script_block_runs"] == run.micro * e["blocks"] > 0 == e["block_runs"]
+
+    run.on_model.append(attach)
+    return proof
+
+
+@switch
+def attention_plain(run: TorchAdapter) -> Proof:
+    run.model_options["attend"] = run.model_module.plain
+
+    def proof(e: Evidence) -> bool:
+        fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
+        return fused == 0 and e["operators"]["_softmax"] == e["block_runs"]
+
+    return proof
+
+
+class InBackward:
+    """One optimizer per weight, which steps as soon as the weight's gradient is there; the gradient is then dropped.
+
+    https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
+    """
+
+    def __init__(self, make: Callable[..., Any], settings: Any, params: Iterable[nn.Parameter], **options: Any) -> None:
+        self.each = {p: make(settings, [p], **options) for p in params}
+        self.alive = 0  # the most gradients that were there at once
+        for p in self.each:
+            p.register_post_accumulate_grad_hook(self.update)
+
+    def update(self, parameter: nn.Parameter) -> None:
+        self.each[parameter].step()
+        parameter.grad = None
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return {p: s for optimizer in self.each.values() for p, s in optimizer.state.items()}
+
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> None: ...
+
+
+@switch
+def optimizer_in_backward(run: TorchAdapter) -> Proof:
+    run.wrap_optimizer = partial(InBackward, run.wrap_optimizer)
+
+    def proof(e: Evidence) -> bool:
+        """No gradient is left when the backward pass ends, and yet every weight has moved."""
+        before = [p.detach().clone() for p in run.model.parameters()]
+        run.one_step()
+        e["gradients_left"] = sum(p.grad is not None for p in run.model.parameters())
+        e["weights_moved"] = sum(not torch.equal(a, b) for a, b in zip(before, run.model.parameters()))
+        return e["gradients_left"] == 0 and e["weights_moved"] == len(before)
+
+    return proof
+
+
+@switch
+def keep_grads(run: TorchAdapter) -> Proof:
+    run.zero_grad_options["set_to_none"] = False
+
+    def proof(e: Evidence) -> bool:
+        run.optimizer.zero_grad(**run.zero_grad_options)
+        e["gradients_kept"] = sum(p.grad is not None for p in run.model.parameters())
+        return e["gradients_kept"] == sum(1 for _ in run.model.parameters())
+
+    return proof
+
+
+@switch
+def foreach(run: TorchAdapter) -> Proof:
+    run.optimizer_options["foreach"] = True
+    return lambda e: any(name.startswith("_foreach_") for name in e["operators"])
+
+
+@switch
+def fused_optimizer(run: TorchAdapter) -> Proof:
+    run.optimizer_options["fused"] = True
+    return lambda e: any(name.startswith("_fused_") for name in e["operators"])
+
+
+@switch
+def channels_last(run: TorchAdapter) -> Proof:
+    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last) and None)
+    run.on_input = lambda x: x.to(memory_format=torch.channels_last)
+    # an input with a single channel has both orders at once
+    return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
+
+
+@switch
+def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
+    def give_back() -> None:
+        if run.steps % every == 0:
+            run.synchronize()
+            torch.cuda.empty_cache()
+
+    run.after_step.append(give_back)
+
+    def proof(e: Evidence) -> bool:
+        before = torch.cuda.memory_reserved()
+        for _ in range(every):
+            run.step()
+        e["reserved_bytes"], e["reserved_bytes_before"] = torch.cuda.memory_reserved(), before
+        return e["reserved_bytes"] < before
+
+    return proof
+
+
+@switch
+def pool_off(run: TorchAdapter) -> Proof:
+    return lambda e: torch.cuda.memory_reserved() == 0 < torch.cuda.memory_allocated()
+
+
+@switch
+def expandable_segments(run: TorchAdapter) -> Proof:
+    return lambda e: bool(torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
+
+
+@switch
+def memory_fraction(run: TorchAdapter) -> Proof:
+    if run.where.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(0.8)
+
+    def proof(e: Evidence) -> bool:
+        """Nine tenths of the card are refused, though they may be free."""
+        try:
+            torch.empty(int(0.9 * torch.cuda.mem_get_info()[1]), dtype=torch.uint8, device=run.where)
+        except torch.OutOfMemoryError as error:
+            e["refused"] = str(error)[:200]
+        return "refused" in e
+
+    return proof
+
+
+@switch
+def after_training(run: TorchAdapter, cleared: bool) -> Proof:
+    """A training step of a model of its own, whose memory the allocator may keep."""
+
+    def train() -> None:
+        model = run.load(run.config, run.case.weights).train()
+        x, y = run.inputs
+        run.model_module.loss(model(x), y).backward()
+        run.trained = sum(p.grad is not None for p in model.parameters())
+        del model
+        if cleared:
+            gc.collect()
+            torch.cuda.empty_cache()
+        run.reserved_after_training = torch.cuda.memory_reserved()
+
+    def proof(e: Evidence) -> bool:
+        e["gradients_of_the_training_step"], e["reserved_bytes"] = run.trained, run.reserved_after_training
+        return run.trained > 0 and (run.reserved_after_training < 2 * torch.cuda.memory_allocated()) == cleared
+
+    run.before_first_step.append(train)
+    return proof
+
+
+@switch
+def distill(run: TorchAdapter) -> Proof:
+    """Hinton et al. 2015, at temperature 1: half the labels' loss, half the divergence from the full model's outputs."""
+    config = run.workload.config(run.case.size)
+    passes: list[int] = []
+
+    def attach(model: nn.Module) -> None:
+        run.teacher = run.load(config, run.workload.weights(config)).eval()
+        run.teacher.register_forward_hook(lambda *_: passes.append(1))
+        run.held.append(run.teacher)
+
+    def objective(x: Tensor, y: Tensor) -> Tensor:
+        with torch.no_grad():
+            target = run.teacher(x).flatten(0, -2).log_softmax(-1)
+        logits = run.forward(x)
+        log_probability = logits.flatten(0, -2).log_softmax(-1)
+        divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
+        return (run.model_module.loss(logits, y) + divergence) / 2
+
+    def proof(e: Evidence) -> bool:
+        before = len(passes)
+        run.one_step()
+        e["teacher_passes"] = len(passes) - before
+        e["teacher_gradients"] = sum(p.grad is not None for p in run.teacher.parameters())
+        return e["teacher_passes"] == run.micro and e["teacher_gradients"] == 0
+
+    run.on_model.append(attach)
+    run.objective = objective
+    return proof
+
+
+@switch
+def batch_stats(run: TorchAdapter) -> Proof:
+    run.evaluates = False
+    return lambda e: e["buffers_changed"] > 0
+
+
+def parameter_bytes(models: Iterable[nn.Module]) -> int:
+    from framebench.adapters.torch_adapter import unique_bytes
+
+    return unique_bytes(p for model in models for p in model.parameters())
+
+
+def hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
+    """Two models that stay in memory."""
+
+    def attach() -> None:
+        run.held = make()
+
+    def proof(e: Evidence) -> bool:
+        e["parameter_bytes"], one = parameter_bytes(run.held), parameter_bytes(run.held[:1])
+        e["parameter_bytes_of_one"] = one
+        return one < e["parameter_bytes"] < 2 * one if shared else e["parameter_bytes"] == 2 * one
+
+    run.before_first_step.append(attach)
+    run.models = lambda: run.held
+    return proof
+
+
+@switch
+def together(run: TorchAdapter, shared: bool = False) -> Proof:
+    def make() -> list[nn.Module]:
+        one, other = (run.load(run.config, weights) for weights in run.host_weights)
+        if shared:
+            for name, module in one.named_children():
+                if not f"{name}.".startswith(run.workload.head):
+                    setattr(other, name, module)
+        return [one, other]
+
+    return hold(run, make, shared)
+
+
+@switch
+def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
+    """Traced, since `remat` is a Python function; with one trunk, the models are a traced trunk and a head each."""
+
+    def make() -> list[nn.Module]:
+        one, other = (run.load(run.config, weights) for weights in run.host_weights)
+        x = run.inputs[0]
+        with torch.no_grad():
+            if not shared:
+                return [torch.jit.trace(model, x) for model in (one, other)]
+            heads = [model.fc for model in (one, other)]
+            one.fc = nn.Identity()
+            trunk = torch.jit.trace(one, x)
+            return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
+
+    def proof(e: Evidence) -> bool:
+        e["script_modules"] = sum(isinstance(model, torch.jit.ScriptModule) for model in run.held)
+        return bytes_proof(e) and e["script_modules"] == 2
+
+    bytes_proof = hold(run, make, shared)
+    return proof
+
+
+@switch
+def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
+    most = 0
+    cleanings = 0
+
+    def models() -> Iterator[nn.Module]:
+        nonlocal most, cleanings
+        for weights in run.host_weights:
+            model = run.load(run.config, weights)
+            most = max(most, parameter_bytes([model, *run.held]))
+            yield model
+            del model
+            if cleared:
+                gc.collect()
+                cleanings += 1
+                if run.where.type == "cuda":
+                    torch.cuda.empty_cache()
+
+    def proof(e: Evidence) -> bool:
+        e["parameter_bytes"], e["parameter_bytes_between_steps"] = most, parameter_bytes(run.held)
+        e["caches_emptied"] = cleanings
+        return most > 0 == e["parameter_bytes_between_steps"] and (cleanings > 0) == cleared
+
+    run.models = models
+    return proof
+
+
+def saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
+    """How many tensors one GELU keeps for its backward pass."""
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        gelu(torch.linspace(-3, 3, 7, requires_grad=True))
+    return len(kept)
+
+
+@switch
+def built_in(run: TorchAdapter) -> Proof:
+    def proof(e: Evidence) -> bool:
+        e["saved_by_one_gelu"] = saved_by(F.gelu)
+        return e["saved_by_one_gelu"] == 1 and e["operators"]["gelu"] == e["block_runs"]
+
+    return proof
+
+
+ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * torch.pi) ** 0.5
+
+
+class LeanGelu(torch.autograd.Function):
+    """x Phi(x); keeps x alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return F.gelu(x)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        phi = torch.exp(-x * x / 2) / ROOT_TWO_PI
+        return upstream * ((1 + torch.erf(x * ROOT_HALF)) / 2 + x * phi)
+
+
+class WastefulGelu(torch.autograd.Function):
+    """The same; keeps whatever it has computed on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        scaled = x * ROOT_HALF
+        error_function = torch.erf(scaled)
+        cumulative = (1 + error_function) / 2
+        density = torch.exp(-scaled * scaled) / ROOT_TWO_PI
+        ctx.save_for_backward(x, scaled, error_function, cumulative, density)
+        return x * cumulative
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        x, _, _, cumulative, density = ctx.saved_tensors
+        return upstream * (cumulative + x * density)
+
+
+@switch
+def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
+    rule = LeanGelu if lean else WastefulGelu
+    run.model_options["gelu"] = rule.apply
+
+    def proof(e: Evidence) -> bool:
+        e["saved_by_one_gelu"] = saved_by(rule.apply)
+        return e["saved_by_one_gelu"] == (1 if lean else 5) and ("gelu" in e["operators"]) == lean
+
     return proof

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,10 +12,26 @@ from torch import Tensor, nn
 from models.transformer.spec import Config
 
 
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # queries, keys, values (batch, head, time, width / heads) each -> the same
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same in single operations: the scores (batch, head, time, time) are stored."""
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(-1) @ v
+
+
 class Block(nn.Module):
-    def __init__(self, c: Config) -> None:
+    def __init__(self, c: Config, attend: Attend, gelu: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.heads = c.heads
+        self.attend = attend
+        self.gelu = gelu
         self.ln1 = nn.LayerNorm(c.width)
         self.qkv = nn.Linear(c.width, 3 * c.width)
         self.proj = nn.Linear(c.width, c.width)
@@ -24,20 +43,19 @@ class Block(nn.Module):
         b, t, d = x.shape
         qkv = self.qkv(x).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)  # (batch, head, time, width / heads) each
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.proj(y.transpose(1, 2).reshape(b, t, d))
+        return self.proj(self.attend(q, k, v).transpose(1, 2).reshape(b, t, d))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.ln1(x))
-        return x + self.fc2(F.gelu(self.fc1(self.ln2(x))))
+        return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))
 
 
 class Transformer(nn.Module):
-    def __init__(self, c: Config) -> None:
+    def __init__(self, c: Config, **options: Any) -> None:
         super().__init__()
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
-        self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
+        self.blocks = nn.ModuleList(Block(c, **options) for _ in range(c.layers))
         self.ln_f = nn.LayerNorm(c.width)
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
@@ -48,8 +66,8 @@ class Transformer(nn.Module):
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
-def build(c: Config) -> nn.Module:
-    return Transformer(c)
+def build(c: Config, attend: Attend = fused, gelu: Callable[[Tensor], Tensor] = F.gelu) -> nn.Module:
+    return Transformer(c, attend=attend, gelu=gelu)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
