@@ -37,8 +37,8 @@ class Probe(Part):
     outcome: Literal["fits", "memory", "failed"]
     reason: str | None = None
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
-    peaks: dict[str, int] = Field({})  # of a steady step, by instrument
-    cold_peaks: dict[str, int] = Field({})  # of the first step
+    peaks: dict[str, int] = Field(default={})  # of a steady step, by instrument
+    cold_peaks: dict[str, int] = Field(default={})  # of the first step
     kept_bytes: int | None = None  # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
     step_s: float | None = None  # with an allocator that returns memory at once: slower than in a record
 
@@ -65,7 +65,7 @@ class Fit(Part):
     status: Literal["found", "none", "open", "stopped", "unsupported"]  # open: the greatest batch that was allowed still fits
     answer: str
     largest: int | None = None
-    probes: list[Probe] = Field([])
+    probes: list[Probe] = Field(default=[])
     confirmation: Probe | None = None  # the smallest batch that does not fit, once more without a limit
     provenance: Provenance
 

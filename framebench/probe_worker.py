@@ -15,7 +15,7 @@ import traceback
 from typing import Any
 
 from framebench import adapters
-from framebench.adapters.base import Adapter
+from framebench.adapters.base import Adapter, Batch
 from framebench.limits import UNDER, Order, case_of, mapped, set_before_import
 from framebench.worker import Emit, die_with_parent, own_stdout, peaks, timed_step
 
@@ -34,8 +34,9 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
     adapter.cap(None)
-    found = {"peaks": steady, "cold_peaks": cold, "step_s": seconds, "limited": limited}
-    return found | {"kept_bytes": None if before is None else max(0, beside_tensors(adapter) - before)}
+    after = beside_tensors(adapter)
+    kept = None if before is None or after is None else max(0, after - before)
+    return {"peaks": steady, "cold_peaks": cold, "kept_bytes": kept, "step_s": seconds, "limited": limited}
 
 
 def beside_tensors(adapter: Adapter) -> int | None:
@@ -50,20 +51,23 @@ def beside_tensors(adapter: Adapter) -> int | None:
 def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     """All samples from `order.first` on, by batches that are halved whenever memory runs out."""
     x, y = adapter.workload.batch(adapter.config, order.samples)
-    first, batch, compiled, limited = order.first, adapter.case.batch, 0, False
+    emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
+    prepare(adapter, (x[:1], y[:1]))
+    attempt(adapter)
+    first, batch, compiled, limited = order.first, adapter.case.batch, 1, False
     while first < order.samples:
         part = x[first : first + batch], y[first : first + batch]
         size = len(part[0])
         emit({"report": {"first": first, "batch": size}})
+        emit({"phase": "compile"})
         adapter.cap(None)
-        adapter.inputs = adapter.put(*part)
-        if size != compiled:  # a new shape may need a new program
-            emit({"phase": "compile"})
-            adapter.compile()
-            compiled = size
+        prepare(adapter, part, anew=size != compiled)
+        compiled = size
         limited = order.budget is not None and adapter.cap(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
         found, ran_out = attempt(adapter)
+        if not ran_out and order.budget and not limited and found["peaks"].get("allocator.in_use", 0) > order.budget:
+            ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
         if not ran_out:
             emit({"report": {"first": first, "batch": size, **found}})
             first += size
@@ -75,8 +79,15 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     return {"limited": limited}
 
 
+def prepare(adapter: Adapter, part: Batch, anew: bool = True) -> None:
+    """Inputs on the device, and for a new shape what must be compiled."""
+    adapter.inputs = adapter.put(*part)
+    if anew:
+        adapter.compile()
+
+
 def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
-    """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and with it the tensors of its frames."""
+    """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
     try:
         found = peaks(adapter)
         return {"peaks": found, "losses": adapter.sample_losses()}, ""
