@@ -10,8 +10,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from framebench.strategies import FRAMEWORKS
-from framebench.table import BASELINES, STRATEGIES, names
+from framebench.strategies import FRAMEWORKS, Strategy, find
+from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
+from models import spec
 
 GIB = 2**30
 HEAD = (
@@ -122,15 +123,49 @@ def all_of(table: pd.DataFrame) -> list[Comparison]:
     return [*strategies(table), *frameworks(table)]
 
 
-def support() -> Comparison:
-    """The support matrix: every strategy in every framework, with how or why not."""
-    lines = []
-    for (scenario, name), strategy in STRATEGIES.items():
-        cells = [strategy.cells[f] for f in FRAMEWORKS]
-        texts = [f"{type(c).__name__.lower()}: {c.why}" for c in cells]
-        lines.append((scenario, name, strategy.summary, *texts, strategy.effect))
-    head = ("scenario", "strategy", "what it does", *FRAMEWORKS, "proof of effect")
-    return Comparison("Strategies and frameworks", "Generated from framebench/strategies.py.", head, tuple(lines), left=7)
+def support() -> dict[str, Comparison]:
+    """The support matrix by scenario: every strategy in every framework, with how or why not."""
+    return {scenario: matrix(scenario) for scenario in SCENARIOS}
+
+
+def matrix(scenario: str) -> Comparison:
+    stage = SCENARIOS[scenario]
+    rows = []
+    for strategy in (find(scenario, name) for name in names(scenario)):
+        texts = [f"{c.kind}: {c.why}" for c in (strategy.cells[f] for f in FRAMEWORKS)]
+        exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
+        rows.append((strategy.name, "; ".join([strategy.summary, *exceptions]), where_it_exists(strategy, stage.workloads),
+                     *texts, strategy.effect))  # fmt: skip
+    head = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. Generated from framebench/table.py."
+    return Comparison(f"Strategies: {scenario}", caption, head, tuple(rows), left=len(head))
+
+
+def where_it_exists(strategy: Strategy, workloads: tuple[str, ...]) -> str:
+    """The scenario's workloads that have the strategy, and its variant."""
+
+    def has(name: str) -> bool:
+        return name in strategy.workloads and (not strategy.variant or strategy.variant in spec.workload(name).variants)
+
+    having = [w for w in workloads if has(w)]
+    return "all" if tuple(having) == spec.NAMES else ", ".join(having)
+
+
+def exclusions() -> Comparison:
+    """Which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
+    axes: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for strategy in {row.name: row for row in STRATEGIES.values()}.values():
+        axes.setdefault(strategy.axis, []).append(strategy.name)
+        pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
+    rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
+    caption = "Any others may be combined as a+b, in one scenario. Generated from framebench/table.py."
+    return Comparison("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
+
+
+def of_the_table() -> list[Comparison]:
+    """What documents can show without any record."""
+    return [*support().values(), exclusions()]
 
 
 def conditions(group: pd.DataFrame) -> str:
