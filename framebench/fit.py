@@ -17,7 +17,7 @@ from pydantic import Field
 from framebench import records, runner
 from framebench.cases import Case, select
 from framebench.environments import Environment, describe
-from framebench.limits import Order, card_bytes
+from framebench.limits import Order
 from framebench.probes import Answer, Progress, carry_out, first_line
 from framebench.records import INSTRUMENTS, Part, Provenance
 from framebench.runner import Options, Outcome
@@ -148,9 +148,8 @@ def find(
             outcomes["probe"] = answer
         return judge(batch, answer, limit)
 
-    why = case.support.why if not case.support.supported else "it exists on a GPU only, and this machine has none"
-    fields: dict[str, Any] = {"status": "unsupported", "answer": f"unsupported: {why}"}
-    if supported(case):
+    fields: dict[str, Any] = {"status": "unsupported", "answer": f"unsupported: {(why := runner.unsupported(case))}"}
+    if not why:
         search = Search(probe, case.batch, most).run()
         confirmation = probe(search.fails, None) if search.fails and not search.stopped else None
         fields = conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
@@ -159,10 +158,6 @@ def find(
     # it needs a provenance of what it writes, no more
     records.write(fit, folder(results, fit, environment))  # type: ignore[arg-type]
     return fit
-
-
-def supported(case: Case) -> bool:
-    return case.support.supported and not (case.support.gpu and card_bytes() is None)
 
 
 def conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[str, Any]:

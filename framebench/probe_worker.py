@@ -107,9 +107,9 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     emit({"phase": "import"})
     adapter = adapters.load(case)
     emit({"phase": "build"})
-    adapter.build()
-    adapter.synchronize()
     try:
+        adapter.build()
+        adapter.synchronize()
         result = {"fit": fit, "evaluate": evaluate}[order.do](adapter, order, emit)
     except Exception as error:
         adapter.cap(None)
