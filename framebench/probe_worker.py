@@ -29,12 +29,12 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
     cold = peaks(adapter)
     steady = peaks(adapter)
+    after = beside_tensors(adapter)
     seconds = timed_step(adapter)
+    adapter.cap(None)  # the loss of an evaluation is no part of its step
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
-    adapter.cap(None)
-    after = beside_tensors(adapter)
     kept = None if before is None or after is None else max(0, after - before)
     return {"peaks": steady, "cold_peaks": cold, "kept_bytes": kept, "step_s": seconds, "limited": limited}
 
