@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -89,5 +90,8 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
 
 
 def first_line(reason: str) -> str:
-    """Exceptions about memory go on for pages."""
-    return reason.partition("\n")[0][:240]
+    """Exceptions about memory go on for pages; Jittor's say further down what happened, in colour."""
+    lines = re.sub(r"\x1b\[[\d;]*m", "", reason).splitlines()
+    start = reason.partition(": ")[0]
+    told = [f"{start}: {line.partition('] ')[2]}" for line in lines if line.startswith("[Reason]: ")]
+    return (told or lines or [""])[0][:240]
