@@ -122,8 +122,9 @@ def judge(batch: int, answer: Answer, budget: int | None) -> Probe:
     probe = Probe(batch=batch, outcome="fits", **measured)
     if budget is None or (probe.peak or 0) <= budget:
         return probe
-    beyond = "memory beyond the budget was taken" if probe.limited else "nothing enforces a limit here, so the peak decides"
-    return probe.model_copy(update={"outcome": "memory", "reason": f"finished, but used {mib(probe.peak)}: {beyond}"})
+    beyond = "memory beyond the budget was taken" + ("" if probe.limited else "; nothing enforces a limit here")
+    used = f"finished, but used {mib(probe.peak)} by {probe.instrument}"
+    return probe.model_copy(update={"outcome": "memory", "reason": f"{used}: {beyond}"})
 
 
 def find(
@@ -194,4 +195,4 @@ def folder(results: Path, fit: Fit, environment: Environment) -> Path:
 
 
 def mib(count: int | None) -> str:
-    return "-" if count is None else f"{count / MIB:.1f} MiB"
+    return "-" if count is None else f"{count / MIB:.2f} MiB"

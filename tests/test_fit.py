@@ -103,9 +103,9 @@ def unchecked(tmp_path: Path) -> Environment:
         (
             "die",
             "found",
-            "largest batch that fits: 11 (12 fails: ended by SIGSEGV during steps under the limit; it needs 12.0 MiB)",
+            "largest batch that fits: 11 (12 fails: ended by SIGSEGV during steps under the limit; it needs 12.00 MiB)",
         ),
-        ("take it", "found", "12 fails: finished, but used 12.0 MiB: memory beyond the budget was taken"),
+        ("take it", "found", "12 fails: finished, but used 12.00 MiB by host.rss: memory beyond the budget was taken"),
         ("be killed", "stopped", "stopped at batch 16: ended by SIGKILL"),
         ("raise", "stopped", "stopped at batch 16: ValueError during steps under the limit: planted; 8 fits"),
     ],
@@ -129,7 +129,7 @@ def test_answers_without_a_bracket(unchecked: Environment, results: Path, monkey
     monkeypatch.setenv("BEYOND", "die")
     tight = find(TRAIN, MIB // 2, unchecked, results=results)
     assert (tight.status, tight.largest) == ("none", None)
-    assert "none: batch 1 needs 1.0 MiB" in tight.answer
+    assert "none: batch 1 needs 1.00 MiB" in tight.answer
     wide = find(TRAIN, 500 * MIB, unchecked, 20, results=results)
     assert (wide.status, wide.largest) == ("open", 20)
     impossible = find(Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results)
