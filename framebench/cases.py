@@ -120,6 +120,11 @@ def every_case() -> tuple[Case, ...]:
     )
 
 
+@cache
+def by_id() -> dict[str, Case]:
+    return {case.id: case for case in every_case()}
+
+
 # What a run measures when no case is named. `quick` is the size `cpu` with the strategies that are marked so in the table, at
 # one batch, and at a second one where activations make up most of the memory; `tiny` the same in a second or two each, for
 # trying things out. `standard` is everything that a CPU can run; `full` everything, at sizes that need a GPU.
@@ -210,6 +215,8 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 
 def parse(case_id: str) -> Case:
     """The one case with this full id. Raises UnknownCase."""
+    if case_id in by_id():
+        return by_id()[case_id]
     found = select(case_id)
     if len(found) != 1:
         raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
