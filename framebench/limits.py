@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -55,6 +56,15 @@ def limit_growth(room: int | None) -> None:
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     wanted = hard if room is None else max(0, mapped() + room)
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def die_plainly() -> None:
+    """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
+    import resource
+
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def set_before_import(case: Case, budget: int | None) -> None:

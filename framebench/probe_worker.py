@@ -16,7 +16,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
-from framebench.limits import UNDER, Order, case_of, mapped, set_before_import
+from framebench.limits import UNDER, Order, case_of, die_plainly, mapped, set_before_import
 from framebench.worker import Emit, die_with_parent, own_stdout, peaks, timed_step
 
 
@@ -110,6 +110,7 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     try:
         adapter.build()
         adapter.synchronize()
+        die_plainly()
         result = {"fit": fit, "evaluate": evaluate}[order.do](adapter, order, emit)
     except Exception as error:
         adapter.cap(None)
