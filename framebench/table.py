@@ -450,6 +450,14 @@ _EVALUATION = (
         quick=True,
     ),
     Strategy(
+        "frozen_weights", ("eval",), "mode", "gradients left on, but no weight asks for one", "no graph and no residuals kept",
+        _cells(
+            Native("model.requires_grad_(False)"),
+            AlwaysOn("nothing is kept unless a derivative is asked for"),
+            AlwaysOn("Module.eval() stops the gradient of every weight"),
+        ),
+    ),
+    Strategy(
         "batch_stats", ("eval",), "normalisation", "evaluation that forgets eval(): batch norm uses and updates batch statistics",
         "buffers changed by a forward pass",
         _cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),

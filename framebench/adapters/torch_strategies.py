@@ -289,7 +289,7 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
-    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last) and None)
+    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
     run.on_input = lambda x: x.to(memory_format=torch.channels_last)
     # an input with a single channel has both orders at once
     return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
@@ -394,6 +394,12 @@ def distill(run: TorchAdapter) -> Proof:
     run.on_model.append(attach)
     run.objective = objective
     return proof
+
+
+@switch
+def frozen_weights(run: TorchAdapter) -> Proof:
+    run.on_model.append(lambda model: model.requires_grad_(False))
+    return lambda e: e["graph_nodes"] == 0 == e["saved_tensors"]
 
 
 @switch
