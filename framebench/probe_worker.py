@@ -95,7 +95,7 @@ def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
         adapter.cap(None)
         if not adapter.is_oom(error):
             raise
-        return {}, f"{type(error).__name__}: {str(error)[:300]}"
+        return {}, f"{type(error).__name__}: {str(error)[:2000]}"
     finally:
         adapter.release()
         gc.collect()
