@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | show | report | doctor`."""
+"""The command line: `framebench list | run | fit | evaluate | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -122,6 +123,75 @@ def parse_bytes(text: str) -> int:
         return int(float(number) * units[text[len(number) :]])
     except (ValueError, KeyError):
         raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB") from None
+
+
+@app.command()
+def fit(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
+    size: str = cases.DEFAULT_SIZE,
+    max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
+    time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit."""
+    from analysis import fits, tables
+    from framebench.fit import chosen as searched
+    from framebench.fit import find
+
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    found = []
+    for case in searched(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+        with err.status(case.id) as status:
+            try:
+                environment = environments.ensure(case.framework, say=lambda text: err.print(text))
+            except SetupError as error:
+                err.print(f"{case.framework}: {error}", markup=False, highlight=False)
+                continue
+            show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            try:
+                found.append(find(case, room, environment, max_batch, options, results, show_phase))
+            except KeyboardInterrupt:
+                fail("interrupted; what was found for the cases before is kept", 130)
+        if not as_json:
+            tables.terminal(fits.table(found[-1]), out)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+@app.command()
+def evaluate(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    framework: Annotated[str, typer.Option(help="such as torch")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    samples: Annotated[int, typer.Option(min=1)] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
+    size: str = cases.DEFAULT_SIZE,
+    time_limit: Annotated[float, typer.Option(help="seconds for each process")] = 900.0,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+    from analysis import fits
+    from framebench import halving
+
+    (case,) = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    environment = environments.ensure(framework, say=lambda text: err.print(text))
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    with err.status(case.id) as status:
+        run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = halving.evaluate(case, samples, room, run)
+    if as_json:
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+    else:
+        for line in fits.evaluation_lines(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.failure:
+        fail(found.failure, 1)
 
 
 @app.command()

@@ -7,6 +7,7 @@ all three and every later one calls the executable. Nothing is donated unless a 
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -285,6 +286,25 @@ class JaxAdapter(Adapter):
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
         planned = {a.unsafe_buffer_pointer() for a in jax.tree.leaves((self.arguments(), self.output, self.kept, self.inputs))}
         return unique_bytes([a for a in jax.live_arrays() if a.unsafe_buffer_pointer() not in planned])
+
+    def compile(self) -> None:
+        """Ahead of time for the present inputs. What is not a single forward pass is also run once: that takes several MiB for
+        the process, whatever the batch."""
+        if self.case.scenario == "eval":
+            self.program.prepare(*self.arguments())
+        else:
+            self.step()
+            self.synchronize()
+            self.release()
+
+    def cap(self, budget: int | None) -> bool:
+        """On a GPU the share of the card is taken from the environment at import, and stays."""
+        return super().cap(budget) or (self.device() != "cpu" and "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
+
+    def sample_losses(self) -> list[float]:
+        """Sliced by NumPy: a slice by JAX would be another program to compile."""
+        self.output, self.inputs = np.asarray(self.output), (self.inputs[0], np.asarray(self.inputs[1]))
+        return super().sample_losses()
 
     def is_oom(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))

@@ -29,10 +29,14 @@ class Program:
         if self.eager:
             with jax.disable_jit(), jax.default_matmul_precision(self.precision):
                 return self.function(*arguments)
+        self.prepare(*arguments)
+        return self.compiled[arguments[-1].shape](*arguments)
+
+    def prepare(self, *arguments: Any) -> None:
+        """Compile for these arguments' shape, unless that is done."""
         shape = arguments[-1].shape
-        if shape not in self.compiled:
+        if not self.eager and shape not in self.compiled:
             self.compile(shape, *arguments)
-        return self.compiled[shape](*arguments)
 
     def compile(self, shape: tuple[int, ...], *arguments: Any) -> None:
         self.traced[shape] = self.trace(*arguments)

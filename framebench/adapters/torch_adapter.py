@@ -188,7 +188,24 @@ class TorchAdapter(Adapter):
         }
 
     def is_oom(self, error: BaseException) -> bool:
-        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+        """oneDNN says no more than that it could not create what it needs, a primitive or its memory."""
+        said = ("can't allocate memory", "could not create a primitive", "could not create a memory", "bad_alloc")
+        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(s in str(error) for s in said)
+
+    def compile(self) -> None:
+        """torch.compile does so in the first step; everything else is eager."""
+        if any(part.how == "compile" for part in self.case.parts):
+            self.step()
+            self.synchronize()
+            self.release()
+
+    def cap(self, budget: int | None) -> bool:
+        if self.where.type != "cuda":
+            return super().cap(budget)
+        total = torch.cuda.get_device_properties(self.where).total_memory
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(1.0 if budget is None else min(1.0, budget / total))
+        return budget is not None
 
     def versions(self) -> dict[str, str]:
         return {"torch": torch.__version__, "numpy": np.__version__}
