@@ -154,7 +154,7 @@ def find(
         search = Search(probe, case.batch, most).run()
         confirmation = probe(search.fails, None) if search.fails and not search.stopped else None
         fields = conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
-    where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes)
+    where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes, results)
     fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
     records.write(fit, folder(results, fit, environment))  # type: ignore[arg-type]
@@ -171,6 +171,9 @@ def conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[
             return {"status": "stopped", "answer": f"--max-batch {search.most} is below the smallest batch, {search.unit}"}
         text = f"batch {search.fits} fits, and no larger one was allowed (--max-batch {search.most})"
         return {"status": "open", "largest": search.fits, "answer": text}
+    if confirmation and confirmation.outcome == "failed":
+        text = f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is not the memory"
+        return {"status": "stopped", "answer": text, "largest": search.fits or None}
     reason = next(p.reason for p in search.probes if p.batch == search.fails)
     needs = confirmed(confirmation, budget)
     if not search.fits:
