@@ -26,33 +26,39 @@ out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
+Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 
 
-def chosen(selectors: list[str] | None, default: list[Case]) -> list[Case]:
+def chosen(selectors: list[str] | None, default: list[Case], profile: str | None = None) -> list[Case]:
+    """The cases that are named; of a profile those that are named, if both are given; without names the default."""
     if not selectors:
-        return default
-    return list(dict.fromkeys(c for s in selectors for c in cases.select(s)))
+        return cases.profile(profile) if profile else default
+    among = cases.profile(profile) if profile else None
+    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, among=among)))
 
 
 @app.command("list")
 def list_(
     selectors: Selectors = None,
     strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """The cases of the quick profile, those a selector names, or the support matrix."""
+    """The cases of a profile, those a selector names, or the support matrix."""
     if strategies:
         from analysis import tables
 
         matrix = tables.support()
         if as_json:
-            out.print_json(json.dumps([dict(zip(matrix.head, line, strict=True)) for line in matrix.rows]))
+            rows = [{"scenario": name, **dict(zip(m.head, line))} for name, m in matrix.items() for line in m.rows]
+            typer.echo(json.dumps(rows, indent=1))
         else:
-            tables.terminal(matrix, out)
+            for part in [*matrix.values(), tables.exclusions()]:
+                tables.terminal(part, out)
         return
-    found = chosen(selectors, cases.profile())
+    found = chosen(selectors, cases.profile(), profile)
     if as_json:
         out.print_json(json.dumps([{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]))
         return
@@ -64,6 +70,7 @@ def list_(
 @app.command()
 def run(
     selectors: Selectors = None,
+    profile: Profile = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
     budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
@@ -72,14 +79,15 @@ def run(
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
-    found = chosen(selectors, cases.profile())
+    profile = profile or (None if selectors else cases.profile_name())
+    found = chosen(selectors, [], profile)
     options = runner.Options(
-        threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.code(), " ".join(selectors or [cases.profile_name()]))
-    frameworks = {c.framework for c in found if c.support.supported}
+    session = Session.open(results, provenance.code(), " ".join([*(selectors or []), profile or ""]))
+    frameworks = {c.framework for c in found if not runner.unsupported(c)}
     ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
     try:
         statuses = measure_all(found, session, ready, options, results)
@@ -162,7 +170,7 @@ def report(
         err.print(f"the same as Markdown: {target}", soft_wrap=True)
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), [*found, tables.support()]))
+            document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 

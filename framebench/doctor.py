@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from framebench import environments, provenance
 from framebench.environments import SetupError
+from framebench.instruments import nvml
 from framebench.instruments.host import HostPeak
 from framebench.strategies import FRAMEWORKS
 
@@ -41,14 +42,9 @@ def git() -> Finding:
 
 
 def gpu() -> Finding:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        return Finding("GPU", False, f"none ({error}); everything runs on the CPU", optional=True)
-    return Finding("GPU", True, ", ".join(names))
+    if names := nvml.gpus():
+        return Finding("GPU", True, ", ".join(names))
+    return Finding("GPU", False, "no NVIDIA driver answers; everything else runs on the CPU", optional=True)
 
 
 def tools(framework: str) -> Finding:

@@ -312,7 +312,7 @@ _ALLOCATOR = (
         _cells(
             Native("PYTORCH_NO_CUDA_MEMORY_CACHING=1", gpu=True, env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
             Native("XLA_PYTHON_CLIENT_ALLOCATOR=platform", gpu=True, env={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
-            Native("jt.flags.use_sfrl_allocator = 0", env={"use_sfrl_allocator": "0"}),
+            Native("jt.flags.use_sfrl_allocator = use_temp_allocator = 0"),
         ),
     ),
     Strategy(
@@ -355,7 +355,14 @@ _ALLOCATOR = (
     ),
     Strategy(
         "mem_limit", ("train",), "limit", "Jittor built with JT_SAVE_MEM, which swaps variables out above a limit", "variables swapped out",
-        _cells(_JITTOR_ONLY, _JITTOR_ONLY, Native("device_mem_limit / cpu_mem_limit in a build with -DJT_SAVE_MEM=1", gpu=True)),
+        _cells(
+            _JITTOR_ONLY,
+            _JITTOR_ONLY,
+            Native(
+                "cpu_mem_limit (device_mem_limit) at three quarters of a step's pool, in a build of its own; the CPU's go to a disk",
+                env={"cc_flags": "-DJT_SAVE_MEM=1", "cache_name": "save_mem"},
+            ),
+        ),
     ),
     *(
         Strategy(

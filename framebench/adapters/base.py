@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -50,7 +50,7 @@ class Adapter(ABC):
         self.before_first_step: list[Callable[[], None]] = []  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
-        self.spent: Counter[str] = Counter()  # seconds of the steps by purpose: waiting for data, Python's collector
+        self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
         gc.unfreeze()
@@ -129,7 +129,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def observe(self) -> Evidence:
-        """Run one more step, instrumented: block executions, products by dtype, saved tensors ... what the framework can count."""
+        """Run one more step and count in it what the framework can: block executions, products by dtype, saved tensors."""
 
     @abstractmethod
     def parameter_count(self) -> int:
