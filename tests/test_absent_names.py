@@ -1,4 +1,5 @@
-"""Names that articles about Jittor recommend and that do not exist: looked up in the Jittor that is installed."""
+"""Names that articles about Jittor recommend and that do not exist, looked up in the Jittor that is installed; and a flag that
+exists and breaks it."""
 
 from __future__ import annotations
 
@@ -48,3 +49,20 @@ def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> 
 def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
     found = run_inside(environment["jittor"], LOOK_UP, *PRESENT)
     assert found == dict.fromkeys(PRESENT, True)
+
+
+WITHOUT_POOL = """
+import json
+import jittor as jt, numpy as np
+def reshaped():
+    return (jt.array(np.arange(6, dtype=np.float32)) + 1).reshape(2, 3).numpy().ravel().tolist()
+pooled = reshaped()
+jt.flags.use_sfrl_allocator = 0
+print(json.dumps([pooled, reshaped()]).replace("NaN", "null").replace("Infinity", "null"))
+"""
+
+
+def test_without_its_pool_jittor_computes_wrong(environment: dict[str, Environment]) -> None:
+    """When this fails, `pool_off` has become possible."""
+    pooled, unpooled = run_inside(environment["jittor"], WITHOUT_POOL)
+    assert pooled == [1, 2, 3, 4, 5, 6] != unpooled

@@ -30,9 +30,6 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
     "device_mem_limit": -1,
     "lazy_execution": 1,
     "no_fuse": 0,
-    "use_sfrl_allocator": 1,
-    "use_stat_allocator": 0,
-    "use_temp_allocator": 1,
     "use_tensorcore": 0,
 }
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
@@ -239,9 +236,8 @@ class JittorAdapter(Adapter):
         probe().reset_peak()
 
     def own_peaks(self) -> dict[str, int]:
-        """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`. Jittor
-        counts in its pool only."""
-        if not (jt.flags.profile_memory_enable and jt.flags.use_sfrl_allocator):
+        """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`."""
+        if not jt.flags.profile_memory_enable:
             return {}
         return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": self.reserved()}
 
