@@ -40,8 +40,8 @@ class Comparison:
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
 
-def number(value: float | None, form: str) -> str:
-    return "-" if value is None or pd.isna(value) else format(value, form)
+def number(value: float | None, form: str, times: float = 1) -> str:
+    return "-" if value is None or pd.isna(value) else format(value * times, form)
 
 
 def mark(value: Any) -> str:
@@ -55,17 +55,17 @@ def cells(r: pd.Series) -> tuple[str, ...]:
     return (
         r["framework"],
         r["strategy"],
-        number(r["peak_bytes"] / GIB, ".3f"),
+        number(r["peak_bytes"], ".3f", 1 / GIB),
         number(r["peak_ratio"], ".2f"),
-        number(r["step_time_s"] * 1e3, ",.1f"),
+        number(r["step_time_s"], ",.1f", 1e3),
         number(r["time_ratio"], ".2f"),
         f"{number(r['throughput'], ',.1f')} {r['unit']}/s",
         number(r["first_step_s"], ".1f"),
         steps(r["break_even_steps"]),
         str(r["samples"]),
-        f"{r['worst_error']:.0e}",
+        number(r["worst_error"], ".0e"),
         mark(r["effect_proven"]),
-        r["peak_instrument"],
+        r["peak_instrument"] or "-",
     )
 
 
