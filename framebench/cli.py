@@ -13,10 +13,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from framebench import cases, environments, provenance, records, runner
+from framebench import cases, compare, environments, provenance, records, runner
 from framebench.cases import Case, UnknownCase
 from framebench.environments import Environment, SetupError
-from framebench.progress import CaseProgress
+from framebench.progress import CaseProgress, line
 from framebench.session import Busy, Session
 from framebench.strategies import FRAMEWORKS
 
@@ -134,8 +134,6 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
     if as_json:
         typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
         return
-    from framebench.progress import line
-
     newest = {(row.case, row.machine, row.measured_at) for row in load.latest(found)}
     for record in found:
         if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
@@ -173,6 +171,40 @@ def report(
             document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+
+
+@app.command("compare")
+def compare_(
+    base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
+    change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
+    rounds: Annotated[int, typer.Option(min=2, help="measurements of each case, in fresh processes, alternately")] = compare.ROUNDS,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
+    from analysis import verdicts
+
+    pair = cases.parse(base), cases.parse(change)
+    for difference in compare.differences(*pair):
+        err.print(f"note: the cases differ in {difference}", markup=False, highlight=False)
+    session = Session.open(results, provenance.code(), f"compare {base} {change}")
+    try:
+        ready = {c.framework: environments.ensure(c.framework, say=lambda text: err.print(text)) for c in pair}
+        options = runner.Options(threads=threads, samples=samples, budget_s=budget)
+        found = compare.measure(pair, rounds, session.id, ready, options, results, say=lambda record: err.print(line(record)))
+    except KeyboardInterrupt:
+        fail("interrupted; the records of what was measured are kept", 130)
+    except compare.NotMeasured as error:
+        fail(str(error), 1)
+    finally:
+        session.close(results)
+    if as_json:
+        typer.echo(json.dumps(compare.as_json(found) | {"verdicts": [v.as_dict() for v in verdicts.of(found)]}))
+    else:
+        verdicts.terminal(found, out)
 
 
 @app.command()

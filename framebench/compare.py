@@ -15,7 +15,7 @@ from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
 
-Say = Callable[[Case, Record], None]
+ROUNDS = 5  # docs/study.md says what they find
 
 
 class Round(NamedTuple):
@@ -48,8 +48,7 @@ def measure(
     ready: dict[str, Environment],
     options: runner.Options,
     results: Path,
-    progress: Callable[[Case, str, str], None] = lambda case, part, phase: None,
-    say: Say = lambda case, record: None,
+    say: Callable[[Record], None] = lambda record: None,
 ) -> list[Round]:
     """The rounds, each arm a record of its own in the usual place. Raises NotMeasured; what was measured until then is kept."""
     found = []
@@ -57,12 +56,10 @@ def measure(
         pieces: dict[int, Record] = {}
         for arm in arms:
             case = pair[arm]
-            record = runner.measure(
-                case, session, ready[case.framework], options, results, lambda *phase, case=case: progress(case, *phase)
-            )
+            record = runner.measure(case, session, ready[case.framework], options, results)
             if record.status != "ok":
                 raise NotMeasured(f"{case.id} gave no numbers: {record.status}: {record.reason}")
-            say(case, record)
+            say(record)
             pieces[arm] = record
         found.append(Round(pieces[0], pieces[1]))
     return found

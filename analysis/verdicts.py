@@ -1,0 +1,2 @@
+"""What the rounds of a comparison say."""
+def of(rounds): return []
