@@ -177,7 +177,7 @@ def report(
 def compare_(
     base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
-    rounds: Annotated[int, typer.Option(min=2, help="measurements of each case, in fresh processes, alternately")] = compare.ROUNDS,
+    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
     budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
@@ -185,7 +185,7 @@ def compare_(
     as_json: AsJson = False,
 ) -> None:
     """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
-    from analysis import verdicts
+    from analysis import tables, verdicts
 
     pair = cases.parse(base), cases.parse(change)
     for difference in compare.differences(*pair):
@@ -194,17 +194,19 @@ def compare_(
     try:
         ready = {c.framework: environments.ensure(c.framework, say=lambda text: err.print(text)) for c in pair}
         options = runner.Options(threads=threads, samples=samples, budget_s=budget)
-        found = compare.measure(pair, rounds, session.id, ready, options, results, say=lambda record: err.print(line(record)))
+        say = partial(err.print, markup=False, highlight=False, soft_wrap=True)
+        found = compare.measure(pair, rounds, session.id, ready, options, results, lambda record: say(line(record)))
     except KeyboardInterrupt:
         fail("interrupted; the records of what was measured are kept", 130)
     except compare.NotMeasured as error:
         fail(str(error), 1)
     finally:
         session.close(results)
+    said = compare.as_json(found)
     if as_json:
-        typer.echo(json.dumps(compare.as_json(found) | {"verdicts": [v.as_dict() for v in verdicts.of(found)]}))
+        typer.echo(json.dumps(said | verdicts.as_json(said)))
     else:
-        verdicts.terminal(found, out)
+        tables.terminal(verdicts.table(said), out)
 
 
 @app.command()

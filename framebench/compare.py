@@ -15,7 +15,7 @@ from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
 
-ROUNDS = 5  # docs/study.md says what they find
+ROUNDS = 12  # what they find, and what fewer would: docs/study.md
 
 
 class Round(NamedTuple):
@@ -66,7 +66,7 @@ def measure(
 
 
 def as_json(rounds: list[Round]) -> dict[str, Any]:
-    """What was measured, round by round, and under which conditions; times in seconds, memory in bytes."""
+    """What was measured, round by round, and under which conditions: all that `analysis.verdicts` reads. Seconds and bytes."""
     first = rounds[0].base.provenance
     return {
         "base": rounds[0].base.case,
@@ -91,6 +91,7 @@ def process(record: Record) -> dict[str, Any]:
     return {
         "step_s": record.step_s,
         "cpu_s_per_step": record.cpu_s_per_step,
+        "shares": record.shares,
         "peak_bytes": record.peak_bytes,
         "peak_instrument": record.peak_instrument,
         "load_before": proof.load_before,
