@@ -70,7 +70,7 @@ class Case:
         """Micro-batches have values of their own only where the samples of a batch influence each other."""
         plan, stage = self.plan, self.stage
         split = f"/m{plan.micro_batches}" if plan.micro_batches > 1 and self.spec.couples_samples else ""
-        own = "/".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
+        own = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
 
     @property

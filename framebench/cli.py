@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | show | report | doctor`."""
+"""The command line: `framebench list | run | fit | evaluate | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -125,6 +126,75 @@ def parse_bytes(text: str) -> int:
 
 
 @app.command()
+def fit(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
+    size: str = cases.DEFAULT_SIZE,
+    max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
+    time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit."""
+    from analysis import fits, tables
+    from framebench.fit import chosen as searched
+    from framebench.fit import find
+
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    found = []
+    for case in searched(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+        with err.status(case.id) as status:
+            try:
+                environment = environments.ensure(case.framework, say=lambda text: err.print(text))
+            except SetupError as error:
+                err.print(f"{case.framework}: {error}", markup=False, highlight=False)
+                continue
+            show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            try:
+                found.append(find(case, room, environment, max_batch, options, results, show_phase))
+            except KeyboardInterrupt:
+                fail("interrupted; what was found for the cases before is kept", 130)
+        if not as_json:
+            tables.terminal(fits.table(found[-1]), out)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+@app.command()
+def evaluate(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    framework: Annotated[str, typer.Option(help="such as torch")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    samples: Annotated[int, typer.Option(min=1)] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
+    size: str = cases.DEFAULT_SIZE,
+    time_limit: Annotated[float, typer.Option(help="seconds for each process")] = 900.0,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+    from analysis import fits
+    from framebench import halving
+
+    (case,) = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    environment = environments.ensure(framework, say=lambda text: err.print(text))
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    with err.status(case.id) as status:
+        run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = halving.evaluate(case, samples, room, run)
+    if as_json:
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+    else:
+        for line in fits.evaluation_lines(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.failure:
+        fail(found.failure, 1)
+
+
+@app.command()
 def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
     """The newest record of each case, as lines or as one JSON array of flat rows."""
     from analysis import load
@@ -239,17 +309,25 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """What this machine has, what is missing, and how to get it."""
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+) -> None:
+    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
     from framebench import doctor as examine
 
     findings = examine.findings()
+    if calibrate:
+        measured = examine.calibration(say=lambda text: err.print(text))
+        examine.save(measured, results)
+        findings += measured
     if as_json:
-        typer.echo(json.dumps([f._asdict() for f in findings]))
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
     else:
         for finding in findings:
-            out.print(f"{'ok ' if finding.ok else 'NO '} {finding.what}: {finding.detail}", markup=False, highlight=False)
-    raise typer.Exit(0 if all(f.ok or f.optional for f in findings) else 1)
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
 
 
 def main() -> None:

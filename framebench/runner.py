@@ -187,7 +187,7 @@ def measure(
         status=status,
         reason=reason,
         log_tail=next((o.log for o in outcomes.values() if o.log), None),
-        provenance=provenance_of(case, session, environment, options, load, outcomes),
+        provenance=provenance_of(case, session, environment, options, load, outcomes, results),
         **halves,
     )
     if outcomes:
@@ -266,7 +266,13 @@ def load_average() -> float | None:
 
 
 def provenance_of(
-    case: Case, session: str, environment: Environment, options: Options, load: float | None, outcomes: dict[str, Outcome]
+    case: Case,
+    session: str,
+    environment: Environment,
+    options: Options,
+    load: float | None,
+    outcomes: dict[str, Outcome],
+    results: Path,
 ) -> Provenance:
     result = next((o.result for o in outcomes.values() if o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
@@ -286,6 +292,7 @@ def provenance_of(
         load_before=load,
         load_after=load_average(),
         profile=options.profile,
+        calibration=records.calibration(results),
         protocol=VERSION,
     )
 

@@ -87,9 +87,9 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: not e["graph_kept"] and e["saved_tensors"] == 0)
+SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
 SWITCHES["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
-SWITCHES["grad"] = mode(torch.enable_grad, lambda e: e["graph_kept"] and e["saved_tensors"] > 0)
+SWITCHES["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
 
 
 @switch
@@ -289,7 +289,7 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
-    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last) and None)
+    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
     run.on_input = lambda x: x.to(memory_format=torch.channels_last)
     # an input with a single channel has both orders at once
     return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
@@ -394,6 +394,12 @@ def distill(run: TorchAdapter) -> Proof:
     run.on_model.append(attach)
     run.objective = objective
     return proof
+
+
+@switch
+def frozen_weights(run: TorchAdapter) -> Proof:
+    run.on_model.append(lambda model: model.requires_grad_(False))
+    return lambda e: e["graph_nodes"] == 0 == e["saved_tensors"]
 
 
 @switch
