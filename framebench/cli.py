@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | fit | evaluate | show | report | doctor`."""
+"""The command line: `framebench list | run | compare | fit | evaluate | show | report | doctor`."""
 
 from __future__ import annotations
 
