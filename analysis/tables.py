@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -40,18 +40,25 @@ class Comparison:
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
 
+Line = dict[Any, Any]  # one row of the table that `load.frame` makes
+
+
+def missing(value: Any) -> bool:
+    return value is None or value != value  # NaN is not itself
+
+
 def number(value: float | None, form: str, times: float = 1) -> str:
-    return "-" if value is None or pd.isna(value) else format(value * times, form)
+    return "-" if value is None or missing(value) else format(value * times, form)
 
 
 def mark(value: Any) -> str:
-    return "-" if value is None or pd.isna(value) else "yes" if value else "NO"
+    return "-" if missing(value) else "yes" if value else "NO"
 
 
-def cells(r: pd.Series) -> tuple[str, ...]:
+def cells(r: Line) -> tuple[str, ...]:
     """One row; what has no numbers shows its status, and its reason stands in the notes."""
     if r["status"] != "ok":
-        return r["framework"], r["strategy"], r["status"], *["-"] * 10
+        return r["framework"], r["strategy"], r["status"], *["-"] * (len(HEAD) - 3)
     return (
         r["framework"],
         r["strategy"],
@@ -65,27 +72,37 @@ def cells(r: pd.Series) -> tuple[str, ...]:
         str(r["samples"]),
         number(r["worst_error"], ".0e"),
         mark(r["effect_proven"]),
-        r["peak_instrument"] or "-",
+        "-" if missing(r["peak_instrument"]) else r["peak_instrument"],
     )
 
 
 def steps(value: float) -> str:
     """Steps after which a longer first step has paid."""
-    return "-" if pd.isna(value) else "never" if np.isinf(value) else f"{value:,.0f}"
+    return "-" if missing(value) else "never" if math.isinf(value) else f"{value:,.0f}"
 
 
-def groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """The parts of the table that agree in these columns, sorted by them."""
-    for key, group in table.groupby(list(columns), sort=True):
-        yield tuple(key), group  # type: ignore[arg-type]
+def groups(lines: list[Line], *columns: str) -> Iterator[tuple[tuple[Any, ...], list[Line]]]:
+    """The lines that agree in these columns, sorted by them."""
+    found: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        found.setdefault(tuple(line[c] for c in columns), []).append(line)
+    yield from sorted(found.items())
 
 
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch."""
-    for (machine, workload, size, scenario, batch), group in groups(table, "machine", "workload", "size", "scenario", "batch"):
-        order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
-        ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1]))
-        ranked = ranked.sort_values(["f", "framework_version", "s"])
+    lines = table.to_dict("records")
+    for key, group in groups(lines, "machine", "workload", "size", "scenario", "batch"):
+        machine, workload, size, scenario, batch = key
+        order = {name: i for i, name in enumerate(names(scenario))}  # a combination that is in no profile comes last
+        ranked = sorted(
+            group,
+            key=lambda r: (
+                FRAMEWORKS.index(r["framework"]),
+                r["framework_version"] or "",
+                order.get(r["strategy"], len(order)),
+            ),
+        )
         shown = shares(group)
         yield Comparison(
             f"{workload} {scenario}, batch {batch}, size {size}",
@@ -93,42 +110,40 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
             f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
             f"against float64. {conditions(group)}",
             (*HEAD, *shown),
-            tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for _, r in ranked.iterrows()),
+            tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
             notes=tuple(
                 dict.fromkeys(
-                    f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}"
-                    for _, r in ranked.iterrows()
-                    if r["status"] != "ok"
+                    f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok"
                 )
             ),
             machine=machine,
         )
 
 
-def shares(group: pd.DataFrame) -> dict[str, str]:
+def shares(group: list[Line]) -> dict[str, str]:
     """Title and column of the shares of the step time that are worth a column in this group."""
     columns = {"waiting": "wait_share", "collector": "collector_share"}
-    return {title: column for title, column in columns.items() if group[column].max() > 0.01}
+    return {title: column for title, column in columns.items() if any((r[column] or 0) > 0.01 for r in group)}
 
 
 def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
     """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
-    chosen = table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()]
-    for (machine, scenario), group in groups(chosen, "machine", "scenario"):
-        wide = group.assign(gib=group["host_rss_bytes"] / GIB, ms=group["step_time_s"] * 1e3)
-        pivot = wide.pivot_table(index=["workload", "size", "batch"], columns="framework", values=["gib", "ms"])
-        present = [f for f in FRAMEWORKS if f in set(group["framework"])]
-        rows = tuple(
-            (*(str(part) for part in index), *(number(r.get(("gib", f)), ".3f") for f in present),
-             *(number(r.get(("ms", f)), ",.1f") for f in present))
-            for index, r in zip(pivot.index.to_list(), pivot.to_dict("records"))
-        )  # fmt: skip
+    lines = table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()].to_dict("records")
+    for (machine, scenario), group in groups(lines, "machine", "scenario"):
+        present = [f for f in FRAMEWORKS if f in {r["framework"] for r in group}]
+        rows = []
+        for place, found in groups(group, "workload", "size", "batch"):
+            newest = {r["framework"]: r for r in sorted(found, key=lambda r: r["measured_at"])}
+            sides = [newest.get(f, {}) for f in present]
+            gib = (number(r.get("host_rss_bytes"), ".3f", 1 / GIB) for r in sides)
+            ms = (number(r.get("step_time_s"), ",.1f", 1e3) for r in sides)
+            rows.append((*map(str, place), *gib, *ms))
         head = ("workload", "size", "batch", *(f"{f} GiB" for f in present), *(f"{f} ms" for f in present))
         yield Comparison(
             f"Frameworks side by side, {scenario} ({BASELINES[scenario]})",
             f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {conditions(group)}",
             head,
-            rows,
+            tuple(rows),
             machine=machine,
         )
 
@@ -183,15 +198,15 @@ def of_the_table() -> list[Comparison]:
     return [*support().values(), exclusions()]
 
 
-def conditions(group: pd.DataFrame) -> str:
+def conditions(group: list[Line]) -> str:
     """What was held constant, and where it was measured."""
 
     def one(column: str) -> str:
-        return ", ".join(sorted({str(v) for v in group[column].dropna()})) or "unknown"
+        return ", ".join(sorted({str(r[column]) for r in group if not missing(r[column])})) or "unknown"
 
-    versions = sorted({f"{f} {v}" for f, v in zip(group["framework"], group["framework_version"]) if v})
-    days = sorted({m[:10] for m in group["measured_at"]})
-    commits = sorted({(c or "unknown")[:10] for c in group["commit"]})
+    versions = sorted({f"{r['framework']} {r['framework_version']}" for r in group if not missing(r["framework_version"])})
+    days = sorted({r["measured_at"][:10] for r in group})
+    commits = sorted({"unknown" if missing(r["commit"]) else r["commit"][:10] for r in group})
     measured = " to ".join(dict.fromkeys((days[0], days[-1])))
     return (
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -90,6 +91,28 @@ class Provenance(Part):
     protocol: int
 
 
+@cache  # reading thousands of records asks for the same cases again and again
+def case_of(text: str) -> Case:
+    """The case with this id, declared in a profile or not. Raises ValueError if this version of framebench cannot know it."""
+    parts = text.split("/")
+    if len(parts) != 6 or not re.fullmatch(r"b[1-9][0-9]{0,6}", parts[4]):
+        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
+    workload, framework, scenario, strategy, batch, size = parts
+    case = Case(workload, framework, scenario, strategy, int(batch[1:]), size)
+    try:
+        known = framework in FRAMEWORKS and scenario in SCENARIOS and work_of(case) > 0
+    except (KeyError, ValueError):
+        known = False
+    if not known:
+        raise ValueError(f"{text!r} is no case that this version of framebench knows")
+    return case
+
+
+@cache
+def work_of(case: Case) -> int:
+    return case.work
+
+
 class Record(Part):
     """One case, measured once. Bytes are bytes, times are seconds."""
 
@@ -114,24 +137,12 @@ class Record(Part):
     @field_validator("case")
     @classmethod
     def known(cls, text: str) -> str:
-        """A case of another version may be unknown here; then nothing could be said about it."""
-        parts = text.split("/")
-        if len(parts) != 6 or not re.fullmatch(r"b[1-9][0-9]{0,6}", parts[4]):
-            raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
-        workload, framework, scenario, strategy, batch, size = parts
-        case = Case(workload, framework, scenario, strategy, int(batch[1:]), size)
-        try:
-            known = case.framework in FRAMEWORKS and case.scenario in SCENARIOS and case.work > 0
-        except (KeyError, ValueError):
-            known = False
-        if not known:
-            raise ValueError(f"{text!r} is no case that this version of framebench knows")
+        case_of(text)
         return text
 
     @property
     def parsed(self) -> Case:
-        workload, framework, scenario, strategy, batch, size = self.case.split("/")
-        return Case(workload, framework, scenario, strategy, int(batch[1:]), size)
+        return case_of(self.case)
 
     @property
     def peak_instrument(self) -> str | None:
@@ -152,7 +163,7 @@ class Record(Part):
         case = self.parsed
         if self.step_time_s is None:
             return None
-        return case.work / self.step_time_s
+        return work_of(case) / self.step_time_s
 
     @property
     def framework_version(self) -> str | None:

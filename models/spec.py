@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,7 @@ class Workload:
         return importlib.import_module(f"models.{self.name}.{file}")
 
 
+@cache
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
     if name not in NAMES:

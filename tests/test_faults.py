@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import load, tables
@@ -155,6 +155,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(changes=st.dictionaries(st.sampled_from(sorted(GOOD)), JSON, min_size=1, max_size=3))
 def test_a_strangers_record_is_refused_or_harmless(
     changes: dict[str, object], tmp_path_factory: pytest.TempPathFactory
