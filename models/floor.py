@@ -185,7 +185,7 @@ def size(param: Param) -> int:
 def held(case: Case, trainable: bool) -> int:
     """Bytes of parameters, or of buffers: of the model, the second of a pair, the teacher of a student."""
     what, spec = options(case), case.spec
-    found = [(case.config, "")]
+    found: list[tuple[Any, str | tuple[str, ...]]] = [(case.config, "")]
     if case.plan.mathematics == "distill":
         found.append((spec.config(case.size), ""))
     if case.scenario == "pair" and "in_turn" not in what:
