@@ -2,7 +2,8 @@
 
 The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
 makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves
-is not seen, nor what the allocator adds.
+is not seen (oneDNN's reordered copies; the unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor
+what the allocator adds. Which cases have no such prediction is said by `hypothetical.obstacle`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.base import Batch
 from framebench.adapters.torch_adapter import TorchAdapter
-from framebench.cases import Case, parse
+from framebench.cases import Case
+from framebench.hypothetical import named
 
 
 class Storages(TorchDispatchMode):
@@ -86,4 +88,4 @@ def predict(case: Case) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(predict(parse(sys.argv[1]))))
+    print(json.dumps(predict(named(sys.argv[1]))))
