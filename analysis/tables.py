@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -16,8 +17,8 @@ from models import spec
 
 GIB = 2**30
 HEAD = (
-    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "n", "verified", "effect",
-    "instrument",
+    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "break-even", "n", "verified",
+    "effect", "instrument",
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def mark(value: Any) -> str:
 def cells(r: pd.Series) -> tuple[str, ...]:
     """One row; what has no numbers shows its status, and its reason stands in the notes."""
     if r["status"] != "ok":
-        return r["framework"], r["strategy"], r["status"], *["-"] * 9
+        return r["framework"], r["strategy"], r["status"], *["-"] * 10
     return (
         r["framework"],
         r["strategy"],
@@ -60,11 +61,17 @@ def cells(r: pd.Series) -> tuple[str, ...]:
         number(r["time_ratio"], ".2f"),
         f"{number(r['throughput'], ',.1f')} {r['unit']}/s",
         number(r["first_step_s"], ".1f"),
+        steps(r["break_even_steps"]),
         str(r["samples"]),
         f"{r['worst_error']:.0e}",
         mark(r["effect_proven"]),
         r["peak_instrument"],
     )
+
+
+def steps(value: float) -> str:
+    """Steps after which a longer first step has paid."""
+    return "-" if pd.isna(value) else "never" if np.isinf(value) else f"{value:,.0f}"
 
 
 def groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
@@ -79,12 +86,14 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
         order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
         ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1]))
         ranked = ranked.sort_values(["f", "framework_version", "s"])
+        shown = shares(group)
         yield Comparison(
             f"{workload} {scenario}, batch {batch}, size {size}",
             f"base = {BASELINES[scenario]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
-            f"instrument. verified = largest relative error against float64. {conditions(group)}",
-            HEAD,
-            tuple(cells(r) for _, r in ranked.iterrows()),
+            f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
+            f"against float64. {conditions(group)}",
+            (*HEAD, *shown),
+            tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for _, r in ranked.iterrows()),
             notes=tuple(
                 dict.fromkeys(
                     f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}"
@@ -94,6 +103,12 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
             ),
             machine=machine,
         )
+
+
+def shares(group: pd.DataFrame) -> dict[str, str]:
+    """Title and column of the shares of the step time that are worth a column in this group."""
+    columns = {"waiting": "wait_share", "collector": "collector_share"}
+    return {title: column for title, column in columns.items() if group[column].max() > 0.01}
 
 
 def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:

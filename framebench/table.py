@@ -86,7 +86,7 @@ _PRECISION = (
         "fp16", ("eval",), "precision", "weights and activations in float16", "dtype of weights and products",
         _cells(
             Native("model.half()"),
-            Native("Flax dtype = param_dtype = float16"),
+            Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail"),
             Native("Module.float16()"),
         ),
         how="half", options={"dtype": "float16"}, precision="fp16",
@@ -112,8 +112,8 @@ _RECOMPUTATION = (
         _cells(
             Native("torch.utils.checkpoint per block, non-reentrant"),
             Native(
-                "jax.checkpoint per block, identical blocks as one scanned layer; unrolled on XLA:CPU with the pass "
-                "cse_barrier_expander off, which would merge the recomputation away"
+                "jax.checkpoint per block, identical blocks as one scanned layer unless some are frozen; unrolled on XLA:CPU "
+                "with the pass cse_barrier_expander off, which would merge the recomputation away"
             ),
             Emulated("a jt.Function that re-runs the block in its backward"),
         ),
@@ -140,7 +140,7 @@ _RECOMPUTATION = (
         "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
         _cells(
             Native("torch.autograd.graph.save_on_cpu(pin_memory=True)", gpu=True),
-            Native("jax.checkpoint with an offload policy to pinned_host", gpu=True),
+            Native("jax.checkpoint that keeps each block's input in pinned_host; XLA:CPU drops the copies", gpu=True),
             Unsupported("a variable of a Jittor graph cannot be moved between devices"),
         ),
     ),
@@ -235,7 +235,10 @@ _EXECUTION = (
         "attention_plain", ("train", "eval"), "attention", "attention as two products and a softmax", "fused attention operators executed",
         _cells(
             Native("softmax(q k^T) v instead of scaled_dot_product_attention"),
-            Native("softmax(q k^T) v instead of jax.nn.dot_product_attention"),
+            AlwaysOn(
+                "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU too (measured on the CPU: "
+                "written out, the step has the same plan to the byte); its cudnn implementation takes half precision only"
+            ),
             AlwaysOn("Jittor has no fused attention; its softmax and mask are fused by the compiler"),
         ),
         workloads=("transformer",),
@@ -309,7 +312,7 @@ _ALLOCATOR = (
         _cells(
             Native("PYTORCH_NO_CUDA_MEMORY_CACHING=1", gpu=True, env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
             Native("XLA_PYTHON_CLIENT_ALLOCATOR=platform", gpu=True, env={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
-            Native("jt.flags.use_sfrl_allocator = 0", env={"use_sfrl_allocator": "0"}),
+            Native("jt.flags.use_sfrl_allocator = use_temp_allocator = 0"),
         ),
     ),
     Strategy(
@@ -352,14 +355,21 @@ _ALLOCATOR = (
     ),
     Strategy(
         "mem_limit", ("train",), "limit", "Jittor built with JT_SAVE_MEM, which swaps variables out above a limit", "variables swapped out",
-        _cells(_JITTOR_ONLY, _JITTOR_ONLY, Native("device_mem_limit / cpu_mem_limit in a build with -DJT_SAVE_MEM=1", gpu=True)),
+        _cells(
+            _JITTOR_ONLY,
+            _JITTOR_ONLY,
+            Native(
+                "cpu_mem_limit (device_mem_limit) at three quarters of a step's pool, in a build of its own; the CPU's go to a disk",
+                env={"cc_flags": "-DJT_SAVE_MEM=1", "cache_name": "save_mem"},
+            ),
+        ),
     ),
     *(
         Strategy(
             name, ("eval",), "before", summary, "training step run before; what was given back",
             _cells(
                 Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first{', then its arrays deleted and gc.collect()' * cleared}"),
+                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
                 Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
             ),
             how="after_training", options={"cleared": cleared},
@@ -496,7 +506,7 @@ _PAIRS = (
         "in_turn_cleared", ("pair",), "pair", "the same, caches emptied in between", "parameter bytes held; calls counted",
         _cells(
             Native("del model; gc.collect(); torch.cuda.empty_cache() on a GPU"),
-            Native("del arrays; gc.collect(); jax.clear_caches()"),
+            Native("del arrays; gc.collect(); jax.clear_caches(), and the executable dropped: compiled anew each time"),
             Native("del model; gc.collect(); jt.gc()"),
         ),
         how="in_turn", options={"cleared": True},

@@ -1,34 +1,61 @@
 """Compile a framework's kernels once: `python -m framebench.warmup FRAMEWORK` runs every strategy at the `tiny` size.
 
 Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the shape.
-Without this, the first cases measured on a machine would spend minutes in the compiler.
+Without this, the first cases measured on a machine would spend minutes in the compiler. A strategy that needs another build
+of the framework runs in a process of its own, which makes that build.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
 import sys
+import traceback
 
 from framebench import adapters
-from framebench.cases import Case, profile
+from framebench.cases import Case, every_case, parse
 
 
 def warm(case: Case) -> None:
+    """All that a worker does with a case, the proof of its effect included."""
     adapter = adapters.load(case)
     adapter.build()
     for _ in range(2):
         adapter.step()
         adapter.synchronize()
-    if case.scenario == "train":
+    if case.stage.trains:
         adapter.gradient_norm()
     adapter.loss()
+    adapter.effect()
     adapter.reset_peak()
     adapter.own_peaks()
 
 
+def attempt(case: Case) -> None:
+    """One that cannot be compiled says so again when it is measured."""
+    try:
+        warm(case)
+    except Exception:
+        traceback.print_exc()
+    gc.collect()  # what failed would stay in the next one's graph
+
+
+def cases(framework: str) -> list[Case]:
+    """One batch each of what a machine without a GPU can run: kernels do not depend on the batch."""
+    found = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
+    return [c for c in found if not c.support.gpu and c.batch == c.spec.preset("tiny").base]
+
+
 if __name__ == "__main__":
-    found = [c for c in profile("tiny") if c.framework == sys.argv[1] and c.support.supported]
+    asked = [parse(case_id) for case_id in sys.argv[2:]]
+    found = asked or cases(sys.argv[1])
     for number, each in enumerate(found, 1):
         print(f"{number} of {len(found)}: {each.id}", flush=True)
-        warm(each)
+        if each.support.env and not asked:
+            command = [sys.executable, "-m", "framebench.warmup", sys.argv[1], each.id]
+            subprocess.run(command, env={**os.environ, **each.support.env}, check=False)
+        else:
+            attempt(each)
+    sys.stdout.flush()
     os._exit(0)  # Jittor's clean-up at exit sometimes crashes

@@ -1,4 +1,4 @@
-"""Jittor: its own modules and optimizers; checkpointing is written here, because it has none.
+"""Jittor: its own modules and optimizers; checkpointing is written in `jittor_checkpoint.py`, because it has none.
 
 Jittor is lazy: a step builds a graph, which runs when a value is fetched or when `synchronize` is called.
 """
@@ -9,28 +9,37 @@ import ctypes
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jittor as jt
 import jittor_utils
 import numpy as np
-from jittor import Module, Var, nn
+from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Effect
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.jittor_checkpoint import trainable
+from framebench.adapters.jittor_strategies import SWITCHES
 from framebench.cases import Case
 from framebench.instruments.jittor_probe import probe
 from models.spec import Optimizer
 
+DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
+    "amp_level": 0,
+    "cpu_mem_limit": -1,
+    "device_mem_limit": -1,
+    "lazy_execution": 1,
+    "no_fuse": 0,
+    "use_sfrl_allocator": 1,
+    "use_stat_allocator": 0,
+    "use_temp_allocator": 1,
+    "use_tensorcore": 0,
+}
+RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
+
 
 def make(case: Case) -> JittorAdapter:
     return JittorAdapter(case)
-
-
-def trainable(module: Module) -> list[Var]:
-    """Jittor counts running statistics among the parameters, with their gradient stopped."""
-    return [p for p in module.parameters() if not p.is_stop_grad()]
 
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
@@ -50,94 +59,117 @@ def load_weights(model: Module, weights: dict[str, np.ndarray]) -> None:
         params[name].assign(weight)
 
 
-@contextmanager
-def frozen_statistics(block: Module) -> Iterator[None]:
-    """Batch norm still normalises by its batch, but its running statistics stay as they are."""
-    norms = [m for m in block.modules() if isinstance(m, nn.BatchNorm)]
-    momenta = [m.momentum for m in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    yield
-    for norm, momentum in zip(norms, momenta):
-        norm.momentum = momentum
-
-
-class Checkpoint(jt.Function):
-    """Runs a block without keeping what is inside it, and once more when the gradient arrives (Chen et al. 2016).
-
-    To `jt.grad` a Function is one operator, so the block's parameters are arguments too, or they would get no gradient.
-    """
-
-    def __init__(self, block: Module, activations: int) -> None:
-        self.block = block
-        self.activations = activations  # so many arguments are activations; the others are the block's parameters
-
-    def execute(self, *args: Var) -> Var:
-        self.kept = [x.detach() for x in args[: self.activations]]
-        with jt.no_grad():
-            return self.block(*self.kept)
-
-    def grad(self, upstream: Var) -> list[Var]:
-        inputs = [x.detach().start_grad() for x in self.kept]
-        with frozen_statistics(self.block):  # they were updated by the first execution
-            output = self.block(*inputs)
-        # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy, Jittor never computes the sum.
-        grads = jt.grad(output * upstream.stop_grad(), inputs + trainable(self.block), retain_graph=False)
-        return [g.stop_grad() for g in grads]
-
-
-def checkpoint(block: Module, *activations: Var) -> Var:
-    return Checkpoint(block, len(activations))(*activations, *trainable(block))
+def values(model: Module) -> dict[str, np.ndarray]:
+    """Copies of all weights and running statistics, by name."""
+    return {name: p.numpy().copy() for name, p in model.named_parameters()}
 
 
 class JittorAdapter(Adapter):
-    def build(self) -> None:
-        jt.flags.use_cuda = int(jt.has_cuda)
-        self.model = self.model_module.build(self.config, **({"rewrite": True} if self.case.strategy == "rewrite" else {}))
-        load_weights(self.model, self.workload.weights(self.case.size))
-        if self.case.strategy == "checkpoint":
-            self.model.remat = checkpoint
-        self.micro = self.case.plan.micro_batches
-        x, y = self.workload.batch(self.case.size, self.case.batch)
-        parts = zip(np.split(x, self.micro), np.split(y, self.micro))
-        self.parts = [(jt.array(x).stop_grad(), jt.array(y).stop_grad()) for x, y in parts]
-        self.steps_done = 0
-        self.release()
-        if self.case.scenario == "train":
-            self.optimizer = make_optimizer(self.workload.optimizer, trainable(self.model))
-        else:
-            self.set_evaluation()
+    """What switches set: the attributes of `__init__`, and Jittor's flags."""
 
-    def set_evaluation(self) -> None:
+    switches = SWITCHES
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        gc.collect()  # the variables of an earlier case would be counted as this one's
+        for flag, default in DEFAULTS.items():
+            setattr(jt.flags, flag, default)
+        jt.flags.use_cuda = int(jt.has_cuda)
+        self.dtype = "float32"  # of weights and inputs
+        self.evaluates = not case.stage.trains  # the mode of batch norm
+        self.keeps_graph = case.stage.trains
+        self.keeps_pool = False  # whether the pool stays as it is while memory is measured
+        self.build_options: dict[str, Any] = {}  # of the model
+        self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
+        self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
+        self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
+        self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
+
+    def make(self) -> None:
+        self.release()
+        if self.case.scenario == "varlen":
+            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            self.stream = [self.put(x, y) for x, y in batches]
+        else:
+            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+        if self.case.scenario == "pair":
+            self.host_weights = (self.case.weights, self.workload.other_weights(self.config))
+            return
+        self.model = self.load(self.config, self.case.weights)
+        for change in self.on_model:
+            change(self.model)
+        self.watched |= {"forward_passes": [self.model], "block_runs": self.model_module.blocks_of(self.model)}
+        if self.case.stage.trains:
+            self.optimizer = make_optimizer(self.workload.optimizer, trainable(self.model))
+        if self.evaluates:
+            self.set_evaluation(self.model)
+
+    def load(self, config: Any, weights: dict[str, np.ndarray]) -> Module:
+        """A model of this configuration with these weights, in training mode."""
+        model = self.model_module.build(config, **self.build_options)
+        load_weights(model, weights)
+        return model if self.dtype == "float32" else getattr(model, self.dtype)()
+
+    def set_evaluation(self, model: Module) -> None:
         """`Module.eval()` stops the gradient of every parameter, and no graph would be kept whatever was forgotten; so the
         leaky evaluation only switches the modules' mode."""
-        if self.case.strategy == "no_grad":
-            self.model.eval()
-        for module in self.model.modules():
+        if not self.keeps_graph:
+            model.eval()
+        for module in model.modules():
             module.is_train = False
 
-    def step(self) -> None:
-        if self.case.scenario == "train":
-            self.train_step()
-        else:
-            self.eval_step()
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        inputs = jt.array(x)
+        inputs = getattr(inputs, self.dtype)() if inputs.dtype.is_float() else inputs
+        return inputs.stop_grad(), jt.array(y).stop_grad()
+
+    def one_step(self) -> None:
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
         losses = []
-        for x, y in self.parts:
-            loss = self.model_module.loss(self.model(x), y) / self.micro
+        for x, y in self.parts(*self.next_batch()):
+            loss = self.loss_for(x, y) / self.micro
             self.optimizer.backward(loss)
             losses.append(loss.detach())
-        self.steps_done += 1
-        self.optimizer.n_step = self.steps_done  # Jittor counts backward passes, which AdamW's bias correction takes for steps
+        self.optimizer.n_step = self.steps + 1  # Jittor counts backward passes, which AdamW's bias correction takes for steps
         self.optimizer.step()
         self.output = sum(losses[1:], losses[0])
+
+    def parts(self, x: Var, y: Var) -> list[Batch]:
+        """Micro-batches."""
+        if self.micro == 1:
+            return [(x, y)]
+        rows = len(x) // self.micro
+        places = [slice(i * rows, (i + 1) * rows) for i in range(self.micro)]
+        return [(x[place].stop_grad(), y[place].stop_grad()) for place in places]
 
     def eval_step(self) -> None:
         """Steps that are not followed by `synchronize` are dropped with their output: nobody has asked for it."""
         self.release()
-        with jt.flag_scope(no_grad=int(self.case.strategy == "no_grad")):
-            self.output = self.model(self.parts[0][0])
+        with jt.flag_scope(no_grad=int(not self.keeps_graph)):
+            self.output = self.model(self.inputs[0])
+
+    def stream_step(self) -> None:
+        """Mean loss over the tokens that are no padding. Each batch is executed before the next one's graph is built."""
+        total = jt.zeros(1)
+        with jt.no_grad():
+            for x, y in self.stream:
+                total = total + self.model_module.loss_sum(self.model(x), y)
+                total.sync()
+        self.output = total / self.case.work
+
+    def pair_step(self) -> None:
+        """Each loss is computed before its model may be deleted."""
+        losses = []
+        x, y = self.inputs
+        with jt.no_grad():
+            for model in self.models():
+                losses.append(self.model_module.loss(model(x), y))
+                losses[-1].sync()
+                del model
+        self.output = (losses[0] + losses[1]) / 2
 
     def release(self) -> None:
         self.output = jt.zeros(1)
@@ -146,10 +178,10 @@ class JittorAdapter(Adapter):
         jt.sync_all(True)
 
     def loss(self) -> float:
-        if self.case.scenario == "train":
+        if self.case.scenario != "eval":
             return self.output.item()
         with jt.no_grad():
-            return self.model_module.loss(self.output, self.parts[0][1]).item()
+            return self.model_module.loss(self.output.float32(), self.inputs[1]).item()
 
     def logits(self) -> np.ndarray:
         return self.output.numpy().astype(np.float64)
@@ -159,53 +191,54 @@ class JittorAdapter(Adapter):
         moments = (v.numpy().astype(np.float64) for v in self.optimizer.param_groups[0][key])
         return float(np.sqrt(sum(np.square(m).sum() for m in moments))) / scale
 
-    def effect(self) -> Effect:
-        """Runs one more step with block executions, forward passes, data types and executed kernels counted."""
+    def observe(self) -> Evidence:
+        """One more step with executions, data types and kernels counted; kernels also by when they ran."""
         self.synchronize()
-        with Observed(self.model, self.model_module.blocks_of(self.model)) as seen, jt.profile_scope() as kernels:
-            self.step()
-            seen.read_graph()
-            self.synchronize()
-        evidence = seen.evidence() | kernel_counts(kernels)
-        evidence |= {"samples_per_pass": self.case.batch // self.micro, "operations_kept": jt.number_of_lived_ops()}
-        return Effect(self.proven(evidence), evidence)
+        before = self.running_statistics()
+        with Observed(self.watched) as seen:
+            with jt.profile_scope() as called:
+                self.one_step()
+                seen.read_graph()
+            with jt.profile_scope() as waited:
+                self.synchronize()
+        kept = jt.number_of_lived_ops()
+        changed = sum(not np.array_equal(a, b) for a, b in zip(before, self.running_statistics()))
+        kernels = kernel_counts(called[1:] + waited[1:]) | {"kernels_before_sync": sum(int(row[2]) for row in called[1:])}
+        return seen.evidence() | kernels | {"operations_kept": kept, "buffers_changed": changed}
 
-    def proven(self, e: dict[str, Any]) -> bool:
-        floats = {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
-        match self.case.strategy:
-            case "fp32":
-                return floats == {"float32"} and e["block_runs"] == e["blocks"]
-            case "checkpoint":
-                return floats == {"float32"} and e["block_runs"] == 2 * e["blocks"]
-            case "accumulate":
-                return e["forward_passes"] == self.micro and e["samples_per_pass"] * self.micro == self.case.batch
-            case "rewrite":
-                return e["loops_3d"] == 0 and e["onednn_convolutions"] > 0
-            case "grad":
-                return e["operations_kept"] > e["blocks"]
-            case "no_grad":
-                return e["operations_kept"] == 0
-        return False
+    def running_statistics(self) -> list[np.ndarray]:
+        if self.case.scenario == "pair":
+            return []
+        return [p.numpy().copy() for name, p in self.model.named_parameters() if name.endswith(RUNNING)]
+
+    def parameter_count(self) -> int:
+        return sum(p.numel() for name, p in self.model.named_parameters() if not name.endswith(RUNNING))
 
     def live_bytes(self) -> int:
-        return probe().held_bytes()
+        """Where the pool is kept while memory is measured, all that it holds is taken already."""
+        return self.reserved() if self.keeps_pool else probe().held_bytes()
+
+    def reserved(self) -> int:
+        """Bytes of the pool, used or not."""
+        info = jt.get_mem_info()
+        return info.total_cuda_used if jt.flags.use_cuda else info.total_cpu_used
 
     def reset_peak(self) -> None:
         """Also gives the pool's free memory back to the system, so that the host's instruments see the step take it again."""
         jt.flags.profile_memory_enable = 1  # slows every operation: on only where peaks are asked for
         self.synchronize()
         gc.collect()
-        jt.clean()
-        jt.gc()
+        if not self.keeps_pool:
+            jt.clean()
+            jt.gc()
         probe().reset_peak()
 
     def own_peaks(self) -> dict[str, int]:
-        """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`."""
-        if not jt.flags.profile_memory_enable:
+        """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`. Jittor
+        counts in its pool only."""
+        if not (jt.flags.profile_memory_enable and jt.flags.use_sfrl_allocator):
             return {}
-        info = jt.get_mem_info()
-        reserved = info.total_cuda_used if jt.flags.use_cuda else info.total_cpu_used
-        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": reserved}
+        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": self.reserved()}
 
     def is_oom(self, error: BaseException) -> bool:
         """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead."""
@@ -222,26 +255,30 @@ class JittorAdapter(Adapter):
 
 
 class Observed:
-    """Counts what one step does: block executions, forward passes, data types of all variables of its graph."""
+    """Counts what one step does: executions of modules, samples per forward pass, data types of all variables of its graph."""
 
-    def __init__(self, model: Module, blocks: list[Module]) -> None:
-        self.watched = [(model, "passes"), *((block, "blocks") for block in blocks)]
-        self.blocks = blocks
-        self.count: Counter[str] = Counter()
+    def __init__(self, watched: dict[str, list[Module]]) -> None:
+        self.watched = watched
+        self.count: Counter[str] = Counter(dict.fromkeys(watched, 0))
+        self.samples: set[int] = set()
         self.dtypes: Counter[str] = Counter()
 
     def __enter__(self) -> Observed:
-        for module, name in self.watched:
-            module.execute = self.counted(module.execute, name)
+        for name, modules in self.watched.items():
+            for module in modules:
+                module.execute = self.counted(module.execute, name)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for module, _ in self.watched:
-            del module.execute  # uncovers the class's own
+        for modules in self.watched.values():
+            for module in modules:
+                del module.execute  # uncovers the class's own
 
     def counted(self, execute: Any, name: str) -> Any:
         def run(*xs: Var) -> Var:
             self.count[name] += 1
+            if name == "forward_passes":
+                self.samples.add(len(xs[0]))
             return execute(*xs)
 
         return run
@@ -251,19 +288,17 @@ class Observed:
         nodes = jt.dump_all_graphs().nodes_info
         self.dtypes.update(m[1] for m in (re.match(r"Var\([^,]*,(\w+),", str(n)) for n in nodes) if m)
 
-    def evidence(self) -> dict[str, Any]:
-        return {
-            "blocks": len(self.blocks),
-            "block_runs": self.count["blocks"],
-            "forward_passes": self.count["passes"],
-            "variable_dtypes": dict(self.dtypes),
-        }
+    def evidence(self) -> Evidence:
+        found = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
+        return found | {"samples_per_pass": sorted(self.samples)}
 
 
 def kernel_counts(report: list[list[str]]) -> dict[str, int]:
     """Executed kernels by kind. Only a generated 3-D convolution loops over nine dimensions: batch, in, out, space, kernel."""
-    rows = [(row[0], int(row[2])) for row in report[1:]]
+    rows = [(row[0], int(row[2])) for row in report]
     return {
+        "kernels": sum(n for _, n in rows),
+        "fused_kernels": sum(n for name, n in rows if "opkey1:" in name),
         "onednn_convolutions": sum(n for name, n in rows if name.startswith("mkl_conv")),
         "onednn_products": sum(n for name, n in rows if name.startswith("mkl_matmul")),
         "loops_3d": sum(n for name, n in rows if "DIM=9" in name),

@@ -153,7 +153,7 @@ class TorchAdapter(Adapter):
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
-        kept = {"graph_kept": self.output.grad_fn is not None, "inference_tensor": self.output.is_inference()}
+        kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
         return seen.evidence() | kept | {"buffers_changed": changed}
 
     def parameter_count(self) -> int:
@@ -192,6 +192,17 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def graph_nodes(output: Tensor) -> int:
+    """Nodes of the autograd graph that this output keeps alive."""
+    seen, ahead = set(), [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            ahead += [following for following, _ in node.next_functions]
+    return len(seen)
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:

@@ -87,9 +87,9 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: not e["graph_kept"] and e["saved_tensors"] == 0)
+SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
 SWITCHES["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
-SWITCHES["grad"] = mode(torch.enable_grad, lambda e: e["graph_kept"] and e["saved_tensors"] > 0)
+SWITCHES["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
 
 
 @switch

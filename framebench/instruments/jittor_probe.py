@@ -16,7 +16,10 @@ from jittor import compiler
 
 SOURCE = """
 #include <set>
+#include "graph.h"
 #include "memory_profiler.h"
+#include "mem/swap.h"
+#include "op.h"
 #include "var_holder.h"
 #include "mem/allocator/sfrl_allocator.h"
 namespace jittor {
@@ -32,6 +35,23 @@ inline int64 held_bytes() {
         if (holder->var->mem_ptr && seen.insert(holder->var->mem_ptr).second) bytes += holder->var->size;
     return bytes;
 }
+// @pyjt(kept_arrays)
+inline int kept_arrays(int64 size) {
+    std::vector<Node*> nodes;
+    auto mark = ++tflag_count;
+    for (auto* holder : hold_vars)
+        if (holder->var->tflag != mark) {
+            holder->var->tflag = mark;
+            nodes.push_back(holder->var);
+        }
+    bfs_both(nodes, [](Node*) { return true; });
+    std::set<void*> seen;
+    for (auto* node : nodes)
+        if (node->is_var() && node->var()->size == size && node->var()->mem_ptr) seen.insert(node->var()->mem_ptr);
+    return seen.size();
+}
+// @pyjt(swapped_bytes)
+inline int64 swapped_bytes() { return swap_total; }
 }
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jittor as jt
 from jittor import Module, Var, nn
 
@@ -17,8 +19,9 @@ def causal(scores: Var) -> Var:
 
 
 class Block(Module):
-    def __init__(self, c: Config) -> None:
+    def __init__(self, c: Config, gelu: Callable[[Var], Var]) -> None:
         self.heads = c.heads
+        self.gelu = gelu
         self.ln1 = nn.LayerNorm(c.width)
         self.qkv = nn.Linear(c.width, 3 * c.width)
         self.proj = nn.Linear(c.width, c.width)
@@ -36,14 +39,14 @@ class Block(Module):
 
     def execute(self, x: Var) -> Var:
         x = x + self.attention(self.ln1(x))
-        return x + self.fc2(nn.gelu(self.fc1(self.ln2(x))))
+        return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))
 
 
 class Transformer(Module):
-    def __init__(self, c: Config) -> None:
+    def __init__(self, c: Config, gelu: Callable[[Var], Var]) -> None:
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
-        self.blocks = nn.ModuleList([Block(c) for _ in range(c.layers)])
+        self.blocks = nn.ModuleList([Block(c, gelu) for _ in range(c.layers)])
         self.ln_f = nn.LayerNorm(c.width)
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
@@ -54,8 +57,8 @@ class Transformer(Module):
         return nn.linear(self.ln_f(x), self.wte.weight)
 
 
-def build(c: Config) -> Module:
-    return Transformer(c)
+def build(c: Config, gelu: Callable[[Var], Var] = nn.gelu) -> Module:
+    return Transformer(c, gelu)
 
 
 def blocks_of(model: Module) -> list[Module]:
@@ -66,3 +69,8 @@ def blocks_of(model: Module) -> list[Module]:
 def loss(logits: Var, targets: Var) -> Var:
     """Mean cross entropy over all tokens."""
     return nn.cross_entropy_loss(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def loss_sum(logits: Var, targets: Var) -> Var:
+    """Cross entropy summed over the tokens whose target is not -1 (padding)."""
+    return nn.cross_entropy_loss(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=-1, reduction="sum")
