@@ -1,4 +1,4 @@
-"""Predict the eager peak of a PyTorch case without computing anything: `python -m framebench.fake CASE` in the torch environment.
+"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.fake CASE` in the torch environment.
 
 The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
 makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from framebench.cases import Case, UnknownCase, parse
@@ -14,7 +15,7 @@ def named(case_id: str) -> Case:
         return parse(case_id)
     except UnknownCase:
         parts = case_id.split("/")
-        if len(parts) != 6 or not parts[4][1:].isdecimal() or parts[0] not in spec.NAMES:
+        if len(parts) != 6 or not re.fullmatch(r"b[1-9]\d*", parts[4]) or parts[0] not in spec.NAMES:
             raise
     workload, framework, scenario, strategy, batch, size = parts
     preset = spec.workload(workload).sizes.get(size)
