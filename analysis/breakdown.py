@@ -46,9 +46,9 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         )  # fmt: skip
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the end of "
-            "the forward pass), and sum to the floor, the least that any implementation needs; rest = measured peak - floor: "
-            "workspaces, gradients of activations, fragmentation, and what the framework keeps beyond the least. "
+            "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the "
+            "end of the forward pass), and sum to the floor, the least that any implementation needs; rest = measured peak - "
+            "floor: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond the least. "
             f"{conditions(group)}",
             ("framework", "strategy", "peak", *PARTS, "rest", "peak / floor", "instrument"),
             rows,
