@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | compare | fit | evaluate | show | report | doctor`."""
+"""The command line: `framebench list | run | compare | fit | evaluate | predict | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from framebench import cases, compare, environments, provenance, records, runner
+from framebench import cases, compare, environments, hypothetical, provenance, records, runner
 from framebench.cases import Case, UnknownCase
 from framebench.environments import Environment, SetupError
 from framebench.progress import CaseProgress, line
@@ -277,6 +277,58 @@ def compare_(
         typer.echo(json.dumps(said | verdicts.as_json(said)))
     else:
         tables.terminal(verdicts.table(said), out)
+
+
+@app.command()
+def predict(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
+    asked = hypothetical.named(case)
+    found = predictions(asked, results)
+    if as_json:
+        typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
+        return
+    typer.echo(asked.id)
+    for one in found:
+        interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
+        peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
+        typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+
+
+def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
+    """Bytes by method; None with the reason where a method cannot tell."""
+    from analysis import load
+    from analysis.predict import predictions as lines
+    from models.floor import floor
+
+    found: list[dict[str, Any]] = [
+        {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
+    ]
+    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
+    if why := hypothetical.obstacle(case):
+        found.append(fake | {"note": why})
+    else:
+        environment = environments.ensure("torch", say=lambda text: err.print(text))
+        printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
+        peak = json.loads(printed.splitlines()[-1])["predicted"]
+        found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
+    for where, line in lines(load.load(results), case.id):
+        value, low, high = line.at(case.batch)
+        origin = (
+            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, line.batches))}"
+        )
+        sums = f"{line.fixed.value / 2**20:,.1f} + {line.per_sample.value / 2**20:,.2f} MiB per sample"
+        unsure = "; 95 % interval" if low is not None else "; no interval from two batches"
+        found.append(
+            {"method": "line", "instrument": where["peak_instrument"], "bytes": round(value), "low": low, "high": high}
+            | {"note": f"{where['peak_instrument']} on {origin}: {sums}{unsure}"}
+        )
+    if found[-1]["method"] != "line":
+        found.append({"method": "line", "instrument": None, "bytes": None, "note": "no records of this case at two batches"})
+    return found
 
 
 @app.command()
