@@ -28,6 +28,7 @@ ifneq ($(FRESH),)
 	rm -rf .fresh-cache
 else
 	$(BIN)/framebench setup
+	-$(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench doctor
 	$(BIN)/asv machine --yes $(AS)
 	@# a failed case fails the run, after the report of all the others
 	$(BIN)/asv run $(AS); status=$$?; $(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench report --here && exit $$status

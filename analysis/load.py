@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from framebench import records
-from framebench.records import Record
+from framebench.records import Calibration, Record
 from framebench.table import BASELINES
 
 
@@ -38,15 +39,24 @@ class Row(NamedTuple):
     throughput: float | None
     unit: str
     first_step_s: float | None
+    collector_share: float | None  # of the step time: Python's garbage collector
+    wait_share: float | None  # of the step time: waiting for input
     machine: str
     device: str | None
     cpu: str | None
     threads: int | None
     framework_version: str | None
+    calibration: str  # passed, not done, or what failed
     commit: str | None
     dirty: bool | None
     session: str
     measured_at: str
+
+
+def calibrated(found: Calibration | None) -> str:
+    if found is None:
+        return "not done"
+    return "passed" if found.passed else f"FAILED ({', '.join(found.failed)})"
 
 
 def row(r: Record) -> Row:
@@ -75,11 +85,14 @@ def row(r: Record) -> Row:
         throughput=r.throughput,
         unit=case.spec.unit,
         first_step_s=r.first_step_s,
+        collector_share=r.shares.get("collector"),
+        wait_share=r.shares.get("wait"),
         machine=proof.machine,
         device=proof.hardware.get("device"),
         cpu=proof.hardware.get("cpu"),
         threads=proof.threads,
         framework_version=r.framework_version,
+        calibration=calibrated(proof.calibration),
         commit=proof.commit,
         dirty=proof.dirty,
         session=proof.session,
@@ -100,18 +113,23 @@ def latest(found: Iterable[Record]) -> list[Row]:
 def frame(rows: list[Row]) -> pd.DataFrame:
     """The rows as a table with `peak_ratio` and `time_ratio` to the baseline strategy of the same group.
 
+    `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are not
+    faster, missing if the first step is no longer.
+
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size and machine; a ratio is missing
     where the baseline is, or where its peak was read by another instrument.
     """
     table = pd.DataFrame(rows, columns=list(Row._fields))
     same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size"]
     base = table[table["strategy"] == table["scenario"].map(BASELINES)]
-    base = base[[*same, "peak_bytes", "peak_instrument", "step_time_s"]]
+    base = base[[*same, "peak_bytes", "peak_instrument", "step_time_s", "first_step_s"]]
     table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
     comparable = table["peak_instrument"] == table["peak_instrument_base"]
     table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
     table["time_ratio"] = table["step_time_s"] / table["step_time_s_base"]
-    return table.drop(columns=["peak_bytes_base", "peak_instrument_base", "step_time_s_base"])
+    lost, gained = table["first_step_s"] - table["first_step_s_base"], table["step_time_s_base"] - table["step_time_s"]
+    table["break_even_steps"] = (lost / gained).where(gained > 0, np.inf).where(lost > 0)
+    return table.drop(columns=[f"{column}_base" for column in ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s")])
 
 
 def load(results: Path) -> pd.DataFrame:

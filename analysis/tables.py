@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from framebench.strategies import FRAMEWORKS
-from framebench.table import BASELINES, STRATEGIES, names
+from framebench.strategies import FRAMEWORKS, Strategy, find
+from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
+from models import spec
 
 GIB = 2**30
 HEAD = (
-    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "n", "verified", "effect",
-    "instrument",
+    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "break-even", "n", "verified",
+    "effect", "instrument",
 )  # fmt: skip
 
 
@@ -38,8 +40,8 @@ class Comparison:
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
 
-def number(value: float | None, form: str) -> str:
-    return "-" if value is None or pd.isna(value) else format(value, form)
+def number(value: float | None, form: str, times: float = 1) -> str:
+    return "-" if value is None or pd.isna(value) else format(value * times, form)
 
 
 def mark(value: Any) -> str:
@@ -49,21 +51,27 @@ def mark(value: Any) -> str:
 def cells(r: pd.Series) -> tuple[str, ...]:
     """One row; what has no numbers shows its status, and its reason stands in the notes."""
     if r["status"] != "ok":
-        return r["framework"], r["strategy"], r["status"], *["-"] * 9
+        return r["framework"], r["strategy"], r["status"], *["-"] * 10
     return (
         r["framework"],
         r["strategy"],
-        number(r["peak_bytes"] / GIB, ".3f"),
+        number(r["peak_bytes"], ".3f", 1 / GIB),
         number(r["peak_ratio"], ".2f"),
-        number(r["step_time_s"] * 1e3, ",.1f"),
+        number(r["step_time_s"], ",.1f", 1e3),
         number(r["time_ratio"], ".2f"),
         f"{number(r['throughput'], ',.1f')} {r['unit']}/s",
         number(r["first_step_s"], ".1f"),
+        steps(r["break_even_steps"]),
         str(r["samples"]),
-        f"{r['worst_error']:.0e}",
+        number(r["worst_error"], ".0e"),
         mark(r["effect_proven"]),
-        r["peak_instrument"],
+        r["peak_instrument"] or "-",
     )
+
+
+def steps(value: float) -> str:
+    """Steps after which a longer first step has paid."""
+    return "-" if pd.isna(value) else "never" if np.isinf(value) else f"{value:,.0f}"
 
 
 def groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
@@ -78,12 +86,14 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
         order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
         ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1]))
         ranked = ranked.sort_values(["f", "framework_version", "s"])
+        shown = shares(group)
         yield Comparison(
             f"{workload} {scenario}, batch {batch}, size {size}",
             f"base = {BASELINES[scenario]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
-            f"instrument. verified = largest relative error against float64. {conditions(group)}",
-            HEAD,
-            tuple(cells(r) for _, r in ranked.iterrows()),
+            f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
+            f"against float64. {conditions(group)}",
+            (*HEAD, *shown),
+            tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for _, r in ranked.iterrows()),
             notes=tuple(
                 dict.fromkeys(
                     f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}"
@@ -93,6 +103,12 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
             ),
             machine=machine,
         )
+
+
+def shares(group: pd.DataFrame) -> dict[str, str]:
+    """Title and column of the shares of the step time that are worth a column in this group."""
+    columns = {"waiting": "wait_share", "collector": "collector_share"}
+    return {title: column for title, column in columns.items() if group[column].max() > 0.01}
 
 
 def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
@@ -122,15 +138,49 @@ def all_of(table: pd.DataFrame) -> list[Comparison]:
     return [*strategies(table), *frameworks(table)]
 
 
-def support() -> Comparison:
-    """The support matrix: every strategy in every framework, with how or why not."""
-    lines = []
-    for (scenario, name), strategy in STRATEGIES.items():
-        cells = [strategy.cells[f] for f in FRAMEWORKS]
-        texts = [f"{type(c).__name__.lower()}: {c.why}" for c in cells]
-        lines.append((scenario, name, strategy.summary, *texts, strategy.effect))
-    head = ("scenario", "strategy", "what it does", *FRAMEWORKS, "proof of effect")
-    return Comparison("Strategies and frameworks", "Generated from framebench/strategies.py.", head, tuple(lines), left=7)
+def support() -> dict[str, Comparison]:
+    """The support matrix by scenario: every strategy in every framework, with how or why not."""
+    return {scenario: matrix(scenario) for scenario in SCENARIOS}
+
+
+def matrix(scenario: str) -> Comparison:
+    stage = SCENARIOS[scenario]
+    rows = []
+    for strategy in (find(scenario, name) for name in names(scenario)):
+        texts = [f"{c.kind}: {c.why}" for c in (strategy.cells[f] for f in FRAMEWORKS)]
+        exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
+        rows.append((strategy.name, "; ".join([strategy.summary, *exceptions]), where_it_exists(strategy, stage.workloads),
+                     *texts, strategy.effect))  # fmt: skip
+    head = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. Generated from framebench/table.py."
+    return Comparison(f"Strategies: {scenario}", caption, head, tuple(rows), left=len(head))
+
+
+def where_it_exists(strategy: Strategy, workloads: tuple[str, ...]) -> str:
+    """The scenario's workloads that have the strategy, and its variant."""
+
+    def has(name: str) -> bool:
+        return name in strategy.workloads and (not strategy.variant or strategy.variant in spec.workload(name).variants)
+
+    having = [w for w in workloads if has(w)]
+    return "all" if tuple(having) == spec.NAMES else ", ".join(having)
+
+
+def exclusions() -> Comparison:
+    """Which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
+    axes: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for strategy in {row.name: row for row in STRATEGIES.values()}.values():
+        axes.setdefault(strategy.axis, []).append(strategy.name)
+        pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
+    rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
+    caption = "Any others may be combined as a+b, in one scenario. Generated from framebench/table.py."
+    return Comparison("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
+
+
+def of_the_table() -> list[Comparison]:
+    """What documents can show without any record."""
+    return [*support().values(), exclusions()]
 
 
 def conditions(group: pd.DataFrame) -> str:
@@ -142,9 +192,10 @@ def conditions(group: pd.DataFrame) -> str:
     versions = sorted({f"{f} {v}" for f, v in zip(group["framework"], group["framework_version"]) if v})
     days = sorted({m[:10] for m in group["measured_at"]})
     commits = sorted({(c or "unknown")[:10] for c in group["commit"]})
+    measured = " to ".join(dict.fromkeys((days[0], days[-1])))
     return (
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "
-        f"{', '.join(versions)}; measured {' to '.join(dict.fromkeys((days[0], days[-1])))} at {', '.join(commits)}."
+        f"calibration {one('calibration')}; {', '.join(versions)}; measured {measured} at {', '.join(commits)}."
     )
 
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 from framebench import cases, environments, protocol, runner
 from framebench.asv_progress import tell
 from framebench.records import Record
-from framebench.strategies import STRATEGIES
 from models import spec
 
 # read once, in the server that asv forks every benchmark process from
@@ -46,7 +45,8 @@ class CaseBenchmarks(ABC):
 
     def __init_subclass__(cls) -> None:
         batches = {case.batch for case in PROFILE if case.workload == cls.workload}
-        cls.params = [[f"{scenario}/{name}" for scenario, name in STRATEGIES], sorted(batches)]
+        strategies = dict.fromkeys(f"{case.scenario}/{case.strategy}" for case in PROFILE if case.workload == cls.workload)
+        cls.params = [list(strategies), sorted(batches)]
         cls.unit = f"{spec.workload(cls.workload).unit}/s"
 
     def setup(self, strategy: str, batch: int) -> None:
@@ -57,9 +57,9 @@ class CaseBenchmarks(ABC):
             raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
         if self.case not in PROFILE:
             raise NotImplementedError(f"{self.case.id} is not in the profile {cases.profile_name()}")
-        if not self.case.support.supported:
+        if why := runner.unsupported(self.case):
             self._measure()  # the record keeps the reason, which asv does not
-            raise NotImplementedError(f"unsupported: {self.case.support.why}")
+            raise NotImplementedError(f"unsupported: {why}")
 
     def track_peak_memory(self, strategy: str, batch: int) -> float:
         return self._metric("peak_bytes")
@@ -94,4 +94,5 @@ class CaseBenchmarks(ABC):
 
     def _measure(self, progress: runner.Progress = lambda part, phase: None) -> Record:
         session = os.environ["FRAMEBENCH_SESSION"]
-        return runner.measure_once(self.case, session, environments.describe(*ENV.split("==")), progress=progress)
+        options = runner.Options(profile=cases.profile_name())
+        return runner.measure_once(self.case, session, environments.describe(*ENV.split("==")), options, progress=progress)

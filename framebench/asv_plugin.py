@@ -25,7 +25,7 @@ from framebench import environments, provenance
 from framebench.asv_progress import Progress, heard
 from framebench.cases import Case, profile, profile_name
 from framebench.provenance import ROOT
-from framebench.runner import RESULTS
+from framebench.runner import RESULTS, unsupported
 from framebench.session import Busy, Session
 from framebench.strategies import FRAMEWORKS
 
@@ -98,7 +98,7 @@ class FrameworkEnvironment(environment.Environment):
 
 def planned(selection: dict[str, Any]) -> int:
     """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
-    runnable = {case for case in profile() if case.support.supported}
+    runnable = {case for case in profile() if not unsupported(case)}
     chosen = runnable.intersection(_cases(selection.get("benchmarks")))
     return sum(case.framework == env.framework for case in chosen for env in selection.get("environments", ()))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class Case:
         """Micro-batches have values of their own only where the samples of a batch influence each other."""
         plan, stage = self.plan, self.stage
         split = f"/m{plan.micro_batches}" if plan.micro_batches > 1 and self.spec.couples_samples else ""
-        own = "/".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
+        own = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
 
     @property
@@ -105,20 +105,28 @@ def declared(case: Case) -> bool:
     return case.batch == workload.preset(case.size).base or not own_values
 
 
-def every_case() -> Iterator[Case]:
+@cache
+def every_case() -> tuple[Case, ...]:
     """All declared cases in every size, unsupported ones included."""
-    for workload in spec.NAMES:
-        for size, preset in spec.workload(workload).sizes.items():
-            for framework in FRAMEWORKS:
-                for scenario in SCENARIOS:
-                    for strategy in names(scenario):
-                        for batch in preset.batches:
-                            if declared(case := Case(workload, framework, scenario, strategy, batch, size)):
-                                yield case
+    return tuple(
+        case
+        for workload in spec.NAMES
+        for size, preset in spec.workload(workload).sizes.items()
+        for framework in FRAMEWORKS
+        for scenario in SCENARIOS
+        for strategy in names(scenario)
+        for batch in preset.batches
+        if declared(case := Case(workload, framework, scenario, strategy, batch, size))
+    )
 
 
-# What a run measures when no case is named. `quick` is the size `cpu` with the strategies that are marked so in the table, at one
-# batch, and at a second one where activations make up most of the memory; `tiny` the same in a second or two each, for
+@cache
+def by_id() -> dict[str, Case]:
+    return {case.id: case for case in every_case()}
+
+
+# What a run measures when no case is named. `quick` is the size `cpu` with the strategies that are marked so in the table, at
+# one batch, and at a second one where activations make up most of the memory; `tiny` the same in a second or two each, for
 # trying things out. `standard` is everything that a CPU can run; `full` everything, at sizes that need a GPU.
 PROFILES = {"tiny": "tiny", "quick": "cpu", "standard": "cpu", "full": "full"}
 TWICE = "transformer/train/fp32"  # in the quick profile: all at two batches would take too long
@@ -207,15 +215,9 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 
 def parse(case_id: str) -> Case:
     """The one case with this full id. Raises UnknownCase."""
-    parts = case_id.split("/")
-    if len(parts) == 6 and parts[4][:1] == "b" and parts[4][1:].isdigit() and parts[0] in spec.NAMES:
-        case = Case(*parts[:4], int(parts[4][1:]), parts[5])
-        known = case.scenario in SCENARIOS and case.framework in FRAMEWORKS and case.size in case.spec.sizes
-        if known and case.strategy in names(case.scenario) and case.batch in case.spec.preset(case.size).batches and declared(case):
-            return case  # at once: reading thousands of records must not search all cases for each
+    if case_id in by_id():
+        return by_id()[case_id]
     found = select(case_id)
     if len(found) != 1:
         raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
     return found[0]
-
-

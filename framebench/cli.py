@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | show | report | doctor`."""
+"""The command line: `framebench list | run | fit | evaluate | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -26,33 +27,39 @@ out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
+Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 
 
-def chosen(selectors: list[str] | None, default: list[Case]) -> list[Case]:
+def chosen(selectors: list[str] | None, default: list[Case], profile: str | None = None) -> list[Case]:
+    """The cases that are named; of a profile those that are named, if both are given; without names the default."""
     if not selectors:
-        return default
-    return list(dict.fromkeys(c for s in selectors for c in cases.select(s)))
+        return cases.profile(profile) if profile else default
+    among = cases.profile(profile) if profile else None
+    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, among=among)))
 
 
 @app.command("list")
 def list_(
     selectors: Selectors = None,
     strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """The cases of the quick profile, those a selector names, or the support matrix."""
+    """The cases of a profile, those a selector names, or the support matrix."""
     if strategies:
         from analysis import tables
 
         matrix = tables.support()
         if as_json:
-            out.print_json(json.dumps([dict(zip(matrix.head, line, strict=True)) for line in matrix.rows]))
+            rows = [{"scenario": name, **dict(zip(m.head, line))} for name, m in matrix.items() for line in m.rows]
+            typer.echo(json.dumps(rows, indent=1))
         else:
-            tables.terminal(matrix, out)
+            for part in [*matrix.values(), tables.exclusions()]:
+                tables.terminal(part, out)
         return
-    found = chosen(selectors, cases.profile())
+    found = chosen(selectors, cases.profile(), profile)
     if as_json:
         out.print_json(json.dumps([{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]))
         return
@@ -64,6 +71,7 @@ def list_(
 @app.command()
 def run(
     selectors: Selectors = None,
+    profile: Profile = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
     budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
@@ -72,14 +80,15 @@ def run(
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
-    found = chosen(selectors, cases.profile())
+    profile = profile or (None if selectors else cases.profile_name())
+    found = chosen(selectors, [], profile)
     options = runner.Options(
-        threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.code(), " ".join(selectors or [cases.profile_name()]))
-    frameworks = {c.framework for c in found if c.support.supported}
+    session = Session.open(results, provenance.code(), " ".join([*(selectors or []), profile or ""]))
+    frameworks = {c.framework for c in found if not runner.unsupported(c)}
     ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
     try:
         statuses = measure_all(found, session, ready, options, results)
@@ -114,6 +123,75 @@ def parse_bytes(text: str) -> int:
         return int(float(number) * units[text[len(number) :]])
     except (ValueError, KeyError):
         raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB") from None
+
+
+@app.command()
+def fit(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
+    size: str = cases.DEFAULT_SIZE,
+    max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
+    time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit."""
+    from analysis import fits, tables
+    from framebench.fit import chosen as searched
+    from framebench.fit import find
+
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    found = []
+    for case in searched(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+        with err.status(case.id) as status:
+            try:
+                environment = environments.ensure(case.framework, say=lambda text: err.print(text))
+            except SetupError as error:
+                err.print(f"{case.framework}: {error}", markup=False, highlight=False)
+                continue
+            show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            try:
+                found.append(find(case, room, environment, max_batch, options, results, show_phase))
+            except KeyboardInterrupt:
+                fail("interrupted; what was found for the cases before is kept", 130)
+        if not as_json:
+            tables.terminal(fits.table(found[-1]), out)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+@app.command()
+def evaluate(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    framework: Annotated[str, typer.Option(help="such as torch")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    samples: Annotated[int, typer.Option(min=1)] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
+    size: str = cases.DEFAULT_SIZE,
+    time_limit: Annotated[float, typer.Option(help="seconds for each process")] = 900.0,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+    from analysis import fits
+    from framebench import halving
+
+    (case,) = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    environment = environments.ensure(framework, say=lambda text: err.print(text))
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    with err.status(case.id) as status:
+        run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = halving.evaluate(case, samples, room, run)
+    if as_json:
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+    else:
+        for line in fits.evaluation_lines(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.failure:
+        fail(found.failure, 1)
 
 
 @app.command()
@@ -162,7 +240,7 @@ def report(
         err.print(f"the same as Markdown: {target}", soft_wrap=True)
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), [*found, tables.support()]))
+            document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 
@@ -197,17 +275,25 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """What this machine has, what is missing, and how to get it."""
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+) -> None:
+    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
     from framebench import doctor as examine
 
     findings = examine.findings()
+    if calibrate:
+        measured = examine.calibration(say=lambda text: err.print(text))
+        examine.save(measured, results)
+        findings += measured
     if as_json:
-        typer.echo(json.dumps([f._asdict() for f in findings]))
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
     else:
         for finding in findings:
-            out.print(f"{'ok ' if finding.ok else 'NO '} {finding.what}: {finding.detail}", markup=False, highlight=False)
-    raise typer.Exit(0 if all(f.ok or f.optional for f in findings) else 1)
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
 
 
 def main() -> None:

@@ -2,24 +2,92 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from framebench import environments, provenance
 from framebench.environments import SetupError
-from framebench.instruments.host import HostPeak
+from framebench.instruments import nvml
+from framebench.instruments.host import MALLOC_ENV, HostPeak
+from framebench.records import calibration_file
 from framebench.strategies import FRAMEWORKS
+
+LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "load": 0.5, "steal": 0.02}
 
 
 class Finding(NamedTuple):
-    what: str
-    ok: bool
+    """One check. What has a figure was measured, and is relative (1 = 100 %) unless its unit says otherwise."""
+
+    check: str
+    passed: bool
     detail: str
+    figure: float | None = None
+    unit: str | None = None
     optional: bool = False
 
 
 def findings() -> list[Finding]:
+    """What the machine has."""
     return [hardware(), host_peak(), git(), gpu(), *map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
+
+
+def calibration(say: environments.Say = lambda _: None) -> list[Finding]:
+    """How wrong measurements made here and now may be: known sizes and lengths through the whole harness, everywhere."""
+    found = [*interference()]
+    for framework in FRAMEWORKS:
+        ready = environments.describe(framework)
+        if not environments.built(ready):
+            continue
+        say(f"known sizes and lengths in {ready.name}")
+        printed = environments.run_module(ready, "framebench.calibration", framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
+        for what, figure in json.loads(printed.splitlines()[-1]).items():
+            limit = LIMITS[what.split()[-1] if what.split()[-1] in LIMITS else "lost"]
+            detail = f"{figure:+.2%}, allowed {limit:.0%}"
+            found.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
+    if environments.built(environments.describe("torch")):
+        say("the harness's step against a loop written by hand")
+        found.append(overhead())
+    return found
+
+
+def overhead() -> Finding:
+    printed = environments.run_module(environments.ensure("torch"), "framebench.overhead", "15", OMP_NUM_THREADS="1")
+    c = json.loads(printed.splitlines()[-1])
+    detail = f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}], allowed {LIMITS['overhead']}"
+    return Finding("harness / hand-written loop", c["low"] <= LIMITS["overhead"], detail, c["ratio"], "ratio")
+
+
+def interference() -> list[Finding]:
+    """What else the machine is doing: load, and time that its host took away."""
+    load = psutil.getloadavg()[0] / (psutil.cpu_count() or 1)
+    before = psutil.cpu_times_percent(0.5)
+    steal = getattr(before, "steal", 0.0) / 100
+    return [
+        Finding("load per core", load <= LIMITS["load"], f"{load:.2f}, allowed {LIMITS['load']}", load, "processes"),
+        Finding(
+            "time stolen by the host",
+            steal <= LIMITS["steal"],
+            f"{steal:.1%}, allowed {LIMITS['steal']:.0%}",
+            steal,
+            "relative",
+        ),
+    ]
+
+
+def save(found: list[Finding], results: Path) -> Path:
+    """Kept beside the records: every later record of this machine carries the summary."""
+    path = calibration_file(results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    failed = [f.check for f in found if not f.passed]
+    summary = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "passed": not failed, "failed": failed}
+    figures = {f.check: f.figure for f in found}
+    path.write_text(json.dumps(summary | {"figures": figures}, indent=1) + "\n")
+    return path
 
 
 def hardware() -> Finding:
@@ -41,14 +109,9 @@ def git() -> Finding:
 
 
 def gpu() -> Finding:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        return Finding("GPU", False, f"none ({error}); everything runs on the CPU", optional=True)
-    return Finding("GPU", True, ", ".join(names))
+    if names := nvml.gpus():
+        return Finding("GPU", True, ", ".join(names))
+    return Finding("GPU", False, "no NVIDIA driver answers; everything else runs on the CPU", optional=True)
 
 
 def tools(framework: str) -> Finding:

@@ -60,11 +60,13 @@ class Environment:
         return {}
 
     def scratch(self, folder: Path) -> dict[str, str]:
-        """What points at a folder of one case's own. JAX's memory worker finds there what the time worker compiled from
+        """What points at a folder of one case's own: there the memory worker finds what the time worker compiled from
         nothing; the executable and its plan are the same."""
-        if self.framework != "jax":
-            return {}
-        return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        if self.framework == "torch":
+            return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+        if self.framework == "jax":
+            return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        return {}
 
 
 def pins(file: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Input pipelines on the host, for the scenario `pipeline`: raw images, in memory or in a memory-mapped file, prepared in NumPy."""
+"""Input pipelines for the scenario `pipeline`: raw images, in memory or in a memory-mapped file, prepared in NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Loader:
     """Batches in a fixed order, over and over: `iterator`, `whole`, `memmap`, `prefetch` or `reused` (see the table's rows)."""
 
     def __init__(self, case: Case, mode: str, put: Put) -> None:
-        assert case.spec.raw_images and case.spec.prepare
+        assert case.spec.raw_images
+        assert case.spec.prepare
         self.batch, self.mode, self.put, self.prepare = case.batch, mode, put, case.spec.prepare
         rng = np.random.default_rng([SEED, 2, case.batch])
         self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)

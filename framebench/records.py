@@ -7,17 +7,22 @@ written atomically. Counters that do not exist are absent, never zero. The newes
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import tempfile
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from framebench import provenance
 from framebench.cases import Case
+from framebench.strategies import FRAMEWORKS
+from framebench.table import SCENARIOS
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
@@ -56,6 +61,15 @@ class Proof(Part):
     evidence: dict[str, Any]
 
 
+class Calibration(BaseModel):
+    """Whether known sizes and lengths came out right on this machine, when, and which did not."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    measured_at: datetime
+    passed: bool
+    failed: list[str] = []
+
+
 class Provenance(Part):
     session: str
     measured_at: datetime
@@ -72,6 +86,7 @@ class Provenance(Part):
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
+    calibration: Calibration | None = None
     protocol: int
 
 
@@ -95,6 +110,23 @@ class Record(Part):
     effect: Proof | None = None
     log_tail: str | None = None
     provenance: Provenance = Field(repr=False)
+
+    @field_validator("case")
+    @classmethod
+    def known(cls, text: str) -> str:
+        """A case of another version may be unknown here; then nothing could be said about it."""
+        parts = text.split("/")
+        if len(parts) != 6 or not re.fullmatch(r"b[1-9][0-9]{0,6}", parts[4]):
+            raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
+        workload, framework, scenario, strategy, batch, size = parts
+        case = Case(workload, framework, scenario, strategy, int(batch[1:]), size)
+        try:
+            known = case.framework in FRAMEWORKS and case.scenario in SCENARIOS and case.work > 0
+        except (KeyError, ValueError):
+            known = False
+        if not known:
+            raise ValueError(f"{text!r} is no case that this version of framebench knows")
+        return text
 
     @property
     def parsed(self) -> Case:
@@ -129,15 +161,30 @@ class Record(Part):
         return version and version.split("+")[0]
 
 
+def calibration_file(root: Path) -> Path:
+    """What `framebench doctor` found out about this machine's instruments."""
+    return root / "calibration" / f"{provenance.machine_name()}.json"
+
+
+def calibration(root: Path) -> Calibration | None:
+    """The summary of it, if this machine was calibrated and the file can be read."""
+    try:
+        return Calibration.model_validate_json(calibration_file(root).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
 def folder(root: Path, machine: str, environment: str, case: Case) -> Path:
     """Where the records of one case lie; `environment` is for instance `torch-2.13.0`."""
     return root / "records" / machine / environment / case.id.replace("/", ".")
 
 
 def write(record: Record, where: Path) -> Path:
-    """Write atomically under the time of measurement; the full record is on disk before its name appears."""
+    """Write atomically under the time of measurement; the full record is on disk before its name appears. A clock that stands
+    still or jumps back costs no record: a name that is taken gets a number."""
     where.mkdir(parents=True, exist_ok=True)
     stamp = record.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
+    names = chain([f"{stamp}.json"], (f"{stamp}-{n}.json" for n in count(1)))
     handle, temporary = tempfile.mkstemp(dir=where, suffix=".tmp")
     try:
         with os.fdopen(handle, "w") as file:
@@ -145,11 +192,12 @@ def write(record: Record, where: Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, where / f"{stamp}.json")
+        target = next(where / name for name in names if not (where / name).exists())
+        os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return where / f"{stamp}.json"
+    return target
 
 
 def read(path: Path) -> Record:

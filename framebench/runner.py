@@ -21,6 +21,7 @@ from typing import Any
 from framebench import environments, provenance, records
 from framebench.cases import Case
 from framebench.environments import Environment
+from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
 from framebench.protocol import VERSION, Task
@@ -44,6 +45,7 @@ class Options:
     budget_s: float = 2.0
     time_limit_s: float = 900.0  # for each of the two workers
     memory_limit: int | None = None  # bytes
+    profile: str | None = None  # that the case is measured as part of
 
     def task(self, case: Case, part: str) -> Task:
         return Task(
@@ -175,23 +177,30 @@ def measure(
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        for part in ("time", "memory") if case.support.supported else ():
+        for part in ("time", "memory") if not (missing := unsupported(case)) else ():
             outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress)
             if outcomes[part].status != "ok" or not passed(outcomes[part]):
                 break
-    halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", case.support.why)
+    halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", missing)
     record = Record(
         case=case.id,
         status=status,
         reason=reason,
         log_tail=next((o.log for o in outcomes.values() if o.log), None),
-        provenance=provenance_of(case, session, environment, options, load, outcomes),
+        provenance=provenance_of(case, session, environment, options, load, outcomes, results),
         **halves,
     )
     if outcomes:
         record = record.model_copy(update={"spent_s": spent(outcomes, time.monotonic() - started)})
     records.write(record, records.folder(results, record.provenance.machine, environment.name, case))
     return record
+
+
+def unsupported(case: Case) -> str | None:
+    """Why the case cannot be measured here, if it cannot."""
+    if case.support.supported and case.support.gpu and not nvml.gpus():
+        return f"needs a GPU, which this machine does not have: {case.support.why}"
+    return None if case.support.supported else case.support.why
 
 
 MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
@@ -257,7 +266,13 @@ def load_average() -> float | None:
 
 
 def provenance_of(
-    case: Case, session: str, environment: Environment, options: Options, load: float | None, outcomes: dict[str, Outcome]
+    case: Case,
+    session: str,
+    environment: Environment,
+    options: Options,
+    load: float | None,
+    outcomes: dict[str, Outcome],
+    results: Path,
 ) -> Provenance:
     result = next((o.result for o in outcomes.values() if o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
@@ -276,6 +291,8 @@ def provenance_of(
         core=options.core(),
         load_before=load,
         load_after=load_average(),
+        profile=options.profile,
+        calibration=records.calibration(results),
         protocol=VERSION,
     )
 

@@ -130,9 +130,9 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
 def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
     """The cell of a combination: unsupported if a part is, always on if a part adds nothing, else emulated if a part is."""
     cells = {p.name: p.cells[framework] for p in parts}
-    for kind in (Unsupported, AlwaysOn):
-        if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, kind)]:
-            return kind("; ".join(found))
+    for decisive in (Unsupported, AlwaysOn):
+        if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
+            return decisive("; ".join(found))
     kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
     env = {k: v for c in cells.values() for k, v in c.env.items()}
     return kind("; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env)

@@ -87,7 +87,7 @@ _PRECISION = (
         "fp16", ("eval",), "precision", "weights and activations in float16", "dtype of weights and products",
         _cells(
             Native("model.half()"),
-            Native("Flax dtype = param_dtype = float16"),
+            Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail"),
             Native(f"Module.float16(); {_FLOAT16_LOOPS}", gpu=True),
         ),
         how="half", options={"dtype": "float16"}, precision="fp16",
@@ -114,8 +114,8 @@ _RECOMPUTATION = (
         _cells(
             Native("torch.utils.checkpoint per block, non-reentrant"),
             Native(
-                "jax.checkpoint per block, identical blocks as one scanned layer; unrolled on XLA:CPU with the pass "
-                "cse_barrier_expander off, which would merge the recomputation away"
+                "jax.checkpoint per block, identical blocks as one scanned layer unless some are frozen; unrolled on XLA:CPU "
+                "with the pass cse_barrier_expander off, which would merge the recomputation away"
             ),
             Emulated("a jt.Function that re-runs the block in its backward"),
         ),
@@ -142,7 +142,7 @@ _RECOMPUTATION = (
         "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
         _cells(
             Native("torch.autograd.graph.save_on_cpu(pin_memory=True)", gpu=True),
-            Native("jax.checkpoint with an offload policy to pinned_host", gpu=True),
+            Native("jax.checkpoint that keeps each block's input in pinned_host; XLA:CPU drops the copies", gpu=True),
             Unsupported("a variable of a Jittor graph cannot be moved between devices"),
         ),
     ),
@@ -237,7 +237,10 @@ _EXECUTION = (
         "attention_plain", ("train", "eval"), "attention", "attention as two products and a softmax", "fused attention operators executed",
         _cells(
             Native("softmax(q k^T) v instead of scaled_dot_product_attention"),
-            Native("softmax(q k^T) v instead of jax.nn.dot_product_attention"),
+            AlwaysOn(
+                "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU too (measured on the CPU: "
+                "written out, the step has the same plan to the byte); its cudnn implementation takes half precision only"
+            ),
             AlwaysOn("Jittor has no fused attention; its softmax and mask are fused by the compiler"),
         ),
         workloads=("transformer",),
@@ -371,7 +374,7 @@ _ALLOCATOR = (
             name, ("eval",), "before", summary, "training step run before; what was given back",
             _cells(
                 Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first{', then its arrays deleted and gc.collect()' * cleared}"),
+                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
                 Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
             ),
             how="after_training", options={"cleared": cleared},
@@ -452,6 +455,14 @@ _EVALUATION = (
         quick=True,
     ),
     Strategy(
+        "frozen_weights", ("eval",), "mode", "gradients left on, but no weight asks for one", "no graph and no residuals kept",
+        _cells(
+            Native("model.requires_grad_(False)"),
+            AlwaysOn("nothing is kept unless a derivative is asked for"),
+            AlwaysOn("Module.eval() stops the gradient of every weight"),
+        ),
+    ),
+    Strategy(
         "batch_stats", ("eval",), "normalisation", "evaluation that forgets eval(): batch norm uses and updates batch statistics",
         "buffers changed by a forward pass",
         _cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),
@@ -508,7 +519,7 @@ _PAIRS = (
         "in_turn_cleared", ("pair",), "pair", "the same, caches emptied in between", "parameter bytes held; calls counted",
         _cells(
             Native("del model; gc.collect(); torch.cuda.empty_cache() on a GPU"),
-            Native("del arrays; gc.collect(); jax.clear_caches()"),
+            Native("del arrays; gc.collect(); jax.clear_caches(), and the executable dropped: compiled anew each time"),
             Native("del model; gc.collect(); jt.gc()"),
         ),
         how="in_turn", options={"cleared": True},
@@ -555,7 +566,11 @@ _CUSTOM = (
     ),
     Strategy(
         "lean", ("custom_op",), "rule", "a rule that saves its input and computes the rest again", "arrays saved by one GELU",
-        _cells(Native("torch.autograd.Function"), Native("jax.custom_vjp"), Native("jt.Function")),
+        _cells(
+            Native("torch.autograd.Function"),
+            Native("jax.custom_vjp, with a barrier: XLA:CPU would merge what is computed again"),
+            Native("jt.Function"),
+        ),
         how="custom_rule", options={"lean": True},
     ),
     Strategy(

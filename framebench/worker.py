@@ -151,10 +151,10 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     marks.append(clock())
     limit_memory(task)
     emit({"phase": "build"})
-    adapter.build()
-    adapter.synchronize()
-    marks.append(clock())
     try:
+        adapter.build()
+        adapter.synchronize()
+        marks.append(clock())
         part = measure_time if task.part == "time" else measure_memory
         result = part(adapter, task, emit)
     except Exception as error:

@@ -6,7 +6,7 @@ Only names and layouts differ: Flax is channels last, keeps a convolution's kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,18 @@ def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarra
     return known[0] if known and leaf == "kernel" else np.asarray
 
 
-def sources(path: tuple[Any, ...], canonical: Mapping[str, np.ndarray]) -> list[str]:
+def canonical(path: Sequence[Any]) -> str:
+    """The canonical name of the leaf at `path`; for stacked layers, the name without the layer's number."""
+    return ".".join((*(str(p) for p in path[:-1]), LEAVES.get(path[-1], path[-1])))
+
+
+def sources(path: tuple[Any, ...], weights: Mapping[str, np.ndarray]) -> list[str]:
     """Canonical names behind the leaf at `path`: one, or one per layer where the first attribute holds stacked layers."""
-    head, *rest = (*(str(p) for p in path[:-1]), LEAVES.get(path[-1], path[-1]))
-    if (name := ".".join((head, *rest))) in canonical:
+    if (name := canonical(path)) in weights:
         return [name]
-    stacked = [".".join((head, str(i), *rest)) for i in range(len(canonical))]
-    return [name for name in stacked if name in canonical]
+    head, rest = name.split(".", 1)
+    stacked = [f"{head}.{i}.{rest}" for i in range(len(weights))]
+    return [name for name in stacked if name in weights]
 
 
 def leaves(model: nnx.Module) -> Iterator[tuple[nnx.Module, tuple[Any, ...], nnx.Variable]]:
@@ -68,14 +73,14 @@ def leaves(model: nnx.Module) -> Iterator[tuple[nnx.Module, tuple[Any, ...], nnx
                 yield module, (*path, name), value
 
 
-def load(model: nnx.Module, canonical: Mapping[str, np.ndarray], dtype: Any) -> None:
+def load(model: nnx.Module, weights: Mapping[str, np.ndarray], dtype: Any) -> None:
     """Fill `model`, which may be abstract (`nnx.eval_shape`), with NumPy arrays of `dtype`. Raises WeightsMismatch."""
-    unused, missing = set(canonical), []
+    unused, missing = set(weights), []
     for module, path, variable in leaves(model):
-        names = sources(path, canonical)
+        names = sources(path, weights)
         unused -= set(names)
-        arrays = [layout_of(module, path[-1])(canonical[name]) for name in names]
-        value = arrays[0] if len(arrays) == 1 else np.array(arrays)  # several: the layers of a stack
+        arrays = [layout_of(module, path[-1])(weights[name]) for name in names]
+        value = arrays[0] if names == [canonical(path)] else np.array(arrays)  # the layers of a stack
         if value.shape == variable.shape:
             variable.set_value(np.ascontiguousarray(value, dtype))
         else:

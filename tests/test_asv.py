@@ -108,15 +108,15 @@ def test_show_compare_and_publish(clone: Clone) -> None:
 
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
-    model = clone.root / "framebench/adapters/torch_adapter.py"
-    good = model.read_text()
-    model.write_text(
-        good.replace("self.model.remat = partial", "raise ValueError('planted')\n            self.model.remat = partial")
-    )
+    switches = clone.root / "framebench/adapters/torch_strategies.py"
+    good = switches.read_text()
+    start = "    chosen: set[nn.Module] = set()\n"
+    assert start in good
+    switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
     try:
         done = clone.run("TransformerTorch")
     finally:
-        model.write_text(good)
+        switches.write_text(good)
     assert done.returncode != 0
     peaks = clone.values("torch", "track_peak_memory")
     assert peaks["train/checkpoint", "4"] is None, "failed"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from framebench import cases
 from framebench.cases import Case, UnknownCase
+from framebench.strategies import FRAMEWORKS
+from framebench.table import SCENARIOS, STRATEGIES, names
+from models.spec import NAMES
 
 
 def test_id_is_readable_and_parses_back() -> None:
@@ -23,7 +28,7 @@ def test_every_id_is_unique_and_parses_back() -> None:
 def test_missing_parts_mean_all_and_the_default_size() -> None:
     found = cases.select("unet3d/jax")
     assert {c.size for c in found} == {"cpu"}
-    assert {c.scenario for c in found} == {"train", "eval"}
+    assert {c.scenario for c in found} == {"train", "eval", "finetune"}
     assert cases.select("unet3d/jax/*/*/*/tiny") != found
 
 
@@ -45,12 +50,52 @@ def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[s
     assert all(name in str(caught.value) for name in named)
 
 
-def test_quick_covers_every_workload_framework_and_strategy() -> None:
+def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
     quick = cases.profile("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
-    assert cells == {(c.workload, c.framework, c.scenario, c.strategy) for c in cases.every_case()}
+    marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
+    assert cells == {(w, f, *row) for w in NAMES for f in FRAMEWORKS for row in marked}
     two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("transformer", "torch", "fp32")}
-    assert len(two) == 2
+    assert two == {4, 8}
+
+
+def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
+    standard = cases.profile("standard")
+    assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in names(s)}
+    sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
+    assert sweep == {1, 2, 4, 8, 16}
+    assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in standard if c.strategy == "checkpoint"}) == 18
+    assert {c.size for c in standard} == {"cpu"}
+    assert {c.size for c in cases.profile("full")} == {"full"}
+
+
+def test_a_selector_within_a_profile() -> None:
+    among = cases.profile("standard")
+    found = cases.select("transformer/*/train/*", among=among)
+    assert set(found) < set(among)
+    assert {c.framework for c in found} == set(FRAMEWORKS)
+
+
+def test_combinations_may_be_written_in_any_order() -> None:
+    one = cases.parse("transformer/torch/train/keep_grads+checkpoint/b4/tiny")
+    other = cases.parse("transformer/torch/train/checkpoint+keep_grads/b4/tiny")
+    assert one == other
+    assert [p.name for p in one.parts] == ["fp32", "checkpoint", "keep_grads"], "the baseline's precision stays"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("checkpoint+offload", "alternatives (recomputation)"),
+        ("accumulate_2+accumulate_8", "alternatives (batching)"),
+        ("accumulate+optimizer_in_backward", "cannot be accumulated"),
+        ("fp32+checkpoint", "fp32 is the baseline of train"),
+        ("checkpoint+magic", "no strategy 'magic' in train; choose from: fp32"),
+    ],
+)
+def test_combinations_without_sense_say_why(name: str, reason: str) -> None:
+    with pytest.raises(UnknownCase, match=re.escape(reason)):
+        cases.select(f"transformer/torch/train/{name}/b4/tiny")
 
 
 def test_unknown_profile_names_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,13 @@ def published() -> list[Comparison]:
     return tables.all_of(load.frame(load.latest(found)))
 
 
-def test_readme_and_published_tables_are_generated() -> None:
-    assert refresh((ROOT / "README.md").read_text(), [*published(), tables.support()]) == (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])
+def test_tables_in_documents_are_generated(document: str) -> None:
+    text = (ROOT / document).read_text()
+    assert refresh(text, [*published(), *tables.of_the_table()]) == text
+
+
+def test_published_tables_are_generated() -> None:
     for file in tracked("results/tables"):
         machine = Path(file).stem
         made = "\n".join(tables.markdown(c) for c in published() if c.machine == machine)

@@ -14,12 +14,32 @@ PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_4
 
 @pytest.mark.parametrize("name", NAMES)
 def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
-    assert workload(name).parameter_count("full") == PARAMETERS[name]
+    assert workload(name).parameter_count(workload(name).config("full")) == PARAMETERS[name]
 
 
 def test_small_presets_keep_their_shape() -> None:
-    assert workload("resnet50").parameter_count("cpu") == 25_557_032
-    assert workload("unet3d").parameter_count("cpu") == 1_035_243
+    for name, count in (("resnet50", 25_557_032), ("unet3d", 1_035_243)):
+        assert workload(name).parameter_count(workload(name).config("cpu")) == count
+
+
+def test_variants_really_are_smaller() -> None:
+    resnet = workload("resnet50")
+    count = {v: resnet.parameter_count(resnet.config("full", v)) for v in ("", *resnet.variants)}
+    assert count["depthwise"] < count["grouped"] < 0.65 * count[""]
+    assert count["student"] < count["width_half"] < 0.3 * count[""]
+
+
+def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
+    w = workload("transformer")
+    streams = {how: w.stream(w.config("tiny"), 4, how) for how in ("padded", "bucketed", "raw")}
+    real = {how: np.sort(np.concatenate([y[y >= 0] for _, y in found])) for how, found in streams.items()}
+    assert np.array_equal(real["padded"], real["bucketed"])
+    assert np.array_equal(real["padded"], real["raw"])
+    tokens = {how: sum(x.size for x, _ in found) for how, found in streams.items()}
+    assert tokens["padded"] > tokens["bucketed"]
+    assert tokens["padded"] > tokens["raw"]
+    with pytest.raises(ValueError, match="padded, bucketed, raw"):
+        w.stream(w.config("tiny"), 4, "packed")
 
 
 def test_weights_depend_on_the_name_alone() -> None:
@@ -32,7 +52,7 @@ def test_weights_depend_on_the_name_alone() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_inputs_are_reproducible(name: str) -> None:
     w = workload(name)
-    for a, b in zip(w.batch("tiny", 4), w.batch("tiny", 4)):
+    for a, b in zip(w.batch(w.config("tiny"), 4), w.batch(w.config("tiny"), 4)):
         assert np.array_equal(a, b)
 
 
@@ -49,6 +69,8 @@ def test_unknown_names_are_answered() -> None:
         workload("unet2d")
     with pytest.raises(UnknownName, match="tiny, cpu, full"):
         workload("unet3d").preset("medium")
+    with pytest.raises(UnknownName, match="width_half, student"):
+        workload("unet3d").config("tiny", "grouped")
 
 
 @pytest.mark.slow

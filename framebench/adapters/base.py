@@ -10,13 +10,14 @@ from __future__ import annotations
 import gc
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from framebench import limits
 from framebench.cases import Case
 from framebench.loading import Loader
 
@@ -50,7 +51,7 @@ class Adapter(ABC):
         self.before_first_step: list[Callable[[], None]] = []  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
-        self.spent: Counter[str] = Counter()  # seconds of the steps by purpose: waiting for data, Python's collector
+        self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
         gc.unfreeze()
@@ -94,6 +95,7 @@ class Adapter(ABC):
         return Effect(all(proven.values()), evidence | ({} if len(proven) == 1 else {"proven": proven}))
 
     inputs: Batch  # set by make()
+    output: Any  # of the last step: the loss, in `eval` the logits; empty after `release`
 
     @abstractmethod
     def make(self) -> None:
@@ -129,7 +131,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def observe(self) -> Evidence:
-        """Run one more step, instrumented: block executions, products by dtype, saved tensors ... what the framework can count."""
+        """Run one more step and count in it what the framework can: block executions, products by dtype, saved tensors."""
+
+    @abstractmethod
+    def allocate(self, size: int) -> Any:
+        """A tensor of so many bytes on the device, every page of it written: what instruments are checked with."""
 
     @abstractmethod
     def parameter_count(self) -> int:
@@ -152,6 +158,28 @@ class Adapter(ABC):
     @abstractmethod
     def is_oom(self, error: BaseException) -> bool:
         """Whether an exception means that memory ran out."""
+
+    def compile(self) -> None:
+        """What must happen before a memory limit is enforced: a framework that compiles in its first step does so here, for the
+        shape of the present `inputs`. Nothing in eager mode."""
+
+    def cap(self, budget: int | None) -> bool:
+        """From now on tensors and workspaces may take `budget` bytes (None: all there is). Says whether anything enforces that;
+        where nothing does, the measured peak decides alone."""
+        if self.device() != "cpu":
+            return False
+        limits.limit_growth(None if budget is None else budget - self.live_bytes())
+        return budget is not None
+
+    def sample_losses(self) -> list[float]:
+        """`eval`: the last step's loss sample by sample."""
+        logits, (x, y) = self.output, self.inputs
+        losses = []
+        for i in range(len(y)):
+            self.output, self.inputs = logits[i : i + 1], (x, y[i : i + 1])
+            losses.append(self.loss())
+        self.output, self.inputs = logits, (x, y)
+        return losses
 
     @abstractmethod
     def versions(self) -> dict[str, str]:

@@ -208,6 +208,11 @@ class JittorAdapter(Adapter):
             return []
         return [p.numpy().copy() for name, p in self.model.named_parameters() if name.endswith(RUNNING)]
 
+    def allocate(self, size: int) -> Var:
+        tensor = jt.ones([size], dtype="uint8")
+        tensor.sync()
+        return tensor
+
     def parameter_count(self) -> int:
         return sum(p.numel() for name, p in self.model.named_parameters() if not name.endswith(RUNNING))
 
@@ -236,10 +241,26 @@ class JittorAdapter(Adapter):
             return {}
         return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": self.reserved()}
 
+    def compile(self) -> None:
+        """A step, or in place of a large one a step of a few samples, since kernels are made for operators and not for shapes;
+        then the pool is given back, and the compilers' memory with it."""
+        whole = getattr(self, "inputs", None)
+        if whole is not None and self.loader is None and self.case.scenario != "pair":
+            rows = min(len(whole[1]), 2 * self.micro)
+            self.inputs = whole[0][:rows].stop_grad(), whole[1][:rows].stop_grad()
+        self.step()
+        self.synchronize()
+        self.loss()
+        if whole is not None:
+            self.inputs = whole
+        self.release()
+        self.reset_peak()
+
     def is_oom(self, error: BaseException) -> bool:
-        """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead."""
-        text = str(error).lower()
-        return isinstance(error, MemoryError) or any(s in text for s in ("out of memory", "memoryallocation", "bad_alloc"))
+        """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead, unless
+        oneDNN is the first to be given the null pointer, and refuses it."""
+        said = ("out of memory", "memoryallocation", "bad_alloc", "== dnnl_", "could not create", "could not execute")
+        return isinstance(error, MemoryError) or any(s in str(error).lower() for s in said)
 
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")

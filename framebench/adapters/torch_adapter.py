@@ -39,7 +39,7 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.evaluates = not case.stage.trains  # the mode of batch norm
         self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
-        self.on_model: list[Callable[[nn.Module], None]] = []  # what is done to the model once it has its weights
+        self.on_model: list[Callable[[nn.Module], object]] = []  # what is done to the model once it has its weights
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
@@ -153,8 +153,11 @@ class TorchAdapter(Adapter):
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
-        kept = {"graph_kept": self.output.grad_fn is not None, "inference_tensor": self.output.is_inference()}
+        kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
         return seen.evidence() | kept | {"buffers_changed": changed}
+
+    def allocate(self, size: int) -> Tensor:
+        return torch.ones(size, dtype=torch.uint8, device=self.where)
 
     def parameter_count(self) -> int:
         return sum(p.numel() for model in self.held for p in model.parameters())
@@ -185,13 +188,41 @@ class TorchAdapter(Adapter):
         }
 
     def is_oom(self, error: BaseException) -> bool:
-        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+        """oneDNN says no more than that it could not create what it needs, a primitive or its memory."""
+        said = ("can't allocate memory", "could not create a primitive", "could not create a memory", "bad_alloc")
+        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(s in str(error) for s in said)
+
+    def compile(self) -> None:
+        """torch.compile does so in the first step; everything else is eager."""
+        if any(part.how == "compile" for part in self.case.parts):
+            self.step()
+            self.synchronize()
+            self.release()
+
+    def cap(self, budget: int | None) -> bool:
+        if self.where.type != "cuda":
+            return super().cap(budget)
+        total = torch.cuda.get_device_properties(self.where).total_memory
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(1.0 if budget is None else min(1.0, budget / total))
+        return budget is not None
 
     def versions(self) -> dict[str, str]:
         return {"torch": torch.__version__, "numpy": np.__version__}
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def graph_nodes(output: Tensor) -> int:
+    """Nodes of the autograd graph that this output keeps alive."""
+    seen, ahead = set(), [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            ahead += [following for following, _ in node.next_functions]
+    return len(seen)
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:

@@ -87,9 +87,9 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: not e["graph_kept"] and e["saved_tensors"] == 0)
+SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
 SWITCHES["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
-SWITCHES["grad"] = mode(torch.enable_grad, lambda e: e["graph_kept"] and e["saved_tensors"] > 0)
+SWITCHES["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
 
 
 @switch
@@ -289,7 +289,7 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
-    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last) and None)
+    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
     run.on_input = lambda x: x.to(memory_format=torch.channels_last)
     # an input with a single channel has both orders at once
     return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
@@ -343,21 +343,23 @@ def memory_fraction(run: TorchAdapter) -> Proof:
 @switch
 def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     """A training step of a model of its own, whose memory the allocator may keep."""
+    left: Evidence = {}
 
     def train() -> None:
         model = run.load(run.config, run.case.weights).train()
         x, y = run.inputs
         run.model_module.loss(model(x), y).backward()
-        run.trained = sum(p.grad is not None for p in model.parameters())
+        left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
         del model
         if cleared:
             gc.collect()
             torch.cuda.empty_cache()
-        run.reserved_after_training = torch.cuda.memory_reserved()
+        left["reserved_bytes"] = torch.cuda.memory_reserved()
 
     def proof(e: Evidence) -> bool:
-        e["gradients_of_the_training_step"], e["reserved_bytes"] = run.trained, run.reserved_after_training
-        return run.trained > 0 and (run.reserved_after_training < 2 * torch.cuda.memory_allocated()) == cleared
+        e |= left
+        emptied = left["reserved_bytes"] < 2 * torch.cuda.memory_allocated()
+        return left["gradients_of_the_training_step"] > 0 and emptied == cleared
 
     run.before_first_step.append(train)
     return proof
@@ -370,13 +372,13 @@ def distill(run: TorchAdapter) -> Proof:
     passes: list[int] = []
 
     def attach(model: nn.Module) -> None:
-        run.teacher = run.load(config, run.workload.weights(config)).eval()
-        run.teacher.register_forward_hook(lambda *_: passes.append(1))
-        run.held.append(run.teacher)
+        teacher = run.load(config, run.workload.weights(config)).eval()
+        teacher.register_forward_hook(lambda *_: passes.append(1))
+        run.held.append(teacher)
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         with torch.no_grad():
-            target = run.teacher(x).flatten(0, -2).log_softmax(-1)
+            target = run.held[1](x).flatten(0, -2).log_softmax(-1)
         logits = run.forward(x)
         log_probability = logits.flatten(0, -2).log_softmax(-1)
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
@@ -386,12 +388,18 @@ def distill(run: TorchAdapter) -> Proof:
         before = len(passes)
         run.one_step()
         e["teacher_passes"] = len(passes) - before
-        e["teacher_gradients"] = sum(p.grad is not None for p in run.teacher.parameters())
+        e["teacher_gradients"] = sum(p.grad is not None for p in run.held[1].parameters())
         return e["teacher_passes"] == run.micro and e["teacher_gradients"] == 0
 
     run.on_model.append(attach)
     run.objective = objective
     return proof
+
+
+@switch
+def frozen_weights(run: TorchAdapter) -> Proof:
+    run.on_model.append(lambda model: model.requires_grad_(False))
+    return lambda e: e["graph_nodes"] == 0 == e["saved_tensors"]
 
 
 @switch
@@ -488,7 +496,12 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
 def saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
     """How many tensors one GELU keeps for its backward pass."""
     kept: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         gelu(torch.linspace(-3, 3, 7, requires_grad=True))
     return len(kept)
 

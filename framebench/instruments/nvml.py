@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from types import TracebackType
+
+
+@functools.cache
+def gpus() -> tuple[str, ...]:
+    """Names of the NVIDIA cards that the driver shows; none where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return tuple(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount()))
+    except pynvml.NVMLError:
+        return ()
 
 
 class ProcessPeak:

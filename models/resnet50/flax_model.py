@@ -9,6 +9,7 @@ import optax
 from flax import nnx
 from jax import Array
 
+from models.flax_blocks import Remat, as_it_is
 from models.resnet50.spec import Config, blocks
 
 
@@ -48,7 +49,7 @@ def run(block: Bottleneck, x: Array) -> Array:
 
 
 class ResNet(nnx.Module):
-    def __init__(self, c: Config, remat: bool, **types: Any) -> None:
+    def __init__(self, c: Config, remat: Remat, **types: Any) -> None:
         self.conv1 = conv(3, c.width, 7, 2, **types)
         self.bn1 = norm(c.width, **types)
         self.stages = tuple(f"layer{i + 1}" for i in range(len(c.depths)))
@@ -56,19 +57,17 @@ class ResNet(nnx.Module):
             rows = [row for row in blocks(c) if row[0].startswith(stage)]
             setattr(self, stage, nnx.List(Bottleneck(i, n, n * c.expansion, s, c.groups_of(n), **types) for _, i, n, s in rows))
         self.fc = nnx.Linear(c.width * 2 ** (len(c.depths) - 1) * c.expansion, c.classes, **types)
-        self.remat = remat  # recompute each block in the backward pass
+        self.remat = remat
 
     def __call__(self, x: Array) -> Array:  # (batch, image, image, 3) -> (batch, classes)
-        block_of = nnx.remat(run) if self.remat else run
         x = nnx.relu(self.bn1(self.conv1(x)))
         x = nnx.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
-        for stage in self.stages:
-            for block in getattr(self, stage):
-                x = block_of(block, x)
+        for i, block in enumerate(block for stage in self.stages for block in getattr(self, stage)):
+            x = self.remat(i, run)(block, x)
         return self.fc(x.mean((1, 2)))
 
 
-def build(c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: bool = False) -> ResNet:
+def build(c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> ResNet:
     """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
     return ResNet(c, remat, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
 

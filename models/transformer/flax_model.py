@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,12 +12,28 @@ import optax
 from flax import nnx
 from jax import Array
 
+from models.flax_blocks import Remat, as_it_is
 from models.transformer.spec import Config
+
+Gelu = Callable[[Array], Array]
+exact_gelu: Gelu = partial(nnx.gelu, approximate=False)
+Attend = Callable[[Array, Array, Array], Array]  # query, key, value, each (batch, time, head, width / heads) -> the same
+library: Attend = partial(jax.nn.dot_product_attention, is_causal=True)
+
+
+def written_out(q: Array, k: Array, v: Array) -> Array:
+    """Causal softmax(q k^T / sqrt(width)) v, the softmax in float32 or wider."""
+    t, d = q.shape[1], q.shape[-1]
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32)) / d**0.5
+    masked = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
 
 
 class Block(nnx.Module):
-    def __init__(self, c: Config, **types: Any) -> None:
+    def __init__(self, c: Config, attend: Attend, gelu: Gelu, **types: Any) -> None:
         self.heads = c.heads
+        self.attend = attend
+        self.gelu = gelu
         self.ln1 = nnx.LayerNorm(c.width, epsilon=1e-5, **types)
         self.qkv = nnx.Linear(c.width, 3 * c.width, **types)
         self.proj = nnx.Linear(c.width, c.width, **types)
@@ -27,11 +45,11 @@ class Block(nnx.Module):
         b, t, d = x.shape
         qkv = self.qkv(x).reshape(b, t, 3, self.heads, d // self.heads)
         q, k, v = (qkv[:, :, i] for i in range(3))  # (batch, time, head, width / heads) each
-        return self.proj(jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(b, t, d))
+        return self.proj(self.attend(q, k, v).reshape(b, t, d))
 
     def __call__(self, x: Array) -> Array:
         x = x + self.attention(self.ln1(x))
-        return x + self.fc2(nnx.gelu(self.fc1(self.ln2(x)), approximate=False))
+        return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))
 
 
 def run(block: Block, x: Array) -> Array:
@@ -39,25 +57,24 @@ def run(block: Block, x: Array) -> Array:
 
 
 class Transformer(nnx.Module):
-    def __init__(self, c: Config, remat: bool, scan: bool, rngs: nnx.Rngs, **types: Any) -> None:
+    def __init__(self, c: Config, remat: Remat, scan: bool, rngs: nnx.Rngs, **options: Any) -> None:
+        types = {name: options[name] for name in ("dtype", "param_dtype")}
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
         if scan:  # one Block whose arrays have a leading axis of layers
-            self.blocks = nnx.vmap(lambda r: Block(c, rngs=r, **types))(rngs.fork(split=c.layers))
+            self.blocks = nnx.vmap(lambda r: Block(c, rngs=r, **options))(rngs.fork(split=c.layers))
         else:
-            self.blocks = nnx.List(Block(c, rngs=rngs, **types) for _ in range(c.layers))
+            self.blocks = nnx.List(Block(c, rngs=rngs, **options) for _ in range(c.layers))
         self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5, rngs=rngs, **types)
-        self.remat = remat  # recompute each block in the backward pass
+        self.remat = remat
         self.scan = scan  # compile one block and loop over it
 
     def decode(self, x: Array) -> Array:
-        """All blocks in turn. A loop keeps the compiler from merging recomputation with the forward pass, so inside it
-        `prevent_cse` is needless (see jax.checkpoint)."""
-        block_of = nnx.remat(run, prevent_cse=not self.scan) if self.remat else run
+        """All blocks in turn."""
         if self.scan:
-            return nnx.scan(block_of, in_axes=(0, nnx.Carry), out_axes=nnx.Carry)(self.blocks, x)
-        for block in self.blocks:
-            x = block_of(block, x)
+            return nnx.scan(self.remat(0, run), in_axes=(0, nnx.Carry), out_axes=nnx.Carry)(self.blocks, x)
+        for i, block in enumerate(self.blocks):
+            x = self.remat(i, run)(block, x)
         return x
 
     def __call__(self, tokens: Array) -> Array:  # (batch, time) -> (batch, time, vocabulary)
@@ -66,13 +83,68 @@ class Transformer(nnx.Module):
 
 
 def build(
-    c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: bool = False, scan: bool = False
+    c: Config,
+    dtype: Any = jnp.float32,
+    param_dtype: Any = jnp.float32,
+    remat: Remat = as_it_is,
+    scan: bool = False,
+    attend: Attend = library,
+    gelu: Gelu = exact_gelu,
 ) -> Transformer:
     """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
-    return Transformer(c, remat, scan, nnx.Rngs(0), dtype=dtype, param_dtype=param_dtype)
+    return Transformer(c, remat, scan, nnx.Rngs(0), dtype=dtype, param_dtype=param_dtype, attend=attend, gelu=gelu)
 
 
 def loss(logits: Array, targets: Array) -> Array:
     """Mean cross entropy over all tokens, in float32 or wider."""
+    return entropies(logits, targets).mean()
+
+
+def loss_sum(logits: Array, targets: Array) -> Array:
+    """Cross entropy summed over the tokens whose target is not -1 (padding)."""
+    return jnp.where(targets < 0, 0, entropies(logits, jnp.maximum(targets, 0))).sum()
+
+
+def entropies(logits: Array, targets: Array) -> Array:  # (batch, time, vocabulary), (batch, time) -> (batch, time)
     wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    return optax.softmax_cross_entropy_with_integer_labels(wide, targets).mean()
+    return optax.softmax_cross_entropy_with_integer_labels(wide, targets)
+
+
+def phi(x: Array) -> tuple[Array, Array, Array, Array]:
+    """The normal distribution and its density, after the two steps that lead to them."""
+    scaled = x / 2**0.5
+    erf = jax.lax.erf(scaled)
+    return scaled, erf, (1 + erf) / 2, jnp.exp(-(scaled**2)) / (2 * jnp.pi) ** 0.5
+
+
+@jax.custom_vjp
+def lean_gelu(x: Array) -> Array:
+    """x Phi(x), by a rule that saves x alone."""
+    return x * phi(x)[2]
+
+
+def lean_backward(x: Array, g: Array) -> tuple[Array]:
+    """The barrier keeps the compiler from merging what is computed again with the forward pass."""
+    x, g = jax.lax.optimization_barrier((x, g))
+    _, _, distribution, density = phi(x)
+    return (g * (distribution + x * density),)
+
+
+@jax.custom_vjp
+def wasteful_gelu(x: Array) -> Array:
+    """x Phi(x), by a rule that saves every intermediate result of the function and of its derivative."""
+    return x * phi(x)[2]
+
+
+def wasteful_forward(x: Array) -> tuple[Array, tuple[Array, ...]]:
+    steps = phi(x)
+    return x * steps[2], (x, *steps)
+
+
+def wasteful_backward(saved: tuple[Array, ...], g: Array) -> tuple[Array]:
+    x, _, _, distribution, density = saved
+    return (g * (distribution + x * density),)
+
+
+lean_gelu.defvjp(lambda x: (lean_gelu(x), x), lean_backward)
+wasteful_gelu.defvjp(wasteful_forward, wasteful_backward)

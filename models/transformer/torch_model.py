@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from models.transformer.spec import Config
 
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # queries, keys, values (batch, head, time, width / heads) each -> the same
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # queries, keys, values -> (batch, head, time, width / heads) like each
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import optax
 from flax import nnx
 from jax import Array
 
+from models.flax_blocks import Remat, as_it_is
 from models.unet3d.spec import Config
 
 
@@ -82,29 +83,28 @@ def run(block: Down | Up, *xs: Array) -> Array:
 
 
 class UNet3D(nnx.Module):
-    def __init__(self, c: Config, remat: bool, rewrite: bool, **types: Any) -> None:
+    def __init__(self, c: Config, remat: Remat, rewrite: bool, **types: Any) -> None:
         levels = zip((c.channels, *c.filters), c.filters, strict=False)
         self.down = nnx.List(Down(i, o, 1 if n == 0 else 2, rewrite, **types) for n, (i, o) in enumerate(levels))
         up = c.filters[::-1]
         self.up = nnx.List(Up(i, o, rewrite, **types) for i, o in zip(up, up[1:], strict=False))
-        # at least in float32: XLA:CPU would sum the bias's gradient over all voxels in bfloat16, and lose most of it
-        types["dtype"] = jnp.promote_types(types["dtype"], jnp.float32)
+        # as wide as the weights: XLA:CPU would sum the bias's gradient over all voxels in bfloat16, and lose most of it
+        types["dtype"] = jnp.promote_types(types["dtype"], types["param_dtype"])
         self.head = (PlaneConv if rewrite else nnx.Conv)(c.filters[0], c.classes, (1, 1, 1), 1, padding=0, **types)
-        self.remat = remat  # recompute each block in the backward pass
+        self.remat = remat
 
     def __call__(self, x: Array) -> Array:  # (batch, d, h, w, channels) -> (batch, d, h, w, classes)
-        block_of = nnx.remat(run) if self.remat else run
         skips = []
-        for block in self.down:
-            x = block_of(block, x)
+        for i, block in enumerate(self.down):
+            x = self.remat(i, run)(block, x)
             skips.append(x)
-        for block, skip in zip(self.up, skips[-2::-1], strict=True):
-            x = block_of(block, x, skip)
+        for i, (block, skip) in enumerate(zip(self.up, skips[-2::-1], strict=True), len(self.down)):
+            x = self.remat(i, run)(block, x, skip)
         return self.head(x)
 
 
 def build(
-    c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: bool = False, rewrite: bool = False
+    c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is, rewrite: bool = False
 ) -> UNet3D:
     """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
     return UNet3D(c, remat, rewrite, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))

@@ -1,0 +1,88 @@
+"""A JAX function as a compiled program, and what can be read from it: equations, products, bytes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
+
+class Program:
+    """A function compiled ahead of time, once for each shape of its last argument; or `eager`, operation by operation."""
+
+    def __init__(self, function: Callable[..., Any], precision: str, eager: bool, options: dict[str, str], **jit: Any) -> None:
+        self.function, self.precision, self.eager, self.options = function, precision, eager, options
+        self.jitted = jax.jit(function, **jit)
+        self.compiled: dict[tuple[int, ...], Any] = {}
+        self.traced: dict[tuple[int, ...], Any] = {}
+        self.compilations = 0
+        self.plan = 0  # bytes of the largest
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.eager:
+            with jax.disable_jit(), jax.default_matmul_precision(self.precision):
+                return self.function(*arguments)
+        self.prepare(*arguments)
+        return self.compiled[arguments[-1].shape](*arguments)
+
+    def prepare(self, *arguments: Any) -> None:
+        """Compile for these arguments' shape, unless that is done."""
+        shape = arguments[-1].shape
+        if not self.eager and shape not in self.compiled:
+            self.compile(shape, *arguments)
+
+    def compile(self, shape: tuple[int, ...], *arguments: Any) -> None:
+        self.traced[shape] = self.trace(*arguments)
+        self.compiled[shape] = self.traced[shape].lower().compile(self.options)
+        self.compilations += 1
+        self.plan = max(self.plan, plan_bytes(self.compiled[shape]))
+
+    def trace(self, *arguments: Any) -> Any:
+        with jax.default_matmul_precision(self.precision):
+            return self.jitted.trace(*arguments)
+
+    def clear(self) -> None:
+        """Forget what was compiled."""
+        self.compiled.clear()
+
+
+def unique_bytes(arrays: list[Array]) -> int:
+    return sum({a.unsafe_buffer_pointer(): a.nbytes for a in arrays}.values())
+
+
+def plan_bytes(compiled: Any) -> int:
+    """What one run of the executable needs by XLA's plan. Its own `peak_memory_in_bytes` leaves temporaries out on the CPU."""
+    m = compiled.memory_analysis()
+    return m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes - m.alias_size_in_bytes
+
+
+def equations(jaxpr: Jaxpr | ClosedJaxpr) -> Iterator[Any]:
+    """Every equation, those inside loops and calls once each."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield eqn
+        for value in jax.tree.leaves(eqn.params, is_leaf=lambda v: isinstance(v, Jaxpr | ClosedJaxpr)):
+            if isinstance(value, Jaxpr | ClosedJaxpr):
+                yield from equations(value)
+
+
+def products(jaxpr: ClosedJaxpr) -> list[Any]:
+    return [e for e in equations(jaxpr) if e.primitive.name in PRODUCTS]
+
+
+def compiled_products(compiled: Any) -> Counter[str]:
+    """Products in the optimised HLO by result type: XLA:CPU turns some convolutions into dots, XLA:GPU calls libraries."""
+    direct = r"= (\w+)\[\S* (?:dot|convolution)\("
+    library = r"= \(?(\w+)\[.* custom-call\(.*custom_call_target=\"[^\"]*(?:gemm|matmul|conv)"
+    return Counter(re.findall(direct, text := compiled.as_text())) + Counter(re.findall(library, text))
+
+
+def reductions(compiled: Any) -> int:
+    """In the optimised HLO. Fusion repeats element-wise operations, these it does not."""
+    return compiled.as_text().count(" reduce(")

@@ -1,0 +1,85 @@
+"""A budget of memory: what a probe worker is ordered to do within it, and how the kernel enforces it on the host.
+
+A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the compilers took theirs before the
+limit is set, so the process may map what it has mapped, less the tensors alive, plus the budget. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from framebench.cases import Case
+from framebench.instruments.host import status_bytes
+
+UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a probe worker is to do. Without a budget it does the same without a limit."""
+
+    do: Literal["fit", "evaluate"]
+    case: str  # an id whose batch may be any
+    budget: int | None  # bytes
+    samples: int = 0  # evaluate: of so many, which are the same whatever the batch
+    first: int = 0  # evaluate: the first that is not yet done
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def case_of(case_id: str) -> Case:
+    """The case of an id, also with a batch that the workload does not declare."""
+    workload, framework, scenario, strategy, batch, size = case_id.split("/")
+    return Case(workload, framework, scenario, strategy, int(batch[1:]), size)
+
+
+def mapped() -> int:
+    """Private writable bytes this process has mapped, as RLIMIT_DATA counts them; what malloc holds back is returned first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return status_bytes("VmData")
+
+
+def limit_growth(room: int | None) -> None:
+    """Let this process map `room` bytes (it may be negative) beyond what it has, or, for None, whatever there is.
+
+    Only the soft limit moves, as a hard one could not be raised again. Linux counts brk and private writable mappings.
+    """
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    wanted = hard if room is None else max(0, mapped() + room)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def die_plainly() -> None:
+    """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
+    import resource
+
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def set_before_import(case: Case, budget: int | None) -> None:
+    """What must be in the environment before the framework is imported: JAX takes its limit on a GPU as a share of the card."""
+    total = card_bytes()
+    if case.framework == "jax" and budget is not None and total is not None:
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
+
+
+def card_bytes() -> int | None:
+    """Memory of the first GPU, or None where there is none."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).total)
+    except pynvml.NVMLError:
+        return None

@@ -1,0 +1,179 @@
+"""The fault campaign: real faults, planted one at a time. No record is lost, and none says `ok` that should not.
+
+Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in test_runner.py, bad files
+in test_records.py, a full disk in test_cli.py; here are planted bugs, interruptions at random moments, and a clock that lies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis import load, tables
+from framebench import records
+from framebench.cases import Case
+from framebench.environments import Environment
+from framebench.records import Record
+from tests.conftest import ROOT
+from tests.test_records import provenance, record
+
+SWITCHES = "framebench/adapters/torch_strategies.py"
+MODEL = "models/transformer/torch_model.py"
+SPEC = "models/transformer/spec.py"
+ATTENTION = "x + self.attention(self.ln1(x))"
+AUTOCAST = "torch.autocast, run.where.type, torch.bfloat16"
+PLANTED = {  # file, right text, wrong text, case, expected status
+    "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "train/fp32", "wrong"),
+    "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "eval/no_grad", "wrong"),
+    "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
+    "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
+    "strategy did nothing": (
+        SWITCHES,
+        "        model.remat = remat\n\n    def proof",
+        "\n    def proof",
+        "train/checkpoint",
+        "ok",
+    ),
+    "precision did nothing": (SWITCHES, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
+}
+
+
+def clone(where: Path) -> Path:
+    """The project as it stands, uncommitted changes included."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
+    for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+        if (ROOT / file).exists() and not file.startswith("results/"):
+            (where / file).parent.mkdir(parents=True, exist_ok=True)
+            (where / file).write_bytes((ROOT / file).read_bytes())
+    return where
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clone(tmp_path_factory.mktemp("faults") / "project")
+
+
+def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--samples", "3"]
+    return subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_bugs_never_become_numbers(
+    fault: str, project: Path, results: Path, environment: dict[str, Environment]
+) -> None:
+    file, right, wrong, strategy, status = PLANTED[fault]
+    text = (project / file).read_text()
+    assert text.count(right) >= 1, "the planted place has moved"
+    (project / file).write_text(text.replace(right, wrong))
+    try:
+        done = run(project, results, f"transformer/torch/{strategy}/b4/tiny")
+    finally:
+        (project / file).write_text(text)
+    (found,) = records.read_all(results)
+    assert found.status == status, done.stderr
+    if status == "wrong":
+        assert done.returncode == 1
+        assert (found.peaks, found.step_s, found.first_step_s) == ({}, [], None)
+    else:
+        assert found.effect
+        assert not found.effect.proven
+        (comparison,) = tables.strategies(load.load(results))
+        assert "NO" in comparison.rows[0], "the table says that the strategy was not seen at work"
+
+
+@pytest.mark.slow
+def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(results: Path, environment: dict[str, Environment]) -> None:
+    """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
+    rng = random.Random(7)
+    selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode", "bf16")]
+    command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--samples", "3"]
+    seen: set[str] = set()
+    for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 3:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0.5, 12))
+        process.send_signal(fault)
+        if process.wait(timeout=60) == 0:
+            break
+        now = {r.case for r in records.read_all(results)}
+        assert seen <= now, "a finished case was lost"
+        seen = now
+    else:
+        assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+    found = list(records.read_all(results))
+    assert Counter(r.case for r in found) == Counter(selectors), "each case once"
+    assert all(r.status == "ok" for r in found)
+    assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
+
+
+def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    for moment in (now, now, now - timedelta(days=400), now):
+        records.write(record(case, provenance=provenance(measured_at=moment)), tmp_path / "records")
+    assert len(list(records.read_all(tmp_path))) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a file system needs root")
+def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(disk)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
+    try:
+        done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
+        assert done.returncode == 1
+        assert "Read-only file system" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+GOOD: dict[str, object] = json.loads(
+    record(Case("transformer", "torch", "train", "fp32", 4, "tiny")).model_dump_json()
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(changes=st.dictionaries(st.sampled_from(sorted(GOOD)), JSON, min_size=1, max_size=3))
+def test_a_strangers_record_is_refused_or_harmless(
+    changes: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Any field replaced by anything: the file is refused with its name, or its row can be tabulated and written."""
+    path = tmp_path_factory.mktemp("stranger") / "record.json"
+    path.write_text(json.dumps(GOOD | changes))
+    with contextlib.suppress(records.BadRecord):
+        tabulate(records.read(path))
+
+
+def tabulate(found: Record) -> None:
+    for comparison in tables.all_of(load.frame(load.latest([found]))):
+        assert "<script" not in tables.markdown(comparison)
+
+
+def test_data_is_never_code() -> None:
+    """No pickle, no eval, no shell: what comes from files is parsed as JSON and checked against a schema."""
+    forbidden = re.compile(r"\b(pickle|marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))|shell=True|os\.system|yaml\.load\(")
+    sources = [p for folder in ("framebench", "analysis", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
+    assert len(sources) > 30
+    assert {str(p): found[0] for p in sources if (found := forbidden.search(p.read_text()))} == {}
