@@ -7,10 +7,8 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from analysis.tables import Comparison, conditions, groups, number
+from analysis.tables import Comparison, conditions, groups, in_order, number
 from framebench.hypothetical import named
-from framebench.strategies import FRAMEWORKS
-from framebench.table import names
 from models.floor import floor
 
 MIB = 2**20
@@ -34,15 +32,14 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
 
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     """One for each machine, workload, size, scenario and batch."""
-    split = breakdown(table)
-    for (machine, workload, size, scenario, batch), group in groups(split, "machine", "workload", "size", "scenario", "batch"):
-        order = {f: i for i, f in enumerate(FRAMEWORKS)}, {s: i for i, s in enumerate(names(scenario))}
-        ranked = group.assign(f=group["framework"].map(order[0]), s=group["strategy"].map(order[1])).sort_values(["f", "s"])
-        columns = ("peak_bytes", *PARTS, "rest")
+    split = breakdown(table).to_dict("records")
+    columns = ("peak_bytes", *PARTS, "rest")
+    for key, group in groups(split, "machine", "workload", "size", "scenario", "batch"):
+        machine, workload, size, scenario, batch = key
         rows = tuple(
-            (r["framework"], r["strategy"], *(number(r[c] / MIB, ",.1f") for c in columns),
+            (r["framework"], r["strategy"], *(number(r[c], ",.1f", 1 / MIB) for c in columns),
              number(r["peak_over_floor"], ".2f"), r["peak_instrument"])
-            for _, r in ranked.iterrows()
+            for r in in_order(group)
         )  # fmt: skip
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",

@@ -315,12 +315,12 @@ def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
         printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    for where, line in lines(load.load(results), case.id):
-        value, low, high = line.at(case.batch)
+    for where, fitted in lines(load.load(results), case.id):
+        value, low, high = fitted.at(case.batch)
         origin = (
-            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, line.batches))}"
+            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"
         )
-        sums = f"{line.fixed.value / 2**20:,.1f} + {line.per_sample.value / 2**20:,.2f} MiB per sample"
+        sums = f"{fitted.fixed.value / 2**20:,.1f} + {fitted.per_sample.value / 2**20:,.2f} MiB per sample"
         unsure = "; 95 % interval" if low is not None else "; no interval from two batches"
         found.append(
             {"method": "line", "instrument": where["peak_instrument"], "bytes": round(value), "low": low, "high": high}
