@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.tables import Comparison, conditions, groups, number
+from analysis.tables import Comparison, conditions, groups, missing, number
 from framebench.hypothetical import named
 from framebench.strategies import FRAMEWORKS
 from models.floor import floor
@@ -77,7 +77,7 @@ def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
 def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
     """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
     measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()]
-    for _, group in groups(measured, *ALIKE):
+    for _, group in measured.groupby(list(ALIKE)):
         if group["batch"].nunique() >= at_least:
             yield group.sort_values("batch")
 
@@ -124,23 +124,22 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     found = held_out(table)
     if found.empty:
         return
-    for (machine, scenario, size), group in groups(found, "machine", "scenario", "size"):
-        ranked = group.assign(f=group["framework"].map({f: i for i, f in enumerate(FRAMEWORKS)}))
-        ranked = ranked.sort_values(["workload", "f", "strategy"])
+    for (machine, scenario, size), group in groups(found.to_dict("records"), "machine", "scenario", "size"):
+        ranked = sorted(group, key=lambda r: (r["workload"], FRAMEWORKS.index(r["framework"]), r["strategy"]))
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
             "MiB (2^20 bytes). A straight line through the peaks at the smaller batches (least squares) predicts the largest; "
             "interval: Student's t for one new measurement, none from two batches. Floor known: the line is fitted to what the "
             f"peaks exceed the floor by. {conditions(group)}",
             HEAD,
-            tuple(cells(r) for _, r in ranked.iterrows()),
+            tuple(cells(r) for r in ranked),
             left=4,
             machine=machine,
         )
 
 
-def cells(r: pd.Series) -> tuple[str, ...]:
-    interval = "-" if pd.isna(r["low"]) else f"{r['low'] / MIB:,.1f} to {r['high'] / MIB:,.1f}"
+def cells(r: dict[Any, Any]) -> tuple[str, ...]:
+    interval = "-" if missing(r["low"]) else f"{r['low'] / MIB:,.1f} to {r['high'] / MIB:,.1f}"
     return (
         r["workload"],
         r["framework"],

@@ -151,11 +151,6 @@ def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
         )
 
 
-def all_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows give."""
-    return [*strategies(table), *frameworks(table)]
-
-
 def support() -> dict[str, Comparison]:
     """The support matrix by scenario: every strategy in every framework, with how or why not."""
     return {scenario: matrix(scenario) for scenario in SCENARIOS}

@@ -220,6 +220,7 @@ def report(
     """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
     from analysis import load, tables
     from analysis.docs import NoSuchTable, refresh
+    from analysis.report import report_of
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     table = load.load(results)
@@ -228,7 +229,7 @@ def report(
         table = table[table["machine"] == provenance.machine_name()]
     if table.empty:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    found = tables.all_of(table)
+    found = report_of(table)
     for comparison in found:
         tables.terminal(comparison, out)
     for machine in sorted(set(table["machine"])):
