@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
 
-.PHONY: setup bench test lint clean
+.PHONY: setup bench test lint study clean
 
 setup: $(READY)
 
@@ -42,6 +42,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# How often verdicts err: docs/study.md and docs/study.svg from the samples under results/study
+study: $(READY)
+	$(BIN)/python -m analysis.study
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache

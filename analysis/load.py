@@ -127,7 +127,8 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     comparable = table["peak_instrument"] == table["peak_instrument_base"]
     table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
     table["time_ratio"] = table["step_time_s"] / table["step_time_s_base"]
-    lost, gained = table["first_step_s"] - table["first_step_s_base"], table["step_time_s_base"] - table["step_time_s"]
+    seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
+    lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
     table["break_even_steps"] = (lost / gained).where(gained > 0, np.inf).where(lost > 0)
     return table.drop(columns=[f"{column}_base" for column in ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s")])
 

@@ -89,20 +89,23 @@ def groups(lines: list[Line], *columns: str) -> Iterator[tuple[tuple[Any, ...], 
     yield from sorted(found.items())
 
 
+def in_order(group: list[Line]) -> list[Line]:
+    """Framework by framework, strategies as in the table; a combination that is in no profile comes last."""
+
+    def place(r: Line) -> tuple[Any, ...]:
+        known = names(r["scenario"])
+        strategy = known.index(r["strategy"]) if r["strategy"] in known else len(known)
+        return FRAMEWORKS.index(r["framework"]), r["framework_version"] or "", strategy, r["strategy"]
+
+    return sorted(group, key=place)
+
+
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch."""
     lines = table.to_dict("records")
     for key, group in groups(lines, "machine", "workload", "size", "scenario", "batch"):
         machine, workload, size, scenario, batch = key
-        order = {name: i for i, name in enumerate(names(scenario))}  # a combination that is in no profile comes last
-        ranked = sorted(
-            group,
-            key=lambda r: (
-                FRAMEWORKS.index(r["framework"]),
-                r["framework_version"] or "",
-                order.get(r["strategy"], len(order)),
-            ),
-        )
+        ranked = in_order(group)
         shown = shares(group)
         yield Comparison(
             f"{workload} {scenario}, batch {batch}, size {size}",
@@ -146,11 +149,6 @@ def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
             tuple(rows),
             machine=machine,
         )
-
-
-def all_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows give."""
-    return [*strategies(table), *frameworks(table)]
 
 
 def support() -> dict[str, Comparison]:

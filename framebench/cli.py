@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | fit | evaluate | show | report | doctor`."""
+"""The command line: `framebench list | run | compare | fit | evaluate | predict | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from framebench import cases, environments, provenance, records, runner
+from framebench import cases, compare, environments, hypothetical, provenance, records, runner
 from framebench.cases import Case, UnknownCase
 from framebench.environments import Environment, SetupError
-from framebench.progress import CaseProgress
+from framebench.progress import CaseProgress, line
 from framebench.session import Busy, Session
 from framebench.strategies import FRAMEWORKS
 
@@ -204,8 +204,6 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
     if as_json:
         typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
         return
-    from framebench.progress import line
-
     newest = {(row.case, row.machine, row.measured_at) for row in load.latest(found)}
     for record in found:
         if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
@@ -222,6 +220,7 @@ def report(
     """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
     from analysis import load, tables
     from analysis.docs import NoSuchTable, refresh
+    from analysis.report import report_of
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     table = load.load(results)
@@ -230,7 +229,7 @@ def report(
         table = table[table["machine"] == provenance.machine_name()]
     if table.empty:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    found = tables.all_of(table)
+    found = report_of(table)
     for comparison in found:
         tables.terminal(comparison, out)
     for machine in sorted(set(table["machine"])):
@@ -243,6 +242,94 @@ def report(
             document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+
+
+@app.command("compare")
+def compare_(
+    base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
+    change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
+    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
+    from analysis import tables, verdicts
+
+    pair = cases.parse(base), cases.parse(change)
+    for difference in compare.differences(*pair):
+        err.print(f"note: the cases differ in {difference}", markup=False, highlight=False)
+    session = Session.open(results, provenance.code(), f"compare {base} {change}")
+    try:
+        ready = {c.framework: environments.ensure(c.framework, say=lambda text: err.print(text)) for c in pair}
+        options = runner.Options(threads=threads, samples=samples, budget_s=budget)
+        say = partial(err.print, markup=False, highlight=False, soft_wrap=True)
+        found = compare.measure(pair, rounds, session.id, ready, options, results, lambda record: say(line(record)))
+    except KeyboardInterrupt:
+        fail("interrupted; the records of what was measured are kept", 130)
+    except compare.NotMeasured as error:
+        fail(str(error), 1)
+    finally:
+        session.close(results)
+    said = compare.as_json(found)
+    if as_json:
+        typer.echo(json.dumps(said | verdicts.as_json(said)))
+    else:
+        tables.terminal(verdicts.table(said), out)
+
+
+@app.command()
+def predict(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
+    asked = hypothetical.named(case)
+    found = predictions(asked, results)
+    if as_json:
+        typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
+        return
+    typer.echo(asked.id)
+    for one in found:
+        interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
+        peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
+        typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+
+
+def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
+    """Bytes by method; None with the reason where a method cannot tell."""
+    from analysis import load
+    from analysis.predict import predictions as lines
+    from models.floor import floor
+
+    found: list[dict[str, Any]] = [
+        {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
+    ]
+    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
+    if why := hypothetical.obstacle(case):
+        found.append(fake | {"note": why})
+    else:
+        environment = environments.ensure("torch", say=lambda text: err.print(text))
+        printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
+        peak = json.loads(printed.splitlines()[-1])["predicted"]
+        found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
+    for where, fitted in lines(load.load(results), case.id):
+        value, low, high = fitted.at(case.batch)
+        origin = (
+            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"
+        )
+        sums = f"{fitted.fixed.value / 2**20:,.1f} + {fitted.per_sample.value / 2**20:,.2f} MiB per sample"
+        unsure = "; 95 % interval" if low is not None else "; no interval from two batches"
+        found.append(
+            {"method": "line", "instrument": where["peak_instrument"], "bytes": round(value), "low": low, "high": high}
+            | {"note": f"{where['peak_instrument']} on {origin}: {sums}{unsure}"}
+        )
+    if found[-1]["method"] != "line":
+        found.append({"method": "line", "instrument": None, "bytes": None, "note": "no records of this case at two batches"})
+    return found
 
 
 @app.command()

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import load, tables
+from analysis.report import report_of
 from framebench import records
 from framebench.cases import Case
 from framebench.environments import Environment
@@ -168,7 +169,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in tables.all_of(load.frame(load.latest([found]))):
+    for comparison in report_of(load.frame(load.latest([found]))):
         assert "<script" not in tables.markdown(comparison)
 
 

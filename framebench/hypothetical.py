@@ -1,0 +1,39 @@
+"""Cases that are predicted, not measured: of any batch. Standard library only: the torch environment reads this too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from framebench.cases import Case, UnknownCase, parse
+from models import spec
+
+
+def named(case_id: str) -> Case:
+    """The case with this full id; its batch needs no golden values. Raises UnknownCase."""
+    try:
+        return parse(case_id)
+    except UnknownCase:
+        parts = case_id.split("/")
+        if len(parts) != 6 or not re.fullmatch(r"b[1-9]\d*", parts[4]) or parts[0] not in spec.NAMES:
+            raise
+    workload, framework, scenario, strategy, batch, size = parts
+    preset = spec.workload(workload).sizes.get(size)
+    base = parse("/".join((workload, framework, scenario, strategy, f"b{preset.base}" if preset else batch, size)))
+    return replace(base, batch=int(batch[1:]))
+
+
+def obstacle(case: Case) -> str | None:
+    """Why fake tensors cannot predict this case, if they cannot."""
+    parts = {part.axis: part.name for part in case.parts}
+    if case.framework != "torch":
+        return "only PyTorch has fake tensors"
+    if not case.support.supported or case.support.gpu:
+        return case.support.why
+    if "execution" in parts or parts.get("pair", "").startswith("scripted"):
+        return "only eager execution is predicted: a compiler decides anew what is kept"
+    if "loading" in parts:
+        return "the loader's threads and files are real"
+    if "memory format" in parts:
+        return "modules of fake tensors cannot be converted to another memory format"
+    return None
