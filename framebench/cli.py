@@ -1,4 +1,4 @@
-"""The command line: `framebench list | run | compare | fit | evaluate | predict | show | report | doctor`."""
+"""The command line: `framebench list | run | compare | fit | evaluate | predict | explain | show | report | doctor`."""
 
 from __future__ import annotations
 
@@ -330,6 +330,34 @@ def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
     if found[-1]["method"] != "line":
         found.append({"method": "line", "instrument": None, "bytes": None, "note": "no records of this case at two batches"})
     return found
+
+
+@app.command()
+def explain(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    figure: Annotated[Path | None, typer.Option(help="draw the step's memory over time into this SVG file")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
+    from analysis import explained, tables
+    from framebench.explain import Unexplained, obstacle
+    from framebench.explain import explain as account
+
+    asked = hypothetical.named(case)
+    try:
+        if why := obstacle(asked):  # before an environment is built for nothing
+            raise Unexplained(f"{asked.id}: {why}")
+        with err.status(asked.id):
+            found = account(asked, environments.ensure(asked.framework, say=lambda text: err.print(text)))
+    except Unexplained as error:
+        fail(str(error), 2)
+    if figure:
+        explained.figure(found).savefig(figure, format="svg")
+    if as_json:
+        typer.echo(found.model_dump_json())
+        return
+    for table in (explained.by_kind(found), explained.by_layer(found)):
+        tables.terminal(table, out)
 
 
 @app.command()

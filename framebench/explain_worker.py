@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from framebench import adapters
-from framebench.cases import parse
+from framebench.hypothetical import named
 from framebench.worker import own_stdout, peaks
 
 ACCOUNTS = {"torch": "torch_storages", "jax": "xla_buffers", "jittor": "jittor_variables"}
@@ -18,7 +18,7 @@ ACCOUNTS = {"torch": "torch_storages", "jax": "xla_buffers", "jittor": "jittor_v
 
 def explain(case_id: str) -> dict[str, Any]:
     """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
-    case = parse(case_id)
+    case = named(case_id)
     module = importlib.import_module(f"framebench.instruments.{ACCOUNTS[case.framework]}")
     adapter = adapters.load(case)
     adapter.build()

@@ -18,11 +18,11 @@ NEVER = math.inf
 class Value:
     """One tensor's memory, alive from event `born` until before event `died`."""
 
-    size: int  # bytes
-    kind: str = "temporary"
-    layer: str = ""  # path of the module that made it
-    phase: str = ""  # of its making; "before" if the step began with it
+    kind: str
+    layer: str  # path of the module that made it
+    phase: str  # of its making; "before" if the step began with it
     by: str = ""  # the operator that made it
+    size: int = 0  # bytes
     born: float = 0
     died: float = NEVER
 

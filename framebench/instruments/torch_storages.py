@@ -8,7 +8,6 @@ numbers its nodes in the order of their making, and hooks note the number at whi
 from __future__ import annotations
 
 import gc
-import weakref
 from bisect import bisect_right
 from contextlib import ExitStack
 from functools import partial
@@ -17,30 +16,36 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from framebench.fake import Storages
 from framebench.held import Account, Value
 
 if TYPE_CHECKING:
     from framebench.adapters.torch_adapter import TorchAdapter
 
-HOW = "storages that operators made and dropped, one event each; what kernels allocate inside themselves is not seen"
+HOW = (
+    "every storage that an operator made, until it was dropped; an event is an operator or a storage dropped. What kernels "
+    "allocate inside themselves is not seen"
+)
 
 
-class Storages(TorchDispatchMode):
-    """Follows all storages that operators make while it is entered; `known` are those alive."""
+class Labelled(Storages):
+    """With phase, layer and kind. A value is called by what it became: a saved activation, even before it was saved."""
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: TorchAdapter) -> None:
         super().__init__()
         self.account = Account()
-        self.known: dict[int, Value] = {}
-        self.watches: list[weakref.finalize] = []
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        for watch in self.watches:
-            watch.detach()
+        self.values: dict[int, Value] = {}  # those alive, by storage
+        self.model = adapter.model
+        self.path: list[str] = []  # of the modules being run, the innermost last
+        self.entered: list[tuple[int, str]] = [(0, "")]  # (number of the next autograd node, module from there on)
+        self.names = {p: name for name, p in self.model.named_parameters()}
+        self.updating = False
+        self.turn("forward")
+        for kind, layer, tensor in present(adapter):
+            if self.value_of(tensor) is None:
+                self.begin(tensor, Value(kind, layer, "before"))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.account.events += 1
@@ -50,39 +55,20 @@ class Storages(TorchDispatchMode):
                 self.made(tensor, func._schema.name.removeprefix("aten::"))
         return out
 
-    def made(self, tensor: Tensor, by: str) -> None:
-        if self.value_of(tensor) is None:
-            self.born(tensor, Value(0, by=by))
-
     def value_of(self, tensor: Tensor) -> Value | None:
-        return self.known.get(tensor.untyped_storage()._cdata)
+        return self.values.get(tensor.untyped_storage()._cdata)
 
-    def born(self, tensor: Tensor, value: Value) -> None:
+    def begin(self, tensor: Tensor, value: Value) -> None:
         storage = tensor.untyped_storage()
         value.size, value.born = storage.nbytes(), self.account.events
         self.account.values.append(value)
-        self.known[storage._cdata] = value
-        self.watches.append(weakref.finalize(storage, self.died, storage._cdata))
+        self.values[storage._cdata] = value
+        self.born(storage)
 
-    def died(self, key: int) -> None:
+    def died(self, key: int, size: int) -> None:
+        super().died(key, size)
         self.account.events += 1
-        self.known.pop(key).died = self.account.events
-
-
-class Labelled(Storages):
-    """With phase, layer and kind. A value is called by what it became: a saved activation, even before it was saved."""
-
-    def __init__(self, adapter: TorchAdapter) -> None:
-        super().__init__()
-        self.model = adapter.model
-        self.path: list[str] = []  # of the modules being run, the innermost last
-        self.entered: list[tuple[int, str]] = [(0, "")]  # (number of the next autograd node, module from there on)
-        self.names = {p: name for name, p in self.model.named_parameters()}
-        self.updating = False
-        self.turn("forward")
-        for kind, layer, tensor in present(adapter):
-            if self.value_of(tensor) is None:
-                self.born(tensor, Value(0, kind, layer, "before"))
+        self.values.pop(key).died = self.account.events
 
     def turn(self, phase: str) -> None:
         self.phase = phase
@@ -96,8 +82,8 @@ class Labelled(Storages):
         value = self.value_of(tensor)
         if value is None:
             again = self.phase == "backward" and self.path  # a module runs while the gradient is computed
-            value = Value(0, "recomputed" if again else "temporary", self.layer(node), self.phase, by)
-            self.born(tensor, value)
+            value = Value("recomputed" if again else "temporary", self.layer(node), self.phase, by)
+            self.begin(tensor, value)
         if node is not None and node.name() == "torch::autograd::AccumulateGrad" and value.kind == "temporary":
             value.kind, value.layer = "gradient", module_of(self.names.get(node.variable, ""))
 
@@ -126,6 +112,8 @@ class Labelled(Storages):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self.stack.close()
+        for watch in self.known.values():
+            watch.detach()
 
     def enter(self, name: str, *_: Any) -> None:
         if not self.path and torch._C._current_autograd_node() is None:
@@ -180,4 +168,4 @@ def account(adapter: TorchAdapter) -> dict[str, Any]:
         output = storages.value_of(adapter.output)
         if output and output.kind == "temporary":
             output.kind = "output"
-    return storages.account.as_dict() | {"how": HOW, "events": "allocations, frees and operators"}
+    return storages.account.as_dict() | {"how": HOW}

@@ -1,0 +1,125 @@
+"""Where the peak comes from: the parts sum to the whole, the whole is what is measured, and strategies show where they act."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import groupby
+
+import pytest
+from pydantic import ValidationError
+
+from analysis import explained, tables
+from framebench import environments
+from framebench.cases import parse
+from framebench.explain import Explanation, Unexplained, explain, obstacle
+from framebench.held import Account, Value
+from framebench.instruments.host import HostPeak
+from tests.test_cli import framebench
+
+
+@cache
+def account(case: str) -> Explanation:
+    found = parse(case)
+    return explain(found, environments.ensure(found.framework))
+
+
+def made(layer: str, kind: str, size: int, born: int, died: float, by: str = "mul") -> Value:
+    return Value(kind, layer, "forward", by, size, born, died)
+
+
+def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
+    values = [made("a", "x", 10, 0, 3), made("b", "x", 5, 1, 9), made("a", "y", 7, 2, 3), made("a", "x", 1, 2, 9, "add")]
+    found = Account(values, [(0, "forward"), (3, "backward")], events=9).as_dict()
+    assert found["timeline"] == [(0, 10, "forward"), (1, 15, "forward"), (2, 23, "forward"), (3, 6, "backward")]
+    assert found["peak"] == {"event": 2, "bytes": 23, "phase": "forward"}
+    assert [(h["layer"], h["kind"], h["bytes"], h["tensors"], h["by"]) for h in found["holders"]] == [
+        ("a", "x", 11, 2, ["mul", "add"]), ("a", "y", 7, 1, ["mul"]), ("b", "x", 5, 1, ["mul"]),
+    ]  # fmt: skip
+
+
+FIELDS = {
+    "case": "a", "how": "", "measured": {}, "versions": {}, "device": "cpu", "timeline": [(0, 5, "forward")],
+    "peak": {"event": 0, "bytes": 5, "phase": "forward"},
+}  # fmt: skip
+HOLDER = {"kind": "parameter", "layer": "blocks.0", "phase": "before", "tensors": 1}
+
+
+def test_an_account_that_does_not_add_up_is_refused() -> None:
+    assert Explanation(**FIELDS, holders=[HOLDER | {"bytes": 5}]).kinds == {"parameter": 5}
+    with pytest.raises(ValidationError, match="sum to 4 bytes"):
+        Explanation(**FIELDS, holders=[HOLDER | {"bytes": 4}])
+
+
+def test_layers_that_differ_in_a_number_share_a_line() -> None:
+    holders = [HOLDER | {"layer": f"blocks.{i}.fc1", "bytes": 2} for i in range(2)] + [HOLDER | {"bytes": 1}]
+    table = explained.by_layer(Explanation(**FIELDS, holders=holders))
+    assert [(row[0], row[4], row[5]) for row in table.rows] == [("blocks.*.fc* (2)", "2", "0.00"), ("blocks.0", "1", "0.00")]
+    assert "blocks" in tables.markdown(table)
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("transformer/torch/train/compile/b4/tiny", "no operators to follow"),
+        ("transformer/torch/varlen/padded/b4/tiny", "covers train and eval"),
+        ("transformer/jax/train/no_jit/b4/tiny", "compiled plan"),
+        ("transformer/jittor/train/amp_bf16/b4/tiny", "bfloat16"),
+    ],
+)
+def test_what_has_no_account_is_answered_in_a_sentence(case: str, said: str) -> None:
+    assert said in (obstacle(parse(case)) or "")
+    with pytest.raises(Unexplained, match=said):
+        explain(parse(case), environments.describe("torch"))
+
+
+def test_mistakes_are_answered_in_a_sentence() -> None:
+    for case, said in (("transformer/torch/train/nothing/b4/tiny", "fp32"), ("resnet50/torch/pair/together/b4/tiny", "covers")):
+        done = framebench("explain", case)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def phases(found: Explanation) -> list[str]:
+    return [phase for phase, _ in groupby(phase for _, _, phase in found.timeline)]
+
+
+def test_phases_of_a_pytorch_step_in_order() -> None:
+    assert phases(account("transformer/torch/train/fp32/b4/tiny")) == ["forward", "backward", "optimizer"]
+    assert phases(account("transformer/torch/train/accumulate_2/b4/tiny")) == ["forward", "backward"] * 2 + ["optimizer"]
+    assert phases(account("transformer/torch/eval/no_grad/b4/tiny")) == ["forward"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.parametrize("strategy", ["train/fp32", "train/checkpoint", "eval/no_grad"])
+def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
+    found = account(f"transformer/torch/{strategy}/b4/cpu")
+    assert found.peak.bytes == pytest.approx(found.measured["host.rss"], rel=0.05)
+
+
+@pytest.mark.slow
+def test_where_checkpointing_acts() -> None:
+    """Saved are the blocks' inputs alone; one block's activations are there again, the last one's that has its turn."""
+    plain, checkpointed = (account(f"transformer/torch/train/{s}/b4/cpu") for s in ("fp32", "checkpoint"))
+    assert checkpointed.kinds["saved for backward"] < 0.1 * plain.kinds["saved for backward"]
+    again = {h.layer.split(".")[1] for h in checkpointed.holders if h.kind == "recomputed" and "." in h.layer}
+    assert len(again) == 1
+    assert "recomputed" not in plain.kinds
+    layers = {h.layer for h in plain.holders if h.kind == "saved for backward"}
+    assert layers >= {f"blocks.{i}.fc1" for i in range(8)}
+
+
+def test_the_layer_of_a_backward_operator() -> None:
+    found = account("transformer/torch/train/fp32/b4/tiny")
+    gradients = {(h.layer, h.by) for h in found.holders if h.kind == "temporary" and h.phase == "backward"}
+    assert ("(loss)", ("nll_loss_backward", "_log_softmax_backward_data")) in gradients
+
+
+def test_the_command() -> None:
+    done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--json")
+    found = json.loads(done.stdout)
+    assert set(found) == set(Explanation.model_fields)
+    assert found["peak"]["bytes"] == sum(h["bytes"] for h in found["holders"])
+    assert {"kind", "layer", "phase", "bytes", "tensors", "by"} == set(found["holders"][0])
