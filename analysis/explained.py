@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import Any
 
 from analysis.tables import Comparison
 from framebench.explain import Explanation, Holder
@@ -49,3 +50,43 @@ def by_layer(found: Explanation) -> Comparison:
 
 def total(holders: list[Holder]) -> int:
     return sum(h.bytes for h in holders)
+
+
+def figure(found: Explanation) -> Any:
+    """Bytes in use over the step, coloured by phase; beside it what they are at the peak."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "explain"  # the same picture from the same numbers
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(style="whitegrid", palette="colorblind")
+    drawn, (line, bars) = plt.subplots(1, 2, figsize=(12, 4.5), width_ratios=(3, 1), layout="constrained")
+    over_time(found, line)
+    kinds = {kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}
+    bars.barh(list(kinds), list(kinds.values()), color="0.6")
+    bars.bar_label(bars.containers[0], [f"{size:,.1f}" for size in kinds.values()], padding=2)
+    bars.invert_yaxis()
+    bars.margins(x=0.25)
+    bars.set(title="at the peak", xlabel="MiB")
+    most, size = next(iter(found.kinds.items()))
+    drawn.suptitle(
+        f"{found.case}: peak {mib(found.peak.bytes)} MiB in {found.peak.phase}, {size / found.peak.bytes:.0%} {most}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    drawn.supxlabel(f"{found.device}; {versions}", fontsize="x-small")
+    return drawn
+
+
+def over_time(found: Explanation, axes: Any) -> None:
+    """One curve in the colours of the phases, below lines for what was measured."""
+    edges = [event for event, _, _ in found.timeline] + [found.timeline[-1][0] + 1]
+    for name in dict.fromkeys(phase for _, _, phase in found.timeline):
+        axes.stairs([size / MIB * (phase == name) for _, size, phase in found.timeline], edges, fill=True, label=name)
+    axes.plot(found.peak.event, found.peak.bytes / MIB, "v", color="black", label="peak")
+    shown = [name for name in found.measured if name != "allocator.reserved"]
+    for name, style in zip(shown, ("--", ":")):
+        axes.axhline(found.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
+    axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")
+    axes.legend(loc="lower right")

@@ -38,6 +38,15 @@ class Account:
     phases: list[tuple[int, str]] = field(default_factory=list)
     events: int = 0  # in all
 
+    @property
+    def phase(self) -> str:
+        return self.phases[-1][1]
+
+    def turn(self, phase: str) -> None:
+        """From the present event on."""
+        if not self.phases or self.phase != phase:
+            self.phases.append((self.events, phase))
+
     def timeline(self) -> list[tuple[int, int, str]]:
         """(event, bytes in use from then on, phase) wherever one of them changes."""
         change: Counter[int] = Counter()

@@ -42,7 +42,7 @@ class Labelled(Storages):
         self.entered: list[tuple[int, str]] = [(0, "")]  # (number of the next autograd node, module from there on)
         self.names = {p: name for name, p in self.model.named_parameters()}
         self.updating = False
-        self.turn("forward")
+        self.account.turn("forward")
         for kind, layer, tensor in present(adapter):
             if self.value_of(tensor) is None:
                 self.begin(tensor, Value(kind, layer, "before"))
@@ -70,19 +70,14 @@ class Labelled(Storages):
         self.account.events += 1
         self.values.pop(key).died = self.account.events
 
-    def turn(self, phase: str) -> None:
-        self.phase = phase
-        if not self.account.phases or self.account.phases[-1][1] != phase:
-            self.account.phases.append((self.account.events, phase))
-
     def made(self, tensor: Tensor, by: str) -> None:
         node = torch._C._current_autograd_node()
         if node is not None and not self.updating:
-            self.turn("backward")
+            self.account.turn("backward")
         value = self.value_of(tensor)
         if value is None:
-            again = self.phase == "backward" and self.path  # a module runs while the gradient is computed
-            value = Value("recomputed" if again else "temporary", self.layer(node), self.phase, by)
+            again = self.account.phase == "backward" and self.path  # a module runs while the gradient is computed
+            value = Value("recomputed" if again else "temporary", self.layer(node), self.account.phase, by)
             self.begin(tensor, value)
         if node is not None and node.name() == "torch::autograd::AccumulateGrad" and value.kind == "temporary":
             value.kind, value.layer = "gradient", module_of(self.names.get(node.variable, ""))
@@ -117,7 +112,7 @@ class Labelled(Storages):
 
     def enter(self, name: str, *_: Any) -> None:
         if not self.path and torch._C._current_autograd_node() is None:
-            self.turn("forward")
+            self.account.turn("forward")
         self.path.append(name)
         self.note()
 
@@ -130,7 +125,7 @@ class Labelled(Storages):
 
     def update(self, begins: bool, *_: Any) -> None:
         self.updating = begins
-        self.turn("optimizer")
+        self.account.turn("optimizer")
 
     def save(self, tensor: Tensor) -> Tensor:
         value = self.value_of(tensor)

@@ -40,7 +40,6 @@ RESULTS = {
     "eval": ("output", "new buffer", "saved for backward"),  # the last are the residuals of a graph that is kept
 }
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs
-Positions = dict[str, list[Value]]  # the values that may lie at an index of an instruction's result; "" if it is no tuple
 
 
 @dataclass
@@ -49,6 +48,9 @@ class Buffer(Value):
 
     place: tuple[int, int] = (0, 0)  # allocation, offset
     read_in: set[str] = field(default_factory=set)
+
+
+Positions = dict[str, list[Buffer]]  # what may lie at an index of an instruction's result; "" if it is no tuple
 
 
 @dataclass
@@ -125,8 +127,7 @@ class Walk:
         self.program, self.buffers, self.trains = program, buffers, trains
         self.layers: dict[str, str] = {}  # by instruction
         self.account = Account()
-        self.phase = "forward"
-        self.account.phases.append((0, "forward"))
+        self.account.turn("forward")
 
     def run(self, computation: str, given: list[Positions]) -> Positions:
         """The values of its result."""
@@ -147,11 +148,11 @@ class Walk:
         self.layers[i.name] = self.layer(i)
         if i.opcode not in (*ALIASES, "parameter", "constant"):
             self.account.events += 1
-            self.turn(self.phase_of(self.name(i)))
+            self.account.turn(self.phase_of(self.name(i)))
             for buffer in (b for positions in (*operands, inner) for values in positions.values() for b in values):
                 buffer.died = self.account.events + 1
                 if i.opcode not in ("while", "call", "conditional"):
-                    buffer.read_in.add(self.phase)
+                    buffer.read_in.add(self.account.phase)
         return passed_on(i, operands) | inner | {index: [self.fill(b, i)] for index, b in self.buffers.get(i.name, {}).items()}
 
     def called(self, i: Instruction, operands: list[Positions]) -> Positions:
@@ -168,11 +169,6 @@ class Walk:
             return merged(*(self.run(name, [given]) for name, given in zip(branches, operands[1:])))
         return {}
 
-    def turn(self, phase: str) -> None:
-        if phase != self.phase:
-            self.phase = phase
-            self.account.phases.append((self.account.events, phase))
-
     def name(self, i: Instruction) -> str:
         """Its own, or that of the last of those which it fuses."""
         fused = [inner.op_name for called in i.calls("calls") for inner in self.program[called] if inner.opcode != "parameter"]
@@ -184,12 +180,14 @@ class Walk:
         if marks := re.findall(MARK + r"([\w.]*)", name):
             return marks[-1] or "(model)"
         if name:
-            return module(name) if i.opcode == "parameter" else f"({'optimizer' if self.phase == 'optimizer' else 'loss'})"
+            return (
+                module(name) if i.opcode == "parameter" else f"({'optimizer' if self.account.phase == 'optimizer' else 'loss'})"
+            )
         return next((self.layers[operand] for operand in i.operands if operand in self.layers), "(compiler)")
 
     def phase_of(self, name: str) -> str:
         if not name:
-            return self.phase
+            return self.account.phase
         if "transpose(" in name or "rematted_computation" in name:
             return "backward"
         if not self.trains or "jvp(" in name or MARK in name:
@@ -200,7 +198,11 @@ class Walk:
 
     def fill(self, buffer: Buffer, i: Instruction) -> Buffer:
         buffer.born, buffer.died = self.account.events, self.account.events + 1
-        buffer.phase, buffer.by, buffer.layer = self.phase, self.name(i).rpartition("/")[2] or i.opcode, self.layers[i.name]
+        buffer.phase, buffer.by, buffer.layer = (
+            self.account.phase,
+            self.name(i).rpartition("/")[2] or i.opcode,
+            self.layers[i.name],
+        )
         if "rematted_computation" in self.name(i):
             buffer.kind = "recomputed"
         return buffer
