@@ -11,6 +11,7 @@ from framebench.explain import Explanation, Holder
 
 MIB = 2**20
 LARGEST = 15
+COLOURS = {"forward": "C0", "backward": "C1", "optimizer": "C2"}
 
 
 def mib(size: int) -> str:
@@ -66,27 +67,29 @@ def figure(found: Explanation) -> Any:
     over_time(found, line)
     kinds = {kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}
     bars.barh(list(kinds), list(kinds.values()), color="0.6")
-    bars.bar_label(bars.containers[0], [f"{size:,.1f}" for size in kinds.values()], padding=2)
+    bars.bar_label(bars.containers[0], [f"{size:,.2f}" for size in kinds.values()], padding=2)
     bars.invert_yaxis()
-    bars.margins(x=0.25)
+    bars.margins(x=0.3)
+    bars.grid(False)
     bars.set(title="at the peak", xlabel="MiB")
     most, size = next(iter(found.kinds.items()))
-    drawn.suptitle(
-        f"{found.case}: peak {mib(found.peak.bytes)} MiB in {found.peak.phase}, {size / found.peak.bytes:.0%} {most}"
-    )
+    share = f"{size / found.peak.bytes:.0%} {most}"
+    drawn.suptitle(f"{found.case}: peak {mib(found.peak.bytes)} MiB in {found.peak.phase}, {share}")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    drawn.supxlabel(f"{found.device}; {versions}", fontsize="x-small")
+    origin = f"one steady step on {found.device}; {versions}"
+    drawn.legend(loc="outside lower center", ncols=6, fontsize="small", title=origin, title_fontsize="x-small")
     return drawn
 
 
 def over_time(found: Explanation, axes: Any) -> None:
     """One curve in the colours of the phases, below lines for what was measured."""
     edges = [event for event, _, _ in found.timeline] + [found.timeline[-1][0] + 1]
-    for name in dict.fromkeys(phase for _, _, phase in found.timeline):
-        axes.stairs([size / MIB * (phase == name) for _, size, phase in found.timeline], edges, fill=True, label=name)
+    for name, colour in COLOURS.items():
+        heights = [size / MIB * (phase == name) for _, size, phase in found.timeline]
+        if any(heights):
+            axes.stairs(heights, edges, fill=True, color=colour, label=name)
     axes.plot(found.peak.event, found.peak.bytes / MIB, "v", color="black", label="peak")
     shown = [name for name in found.measured if name != "allocator.reserved"]
     for name, style in zip(shown, ("--", ":")):
         axes.axhline(found.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
     axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")
-    axes.legend(loc="lower right")
