@@ -43,9 +43,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# How often verdicts err: docs/study.md and docs/study.svg from the samples under results/study
+# How often verdicts err (docs/study.md and docs/study.svg, from the samples under results/study), and what the suite costs
 study: $(READY)
 	$(BIN)/python -m analysis.study
+	$(BIN)/python -m analysis.cost docs/cost.md
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache

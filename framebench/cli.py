@@ -89,7 +89,10 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     session = Session.open(results, provenance.code(), " ".join([*(selectors or []), profile or ""]))
     frameworks = {c.framework for c in found if not runner.unsupported(c)}
-    ready = {f: environments.ensure(f, say=lambda text: err.print(text)) for f in FRAMEWORKS if f in frameworks}
+    say = partial(err.print, markup=False, highlight=False)
+    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
+    for environment in ready.values():
+        environments.warm(environment, "standard" if profile == "standard" else "quick", say)
     try:
         statuses = measure_all(found, session, ready, options, results)
     except KeyboardInterrupt:

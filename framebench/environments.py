@@ -146,10 +146,19 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
-    if environment.framework == "jittor":  # only saves time: an interruption here leaves a whole environment
-        say("compiling Jittor's kernels for these workloads, some minutes more")
-        command = [str(environment.python), "-m", "framebench.warmup", "jittor"]
-        shell(where, command, say, environment.variables() | {"PYTHONPATH": str(ROOT)})
+    warm(environment, "quick", say)
+
+
+def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
+    """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met. An interruption only
+    costs time."""
+    done = environment.python.parent.parent / f".warm-{profile}"
+    if environment.framework != "jittor" or done.exists():
+        return
+    say(f"compiling Jittor's kernels for the {profile} profile, some minutes more (once per machine)")
+    command = [str(environment.python), "-m", "framebench.warmup", "jittor", profile]
+    shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT)})
+    done.touch()
 
 
 def build_jittor(environment: Environment, where: Path, say: Say) -> None:

@@ -1,8 +1,8 @@
-"""Compile a framework's kernels once: `python -m framebench.warmup FRAMEWORK` runs every strategy at the `tiny` size.
+"""Compile a framework's kernels once: `python -m framebench.warmup FRAMEWORK PROFILE` runs its strategies at the `tiny` size.
 
 Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the shape.
-Without this, the first cases measured on a machine would spend minutes in the compiler. A strategy that needs another build
-of the framework runs in a process of its own, which makes that build.
+Without this, the first cases measured on a machine would spend minutes in the compiler, and their first steps would tell of
+that. A strategy that needs another build of the framework runs in a process of its own, which makes that build.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import traceback
 
 from framebench import adapters
 from framebench.cases import Case, every_case, parse
+from framebench.cases import profile as cases_of
 
 
 def warm(case: Case) -> None:
@@ -41,19 +42,22 @@ def attempt(case: Case) -> None:
     gc.collect()  # what failed would stay in the next one's graph
 
 
-def cases(framework: str) -> list[Case]:
+def cases(framework: str, profile: str) -> list[Case]:
     """One batch each of what a machine without a GPU can run: kernels do not depend on the batch."""
+    wanted = {(c.workload, c.scenario, c.strategy) for c in cases_of(profile)}
     found = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
-    return [c for c in found if not c.support.gpu and c.batch == c.spec.preset("tiny").base]
+    found = [c for c in found if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
+    return [c for c in found if c.batch == c.spec.preset("tiny").base]
 
 
 if __name__ == "__main__":
-    asked = [parse(case_id) for case_id in sys.argv[2:]]
-    found = asked or cases(sys.argv[1])
+    name, what = sys.argv[1:]
+    single = "/" in what  # a case, in the process of its own that it needs
+    found = [parse(what)] if single else cases(name, what)
     for number, each in enumerate(found, 1):
         print(f"{number} of {len(found)}: {each.id}", flush=True)
-        if each.support.env and not asked:
-            command = [sys.executable, "-m", "framebench.warmup", sys.argv[1], each.id]
+        if each.support.env and not single:
+            command = [sys.executable, "-m", "framebench.warmup", name, each.id]
             subprocess.run(command, env={**os.environ, **each.support.env}, check=False)
         else:
             attempt(each)

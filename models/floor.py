@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +288,7 @@ def forward(case: Case) -> int:
     return width(case) * (case.batch // case.plan.micro_batches) * most
 
 
+@cache
 def floor(case: Case) -> Floor:
     """The least peak of one step of this case, by what it is made of."""
     gradients, activations = backward(case) if case.stage.trains else (0, forward(case))

@@ -61,7 +61,7 @@ def test_host_peak_of_two_torch_tensors(environment: dict[str, Environment]) -> 
 PLAN = """
 import json
 import jax, jax.numpy as jnp
-from framebench.adapters.jax_adapter import plan_bytes
+from framebench.adapters.jax_program import plan_bytes
 x = jnp.ones((256, 2**18), jnp.float32)  # 256 MiB in, 256 MiB out, nothing between
 print(json.dumps(plan_bytes(jax.jit(lambda x: x + 1).lower(x).compile())))
 """

@@ -15,7 +15,7 @@ from framebench.adapters.jittor_checkpoint import checkpointed, drawing
 
 class Block(nn.Module):
     def __init__(self):
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, bias=False)  # whose gradient would be zero below batch norm
         self.bn = nn.BatchNorm2d(4)
         self.drop = nn.Dropout(0.5, is_train=True)
         self.again = nn.Dropout(0.2, is_train=True)
@@ -30,6 +30,7 @@ image, weights = rng.standard_normal((2, 3, 5, 5), np.float32), {}
 noise = [rng.random((2, 4, 5, 5), np.float32) for _ in range(4)]  # more than two, for a block that would draw again
 
 def run(how):
+    jt.set_seed(0)
     block = Block()
     for name, p in block.named_parameters():
         weights.setdefault(name, p.numpy().copy())
@@ -61,7 +62,7 @@ def test_a_block_with_dropout_and_batch_norm(environment: dict[str, Environment]
     assert plain["drawn"] == checkpointed["drawn"] == 2
     grads = plain.pop("grads"), checkpointed.pop("grads")
     for one, other in zip(*grads, strict=True):
-        assert flat(one) == pytest.approx(flat(other), rel=1e-5, abs=1e-5)
+        assert flat(one) == pytest.approx(flat(other), rel=1e-5, abs=1e-5 * max(map(abs, flat(one))))
     for name, value in plain.items():
         assert value == pytest.approx(checkpointed[name], rel=1e-5), name
     assert any(abs(mean) > 0.001 for mean in plain["mean"]), "running statistics must have moved"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from framebench import environments
 from framebench.cases import Case, every_case
 from framebench.environments import Environment
 from framebench.instruments import nvml
@@ -44,7 +45,14 @@ def small(framework: str) -> list[Case]:
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
-    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=variables)
+    # compiled programs are kept from one run of the tests to the next
+    kept = environments.cache() / "tests"
+    caches = {
+        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
+    }
+    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=caches | variables)
     assert isinstance(rows, dict)
     return rows
 
