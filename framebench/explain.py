@@ -85,6 +85,7 @@ def explain(case: Case, environment: Environment) -> Explanation:
     if why := obstacle(case):
         raise Unexplained(f"{case.id}: {why}")
     variables = runner.worker_variables(environment, case, "memory", Options())
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
     try:
         printed = run_module(environment, "framebench.explain_worker", case.id, **variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])

@@ -77,6 +77,11 @@ def test_what_has_no_account_is_answered_in_a_sentence(case: str, said: str) -> 
         explain(parse(case), environments.describe("torch"))
 
 
+def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
+    with pytest.raises(Unexplained, match="b4/tiny in torch-0: framebench.explain_worker failed"):
+        explain(parse("transformer/torch/train/fp32/b4/tiny"), Environment("torch", "0", Path("/bin/false")))
+
+
 def test_mistakes_are_answered_in_a_sentence() -> None:
     for case, said in (("transformer/torch/train/nothing/b4/tiny", "fp32"), ("resnet50/torch/pair/together/b4/tiny", "covers")):
         done = framebench("explain", case)

@@ -21,6 +21,7 @@ import jittor as jt
 import jittor_utils
 from jittor import Var, compiler
 
+from framebench.adapters.jittor_adapter import RUNNING
 from framebench.held import Account, Value
 
 if TYPE_CHECKING:
@@ -243,9 +244,9 @@ def last(notes: Notes, node: int) -> str:
 
 def named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
     """Kind and layer of the variables that Python refers to, by node."""
-    parameters = [(name.rpartition(".")[0], p) for name, p in adapter.model.named_parameters()]
-    layers = {id(p): layer for layer, p in parameters}
-    found = {number(p): ("parameter", layer) for layer, p in parameters}
+    parameters = [(name, name.rpartition(".")[0], p) for name, p in adapter.model.named_parameters()]
+    layers = {id(p): layer for _, layer, p in parameters}
+    found = {number(p): ("buffer" if name.endswith(RUNNING) else "parameter", layer) for name, layer, p in parameters}
     for group in getattr(getattr(adapter, "optimizer", None), "param_groups", []):
         for key in ("values", "m", "grads"):
             for parameter, state in zip(group["params"], group.get(key) or []):
@@ -268,7 +269,7 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
         adapter.synchronize()
     made = follow(found, alive, origins)
     for node, (kind, layer) in named_variables(adapter).items():
-        if node in made and kind in ("parameter", "optimizer state"):
+        if node in made and kind in ("parameter", "buffer", "optimizer state"):
             made[node].kind, made[node].layer = f"new {kind}", layer
     if number(adapter.output) in made:
         made[number(adapter.output)].kind = "output"
