@@ -42,7 +42,7 @@ RESULTS = {
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs
 
 
-@dataclass
+@dataclass(eq=False)
 class Buffer(Value):
     """Where it lies, and in which phases it is read."""
 
@@ -179,10 +179,10 @@ class Walk:
         name = self.name(i)
         if marks := re.findall(MARK + r"([\w.]*)", name):
             return marks[-1] or "(model)"
+        if name and i.opcode == "parameter":
+            return module(name)
         if name:
-            return (
-                module(name) if i.opcode == "parameter" else f"({'optimizer' if self.account.phase == 'optimizer' else 'loss'})"
-            )
+            return "(optimizer)" if self.account.phase == "optimizer" else "(loss)"
         return next((self.layers[operand] for operand in i.operands if operand in self.layers), "(compiler)")
 
     def phase_of(self, name: str) -> str:
@@ -198,11 +198,8 @@ class Walk:
 
     def fill(self, buffer: Buffer, i: Instruction) -> Buffer:
         buffer.born, buffer.died = self.account.events, self.account.events + 1
-        buffer.phase, buffer.by, buffer.layer = (
-            self.account.phase,
-            self.name(i).rpartition("/")[2] or i.opcode,
-            self.layers[i.name],
-        )
+        buffer.phase, buffer.layer = self.account.phase, self.layers[i.name]
+        buffer.by = self.name(i).rpartition("/")[2] or i.opcode
         if "rematted_computation" in self.name(i):
             buffer.kind = "recomputed"
         return buffer
