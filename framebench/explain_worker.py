@@ -21,7 +21,6 @@ def explain(case_id: str) -> dict[str, Any]:
     case = named(case_id)
     module = importlib.import_module(f"framebench.instruments.{ACCOUNTS[case.framework]}")
     adapter = adapters.load(case)
-    getattr(module, "prepare", lambda: None)()
     adapter.build()
     peaks(adapter)
     measured = peaks(adapter)

@@ -74,23 +74,29 @@ def test_xla_plan_of_a_known_program(environment: dict[str, Environment]) -> Non
 JITTOR = """
 import json
 import jittor as jt
-from framebench.instruments.jittor_probe import probe
-jt.flags.profile_memory_enable = 1
-before = probe().held_bytes()
+from framebench.instruments.jittor_probe import probe, watch
+watch()
+before = probe().used_bytes()
 probe().reset_peak()
 a = jt.ones(256 * 2**20 // 4); a.sync()
 b = a * 2; b.sync()
 jt.sync_all(True)
-held = probe().held_bytes() - before
-del a, b
+two = probe().used_bytes() - before
+del b
+view = a[:1024]; view.sync()
+del a
 jt.gc()
-print(json.dumps([probe().peak_bytes(), held, probe().held_bytes() - before]))
+viewed = probe().used_bytes() - before
+del view
+jt.gc()
+print(json.dumps([probe().peak_bytes() - before, two, viewed, probe().used_bytes() - before]))
 """
 
 
-def test_jittor_pool_peak_of_two_arrays(environment: dict[str, Environment]) -> None:
-    peak, held, after = run_inside(environment["jittor"], JITTOR)  # type: ignore[misc]
-    assert [peak, held] == pytest.approx([KNOWN] * 2, rel=0.01)
+def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Environment]) -> None:
+    peak, two, viewed, after = run_inside(environment["jittor"], JITTOR)  # type: ignore[misc]
+    assert [peak, two] == pytest.approx([KNOWN] * 2, rel=0.01)
+    assert viewed == pytest.approx(KNOWN / 2, rel=0.01), "a view keeps the whole block"
     assert after < 0.01 * KNOWN
 
 
@@ -160,6 +166,7 @@ def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, mo
 
 
 def test_status_fields() -> None:
-    assert status_bytes("VmHWM") >= status_bytes("VmRSS") > MIB
+    high, now = status_bytes("VmHWM"), status_bytes("VmRSS")  # the kernel sums up its counters of each core now and then only
+    assert high >= 0.98 * now > MIB
     with pytest.raises(OSError, match="VmNothing"):
         status_bytes("VmNothing")

@@ -8,6 +8,7 @@ built, sets what the adapter's build and step look at, and returns the *proof*: 
 from __future__ import annotations
 
 import gc
+import math
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -95,6 +96,7 @@ class Adapter(ABC):
         return Effect(all(proven.values()), evidence | ({} if len(proven) == 1 else {"proven": proven}))
 
     inputs: Batch  # set by make()
+    stream: list[Batch]  # `varlen`: set by make()
     output: Any  # of the last step: the loss, in `eval` the logits; empty after `release`
 
     @abstractmethod
@@ -252,9 +254,9 @@ def stream(adapter: Adapter) -> Proof:
 
     def proof(evidence: Evidence) -> bool:
         case = adapter.case
-        batches = [x for x, _ in adapter.workload.stream(adapter.config, case.batch, lengths_of(case))]
-        shapes = len({x.shape for x in batches})
-        evidence |= {"batches": len(batches), "distinct_shapes": shapes, "tokens": sum(x.size for x in batches)}
+        batches = [x for x, _ in adapter.stream]
+        shapes = len({tuple(x.shape) for x in batches})
+        evidence |= {"batches": len(batches), "distinct_shapes": shapes, "tokens": sum(math.prod(x.shape) for x in batches)}
         evidence["padding_share"] = 1 - case.work / evidence["tokens"]
         return {"padded": shapes == 1, "bucketed": shapes <= 4}.get(lengths_of(case), shapes > 1)
 

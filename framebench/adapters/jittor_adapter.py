@@ -21,7 +21,7 @@ from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jittor_checkpoint import trainable
 from framebench.adapters.jittor_strategies import SWITCHES
 from framebench.cases import Case
-from framebench.instruments.jittor_probe import probe
+from framebench.instruments.jittor_probe import probe, watch
 from models.spec import Optimizer
 
 DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
@@ -83,6 +83,7 @@ class JittorAdapter(Adapter):
         self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
 
     def make(self) -> None:
+        watch()
         self.release()
         if self.case.scenario == "varlen":
             batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
@@ -218,7 +219,7 @@ class JittorAdapter(Adapter):
 
     def live_bytes(self) -> int:
         """Where the pool is kept while memory is measured, all that it holds is taken already."""
-        return self.reserved() if self.keeps_pool else probe().held_bytes()
+        return self.reserved() if self.keeps_pool else probe().used_bytes()
 
     def reserved(self) -> int:
         """Bytes of the pool, used or not."""
@@ -227,7 +228,6 @@ class JittorAdapter(Adapter):
 
     def reset_peak(self) -> None:
         """Also gives the pool's free memory back to the system, so that the host's instruments see the step take it again."""
-        jt.flags.profile_memory_enable = 1  # slows every operation: on only where peaks are asked for
         self.synchronize()
         gc.collect()
         if not self.keeps_pool:
@@ -237,8 +237,6 @@ class JittorAdapter(Adapter):
 
     def own_peaks(self) -> dict[str, int]:
         """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`."""
-        if not jt.flags.profile_memory_enable:
-            return {}
         return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": self.reserved()}
 
     def compile(self) -> None:

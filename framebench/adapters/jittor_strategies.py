@@ -329,7 +329,7 @@ def load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
 
 
 def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
-    """The proof watches the bytes that Python holds while each of the two models works."""
+    """The proof watches the bytes in use while each of the two models works."""
     run.models = models
 
     def proof(e: Evidence) -> bool:
@@ -339,7 +339,7 @@ def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
         def watched() -> Iterator[Module]:
             for model in models():
                 jt.sync_all(True)
-                held.append(probe().held_bytes() - others)
+                held.append(probe().used_bytes() - others)
                 yield model
                 del model
 

@@ -121,8 +121,11 @@ class TorchAdapter(Adapter):
 
     def pair_step(self) -> None:
         x, y = self.inputs
+        losses = []
         with torch.no_grad():
-            losses = [self.model_module.loss(model(x), y) for model in self.models()]
+            for model in self.models():
+                losses.append(self.model_module.loss(model(x), y))
+                del model  # else it would be alive while the next one is made
         self.output = torch.stack(losses).mean()
 
     def release(self) -> None:

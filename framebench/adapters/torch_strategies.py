@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -268,9 +269,12 @@ def keep_grads(run: TorchAdapter) -> Proof:
     run.zero_grad_options["set_to_none"] = False
 
     def proof(e: Evidence) -> bool:
-        run.optimizer.zero_grad(**run.zero_grad_options)
-        e["gradients_kept"] = sum(p.grad is not None for p in run.model.parameters())
-        return e["gradients_kept"] == sum(1 for _ in run.model.parameters())
+        """A step leaves its gradients in the very tensors where the last step's were."""
+        before = [p.grad for p in run.model.parameters()]
+        run.one_step()
+        after = [p.grad for p in run.model.parameters()]
+        e["gradients_kept"] = sum(a is b is not None for a, b in zip(after, before))
+        return e["gradients_kept"] == len(before)
 
     return proof
 
@@ -468,14 +472,15 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
 
 @switch
 def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
-    most = 0
-    cleanings = 0
+    alive: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+    most = cleanings = 0
 
     def models() -> Iterator[nn.Module]:
         nonlocal most, cleanings
         for weights in run.host_weights:
             model = run.load(run.config, weights)
-            most = max(most, parameter_bytes([model, *run.held]))
+            alive.add(model)
+            most = max(most, len(alive))
             yield model
             del model
             if cleared:
@@ -485,9 +490,9 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
                     torch.cuda.empty_cache()
 
     def proof(e: Evidence) -> bool:
-        e["parameter_bytes"], e["parameter_bytes_between_steps"] = most, parameter_bytes(run.held)
-        e["caches_emptied"] = cleanings
-        return most > 0 == e["parameter_bytes_between_steps"] and (cleanings > 0) == cleared
+        """A model that something still refers to would be alive beside the next one."""
+        e |= {"models_at_once": most, "models_between_steps": len(alive), "caches_emptied": cleanings}
+        return most == 1 > len(alive) and (cleanings > 0) == cleared
 
     run.models = models
     return proof

@@ -1,9 +1,8 @@
 """Jittor's account of one step: every block that its variables take from the pool and give back, with who made them.
 
-Jittor has no hook for this; its own memory profiler keeps the peak alone, and its stack traces do not work in Python 3.11. So
-an allocator of ours is laid over the pool, in the place of the one that Jittor makes for `use_stat_allocator = 2`. Nodes of the
-graph are numbered in the order of their making: notes of the number at which a module, the backward pass and the update were
-entered and left tell where a variable is from, although all are computed only later, when the graph runs.
+The allocator of `jittor_probe.cc` notes them; Jittor's own stack traces do not work in Python 3.11. Nodes of the graph are
+numbered in the order of their making: notes of the number at which a module, the backward pass and the update were entered and
+left tell where a variable is from, although all are computed only later, when the graph runs.
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jittor as jt
-import jittor_utils
-from jittor import Var, compiler
+from jittor import Var
 
 from framebench.adapters.jittor_adapter import RUNNING
 from framebench.held import Account, Value
+from framebench.instruments.jittor_probe import probe
 
 if TYPE_CHECKING:
     from framebench.adapters.jittor_adapter import JittorAdapter
@@ -30,120 +27,9 @@ if TYPE_CHECKING:
 HOW = (
     "blocks that variables took from the pool, until given back, by the bytes of the variable that took it; an event is one or "
     "the other. The graph runs as a whole, so a phase is that of the variable being made. A backward variable has the layer of "
-    "the latest value or weight that it is computed from. Jittor's own figure counts a view instead of the block that it keeps"
+    "the latest value or weight that it is computed from"
 )
-SOURCE = """
-#include <cstddef>
-#include <unordered_map>
-#include "graph.h"
-#include "mem/allocator/stat_allocator.h"
-#include "op.h"
-#include "var_holder.h"
-namespace jittor {
-struct pair_hash { // as in allocator.cc
-    template <class T1, class T2>
-    std::size_t operator() (const std::pair<T1, T2>& p) const { return std::hash<T1>()(p.first) ^ std::hash<T2>()(p.second); }
-};
-extern std::unordered_map<pair<string, Allocator*>, unique_ptr<Allocator>, pair_hash> allocators;
-
-static vector<string> makers; // operators, by block taken
-static vector<int64> noted; // block, bytes (-1: given back), variable, latest node before `bound` that it is computed from
-static int64 bound;
-static bool noting;
-
-static int64 latest(Var* v) { // through those that are fused away
-    int64 found = 0, steps = 0;
-    vector<Op*> ahead;
-    if (v->input()) ahead.push_back(v->input());
-    while (ahead.size() && steps++ < 1000) {
-        auto* op = ahead.back();
-        ahead.pop_back();
-        for (auto* x : op->inputs()) {
-            if (x->id < bound) found = std::max(found, x->id);
-            else if (!x->mem_ptr && x->input()) ahead.push_back(x->input());
-        }
-    }
-    return found;
-}
-
-struct Watched : Allocator {
-    Allocator* pool;
-    std::unordered_map<size_t, int> users; // of a block: views share it
-    Watched(Allocator* pool) : pool(pool) {}
-    uint64 flags() const override { return pool->flags(); }
-    const char* name() const override { return "watched"; }
-    void gc() override { pool->gc(); }
-    void* alloc(size_t size, size_t& allocation) override {
-        // a variable hands over its own field; anything else that allocates does not look like one
-        auto* var = (Var*)((char*)&allocation - offsetof(Var, allocation));
-        void* memory = pool->alloc(size, allocation);
-        users[allocation] = 1;
-        bool is_var = (size_t)var->size == size && var->num * var->dsize() == (int64)size;
-        if (noting) {
-            int64 from = is_var && var->id > bound ? latest(var) : 0;
-            makers.push_back(is_var && var->input() ? var->input()->name_ex() : "");
-            for (int64 n : {(int64)allocation, (int64)size, is_var ? var->id : (int64)0, from}) noted.push_back(n);
-        }
-        return memory;
-    }
-    void free(void* memory, size_t size, const size_t& allocation) override {
-        size_t block = allocation;
-        pool->free(memory, size, allocation);
-        if (--users[block]) return;
-        users.erase(block);
-        if (noting) for (int64 n : {(int64)block, (int64)-1, (int64)0, (int64)0}) noted.push_back(n);
-    }
-    bool share_with(size_t size, size_t allocation) override {
-        if (!pool->share_with(size, allocation)) return false;
-        users[allocation]++;
-        return true;
-    }
-};
-static Watched* watched;
-
-// @pyjt(watch)
-inline void watch() {
-    if (watched) return;
-    auto* pool = get_allocator();
-    watched = new Watched(pool);
-    allocators[pair<string, Allocator*>(typeid(StatAllocator).name(), pool)] = unique_ptr<Allocator>(watched);
-}
-// @pyjt(node)
-inline int64 node() { return total_node; }
-// @pyjt(begin)
-inline void begin() { noted.clear(); makers.clear(); bound = 1ll << 60; noting = true; }
-// @pyjt(backward)
-inline void backward() { bound = total_node; }
-// @pyjt(end)
-inline vector<int64> end() { noting = false; return noted; }
-// @pyjt(operators)
-inline vector<string> operators() { return makers; }
-// @pyjt(held)
-inline vector<int64> held() { // block (negative: not of the watched pool), bytes, variable
-    vector<int64> found;
-    std::unordered_map<void*, bool> seen;
-    for (auto* holder : hold_vars) {
-        auto* v = holder->var;
-        if (!v->mem_ptr || seen[v->mem_ptr]) continue;
-        seen[v->mem_ptr] = true;
-        for (int64 n : {v->allocator == watched ? (int64)v->allocation : (int64)-1, v->size, v->id}) found.push_back(n);
-    }
-    return found;
-}
-}
-"""
 Notes = list[tuple[int, str]]  # from this node on, what was entered
-
-
-@cache
-def probe() -> ModuleType:
-    return jittor_utils.compile_module(SOURCE, compiler.cc_flags)
-
-
-def prepare() -> None:
-    """Before anything is allocated: what the pool gave out itself would not be seen to be given back."""
-    probe().watch()
-    jt.flags.use_stat_allocator = 2
 
 
 def number(var: Var) -> int:

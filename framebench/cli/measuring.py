@@ -1,0 +1,173 @@
+"""Commands that measure: `run | compare | fit | evaluate`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench import cases, compare, environments, provenance, runner
+from framebench.cases import Case
+from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, parse_bytes, say
+from framebench.environments import Environment, SetupError
+from framebench.progress import CaseProgress, line
+from framebench.session import Session
+from framebench.strategies import FRAMEWORKS
+
+
+@app.command()
+def run(
+    selectors: Selectors = None,
+    profile: Profile = None,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
+    memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
+) -> None:
+    """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
+    profile = profile or (None if selectors else cases.profile_name())
+    found = chosen(selectors, [], profile)
+    options = runner.Options(
+        profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        memory_limit=parse_bytes(memory_limit) if memory_limit else None,
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    session = Session.open(results, provenance.code(), " ".join([*(selectors or []), profile or ""]))
+    frameworks = {c.framework for c in found if not runner.unsupported(c)}
+    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
+    for environment in ready.values():
+        environments.warm(environment, "standard" if profile == "standard" else "quick", say)
+    try:
+        statuses = measure_all(found, session, ready, options, results)
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
+    session.close(results)
+    bad = [s for s in statuses if s in ("crashed", "timeout", "wrong")]
+    if bad:
+        say(f"{len(bad)} of {len(found)} cases failed ({', '.join(sorted(set(bad)))}); the others stand")
+        raise typer.Exit(1)
+
+
+def measure_all(
+    found: list[Case], session: Session, ready: dict[str, Environment], options: runner.Options, results: Path
+) -> list[str]:
+    """Each case's status; those that this session has measured already are not repeated."""
+    statuses: list[str] = []
+    with CaseProgress(found, results, err) as progress:
+        for case in found:
+            environment = ready.get(case.framework) or environments.describe(case.framework)
+            record = runner.measure_once(case, session.id, environment, options, results, partial(progress.phase, case))
+            progress.done(case, record)
+            statuses.append(record.status)
+    return statuses
+
+
+@app.command("compare")
+def compare_(
+    base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
+    change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
+    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
+    from analysis import tables, verdicts
+
+    pair = cases.parse(base), cases.parse(change)
+    for difference in compare.differences(*pair):
+        say(f"note: the cases differ in {difference}")
+    session = Session.open(results, provenance.code(), f"compare {base} {change}")
+    try:
+        ready = {c.framework: environments.ensure(c.framework, say=say) for c in pair}
+        options = runner.Options(threads=threads, samples=samples, budget_s=budget)
+        found = compare.measure(pair, rounds, session.id, ready, options, results, lambda record: say(line(record)))
+    except KeyboardInterrupt:
+        fail("interrupted; the records of what was measured are kept", 130)
+    except compare.NotMeasured as error:
+        fail(str(error), 1)
+    finally:
+        session.close(results)
+    said = compare.as_json(found)
+    if as_json:
+        typer.echo(json.dumps(said | verdicts.as_json(said)))
+    else:
+        tables.terminal(verdicts.table(said), out)
+
+
+@app.command()
+def fit(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
+    size: str = cases.DEFAULT_SIZE,
+    max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
+    time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit."""
+    from analysis import fits, tables
+    from framebench.fit import chosen as searched
+    from framebench.fit import find
+
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    found = []
+    for case in searched(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+        with err.status(case.id) as status:
+            try:
+                environment = environments.ensure(case.framework, say=say)
+            except SetupError as error:
+                say(f"{case.framework}: {error}")
+                continue
+            show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            try:
+                found.append(find(case, room, environment, max_batch, options, results, show_phase))
+            except KeyboardInterrupt:
+                fail("interrupted; what was found for the cases before is kept", 130)
+        if not as_json:
+            tables.terminal(fits.table(found[-1]), out)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+@app.command()
+def evaluate(
+    workload: Annotated[str, typer.Option(help="such as transformer")],
+    framework: Annotated[str, typer.Option(help="such as torch")],
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    samples: Annotated[int, typer.Option(min=1)] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
+    size: str = cases.DEFAULT_SIZE,
+    time_limit: Annotated[float, typer.Option(help="seconds for each process")] = 900.0,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+    from analysis import fits
+    from framebench import halving
+
+    (case,) = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    environment = environments.ensure(framework, say=say)
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    with err.status(case.id) as status:
+        run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = halving.evaluate(case, samples, room, run)
+    if as_json:
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+    else:
+        for line in fits.evaluation_lines(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.failure:
+        fail(found.failure, 1)

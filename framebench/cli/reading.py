@@ -1,0 +1,172 @@
+"""Commands that read and foretell: `list | show | report | predict | explain`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from framebench import cases, environments, hypothetical, provenance, records, runner
+from framebench.cases import Case
+from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, say
+from framebench.progress import line
+
+
+@app.command("list")
+def list_(
+    selectors: Selectors = None,
+    strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """The cases of a profile, those a selector names, or the support matrix."""
+    if strategies:
+        from analysis import tables
+
+        matrix = tables.support()
+        if as_json:
+            rows = [{"scenario": name, **dict(zip(m.head, line))} for name, m in matrix.items() for line in m.rows]
+            typer.echo(json.dumps(rows, indent=1))
+        else:
+            for part in [*matrix.values(), tables.exclusions()]:
+                tables.terminal(part, out)
+        return
+    found = chosen(selectors, cases.profile(), profile)
+    if as_json:
+        out.print_json(json.dumps([{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]))
+        return
+    for case in found:
+        note = "" if case.support.supported else f"  unsupported: {case.support.why}"
+        typer.echo(f"{case.id}{note}")
+
+
+@app.command()
+def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
+    """The newest record of each case, as lines or as one JSON array of flat rows."""
+    from analysis import load
+
+    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
+    found = [r for r in records.read_all(results) if r.case in wanted]
+    if as_json:
+        typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
+        return
+    newest = {(row.case, row.machine, row.measured_at) for row in load.latest(found)}
+    for record in found:
+        if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
+            typer.echo(line(record))
+
+
+@app.command()
+def report(
+    selectors: Selectors = None,
+    results: Results = runner.RESULTS,
+    here: Annotated[bool, typer.Option("--here", help="only what this machine measured")] = False,
+    docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
+) -> None:
+    """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
+    from analysis import load, tables
+    from analysis.docs import NoSuchTable, refresh
+    from analysis.report import report_of
+
+    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
+    table = load.load(results)
+    table = table[table["case"].isin(wanted)]
+    if here:
+        table = table[table["machine"] == provenance.machine_name()]
+    if table.empty:
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    found = report_of(table)
+    for comparison in found:
+        tables.terminal(comparison, out)
+    for machine in sorted(set(table["machine"])):
+        target = results / "tables" / f"{machine}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
+        say(f"the same as Markdown: {target}")
+    for document in docs or ():
+        try:
+            document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
+        except NoSuchTable as error:
+            fail(f"{document}: {error}", 2)
+
+
+@app.command()
+def predict(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
+    asked = hypothetical.named(case)
+    found = predictions(asked, results)
+    if as_json:
+        typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
+        return
+    typer.echo(asked.id)
+    for one in found:
+        interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
+        peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
+        typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+
+
+def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
+    """Bytes by method; None with the reason where a method cannot tell."""
+    from analysis import load
+    from analysis.predict import predictions as lines
+    from models.floor import floor
+
+    found: list[dict[str, Any]] = [
+        {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
+    ]
+    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
+    if why := hypothetical.obstacle(case):
+        found.append(fake | {"note": why})
+    else:
+        environment = environments.ensure("torch", say=say)
+        printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
+        peak = json.loads(printed.splitlines()[-1])["predicted"]
+        found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
+    for where, fitted in lines(load.load(results), case.id):
+        value, low, high = fitted.at(case.batch)
+        origin = (
+            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"
+        )
+        sums = f"{fitted.fixed.value / 2**20:,.1f} + {fitted.per_sample.value / 2**20:,.2f} MiB per sample"
+        unsure = "; 95 % interval" if low is not None else "; no interval from two batches"
+        found.append(
+            {"method": "line", "instrument": where["peak_instrument"], "bytes": round(value), "low": low, "high": high}
+            | {"note": f"{where['peak_instrument']} on {origin}: {sums}{unsure}"}
+        )
+    if found[-1]["method"] != "line":
+        found.append({"method": "line", "instrument": None, "bytes": None, "note": "no records of this case at two batches"})
+    return found
+
+
+@app.command()
+def explain(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    figure: Annotated[Path | None, typer.Option(help="draw the step's memory over time into this SVG file")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
+    from analysis import explained, tables
+    from framebench.explain import Unexplained, obstacle
+    from framebench.explain import explain as account
+
+    asked = hypothetical.named(case)
+    try:
+        if why := obstacle(asked):  # before an environment is built for nothing
+            raise Unexplained(f"{asked.id}: {why}")
+        with err.status(asked.id):
+            found = account(asked, environments.ensure(asked.framework, say=say))
+    except Unexplained as error:
+        fail(str(error), 2)
+    if figure:
+        explained.figure(found).savefig(figure, format="svg")
+    if as_json:
+        typer.echo(found.model_dump_json())
+        return
+    for table in (explained.by_kind(found), explained.by_layer(found)):
+        tables.terminal(table, out)

@@ -1,0 +1,51 @@
+"""What all commands share: the application, the consoles, options, and how a user's mistake ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from framebench import cases
+from framebench.cases import Case
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+# a pipe or a file has no width of its own: tables must not be folded to 80 columns there
+out = Console(width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True)
+
+Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
+Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
+AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
+Results = Annotated[Path, typer.Option(help="folder of the records")]
+
+
+def chosen(selectors: list[str] | None, default: list[Case], profile: str | None = None) -> list[Case]:
+    """The cases that are named; of a profile those that are named, if both are given; without names the default."""
+    if not selectors:
+        return cases.profile(profile) if profile else default
+    among = cases.profile(profile) if profile else None
+    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, among=among)))
+
+
+def parse_bytes(text: str) -> int:
+    """`2GiB`, `512MiB`, `1e9`. Raises typer.BadParameter."""
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+    number = text.rstrip("KMGiB")
+    try:
+        return int(float(number) * units[text[len(number) :]])
+    except (ValueError, KeyError):
+        raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB") from None
+
+
+def say(message: Any) -> None:
+    """Beside the output proper, as it is: brackets in it are no markup."""
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    say(f"framebench: {message}")
+    sys.exit(code)

@@ -1,0 +1,63 @@
+"""Commands that keep the suite in order: `setup | doctor | golden | overhead`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench import environments, runner
+from framebench.cli.shared import AsJson, Results, app, out, say
+from framebench.strategies import FRAMEWORKS
+
+
+@app.command()
+def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Build the frameworks' environments now (they are built when first needed otherwise)."""
+    for framework in frameworks or FRAMEWORKS:
+        environment = environments.ensure(framework, say=say)
+        typer.echo(f"{environment.name}: {environment.python}")
+
+
+@app.command()
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+) -> None:
+    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
+    from framebench import doctor as examine
+
+    findings = examine.findings()
+    if calibrate:
+        measured = examine.calibration(say=say)
+        examine.save(measured, results)
+        findings += measured
+    if as_json:
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
+    else:
+        for finding in findings:
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
+
+
+@app.command()
+def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
+    from framebench import golden as references
+    from models.spec import NAMES
+
+    for name in workloads or NAMES:
+        made, confirmed = (references.compute(name, environments.ensure(f)) for f in ("torch", "jax"))
+        path = references.write(name, made, confirmed)
+        typer.echo(
+            f"{path}: {len(made)} keys, the two frameworks differ by at most {references.difference(made, confirmed):.1e}"
+        )
+
+
+@app.command()
+def overhead(rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30) -> None:
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    environment = environments.ensure("torch", say=say)
+    typer.echo(environments.run_module(environment, "framebench.overhead", str(rounds), OMP_NUM_THREADS="1"))
