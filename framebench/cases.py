@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -29,6 +30,14 @@ class Case:
     strategy: str
     batch: int
     size: str = DEFAULT_SIZE
+
+    @classmethod
+    def of(cls, case_id: str) -> Case:
+        """The case of an id that has its six parts, whether it is declared or not. Raises ValueError if it has not."""
+        workload, framework, scenario, strategy, batch, size = case_id.split("/")
+        if not re.fullmatch(r"b[1-9][0-9]{0,6}", batch):
+            raise ValueError(f"{batch!r} is no batch: write for instance b8")
+        return cls(workload, framework, scenario, strategy, int(batch[1:]), size)
 
     @property
     def id(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from framebench.cases import Case, UnknownCase, parse
@@ -14,13 +13,14 @@ def named(case_id: str) -> Case:
     try:
         return parse(case_id)
     except UnknownCase:
-        parts = case_id.split("/")
-        if len(parts) != 6 or not re.fullmatch(r"b[1-9]\d*", parts[4]) or parts[0] not in spec.NAMES:
+        try:
+            case = Case.of(case_id)
+        except ValueError:
+            case = None
+        if case is None or case.workload not in spec.NAMES:
             raise
-    workload, framework, scenario, strategy, batch, size = parts
-    preset = spec.workload(workload).sizes.get(size)
-    base = parse("/".join((workload, framework, scenario, strategy, f"b{preset.base}" if preset else batch, size)))
-    return replace(base, batch=int(batch[1:]))
+    preset = case.spec.sizes.get(case.size)
+    return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
 
 
 def obstacle(case: Case) -> str | None:

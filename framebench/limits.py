@@ -33,12 +33,6 @@ class Order:
         return asdict(self)
 
 
-def case_of(case_id: str) -> Case:
-    """The case of an id, also with a batch that the workload does not declare."""
-    workload, framework, scenario, strategy, batch, size = case_id.split("/")
-    return Case(workload, framework, scenario, strategy, int(batch[1:]), size)
-
-
 def mapped() -> int:
     """Private writable bytes this process has mapped, as RLIMIT_DATA counts them; what malloc holds back is returned first."""
     gc.collect()

@@ -7,17 +7,14 @@ Runs inside the framework's environment, as `worker.py` does, and speaks its lan
 from __future__ import annotations
 
 import gc
-import json
 import math
-import os
-import sys
-import traceback
 from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
-from framebench.limits import UNDER, Order, case_of, die_plainly, mapped, set_before_import
-from framebench.worker import Emit, die_with_parent, own_stdout, peaks, timed_step
+from framebench.cases import Case
+from framebench.limits import UNDER, Order, die_plainly, mapped, set_before_import
+from framebench.worker import Emit, peaks, serve, timed_step
 
 
 def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
@@ -102,7 +99,7 @@ def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
 
 
 def run(order: Order, emit: Emit) -> dict[str, Any]:
-    case = case_of(order.case)
+    case = Case.of(order.case)
     set_before_import(case, order.budget)
     emit({"phase": "import"})
     adapter = adapters.load(case)
@@ -120,24 +117,5 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     return result | {"versions": adapter.versions(), "device": adapter.device()}
 
 
-def main() -> int:
-    die_with_parent()
-    out = own_stdout()
-
-    def emit(message: dict[str, Any]) -> None:
-        print(json.dumps(message), file=out)
-
-    try:
-        emit({"result": run(Order(**json.loads(sys.argv[1])), emit)})
-    except Exception as error:
-        oom = getattr(error, "oom", isinstance(error, MemoryError))
-        emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}})
-        traceback.print_exc()
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)
+    serve(lambda orders, emit: run(Order(**orders), emit))

@@ -7,7 +7,6 @@ written atomically. Counters that do not exist are absent, never zero. The newes
 from __future__ import annotations
 
 import os
-import re
 import statistics
 import tempfile
 import warnings
@@ -94,13 +93,12 @@ class Provenance(Part):
 @cache  # reading thousands of records asks for the same cases again and again
 def case_of(text: str) -> Case:
     """The case with this id, declared in a profile or not. Raises ValueError if this version of framebench cannot know it."""
-    parts = text.split("/")
-    if len(parts) != 6 or not re.fullmatch(r"b[1-9][0-9]{0,6}", parts[4]):
-        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
-    workload, framework, scenario, strategy, batch, size = parts
-    case = Case(workload, framework, scenario, strategy, int(batch[1:]), size)
     try:
-        known = framework in FRAMEWORKS and scenario in SCENARIOS and work_of(case) > 0
+        case = Case.of(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
+    try:
+        known = case.framework in FRAMEWORKS and case.scenario in SCENARIOS and work_of(case) > 0
     except (KeyError, ValueError):
         known = False
     if not known:

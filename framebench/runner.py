@@ -83,30 +83,37 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
 
 
 class Worker:
-    """One worker process: started, listened to, and always gone in the end."""
+    """One worker process: started, listened to, and always gone in the end. What it reports stays here when it dies."""
 
-    def __init__(self, environment: Environment, task: Task, variables: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, environment: Environment, module: str, orders: dict[str, object], variables: dict[str, str], log: Path
+    ) -> None:
         self.phase = "start"
         self.final: dict[str, Any] = {}
+        self.reports: list[dict[str, Any]] = []
+        self.log = log
         # a group of its own: Jittor's compilers die with it, and Ctrl-C reaches us first
         self.process = subprocess.Popen(
-            [str(environment.python), "-m", "framebench.worker", json.dumps(task.as_dict())],
+            [str(environment.python), "-m", f"framebench.{module}", json.dumps(orders)],
             stdout=subprocess.PIPE, stderr=log.open("wb"), stdin=subprocess.DEVNULL, text=True, start_new_session=True,
             env={**os.environ, **variables, "PYTHONPATH": str(provenance.ROOT)}, cwd=provenance.ROOT,
         )  # fmt: skip
 
     def listen(self, on_phase: Callable[[str], None]) -> None:
-        """Read messages until the worker closes its end."""
+        """Read messages until the worker closes its end. A last line without an end was cut off by the worker's death."""
         assert self.process.stdout
         for line in self.process.stdout:
             try:
                 message = json.loads(line)
             except ValueError:
-                message = {"error": {"type": "Protocol", "message": f"not a message: {line.strip()}", "oom": False}}
+                text = f"not a message: {line.strip()[:200]}"
+                message = {"error": {"type": "Protocol", "message": text, "oom": False}} if line.endswith("\n") else {}
             if "phase" in message:
                 self.phase = message["phase"]
                 on_phase(self.phase)
-            else:
+            elif "report" in message:
+                self.reports.append(message["report"])
+            elif message:
                 self.final = message
 
     def kill(self) -> None:
@@ -118,28 +125,33 @@ class Worker:
 def run_worker(case: Case, part: str, environment: Environment, options: Options, scratch: Path, progress: Progress) -> Outcome:
     """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
     started = time.monotonic()
-    oom_kills = cgroup_oom_kills()
-    log = scratch / part
     variables = worker_variables(environment, case, part, options) | environment.scratch(scratch)
-    worker = Worker(environment, options.task(case, part), variables, log)
-    timer = threading.Timer(options.time_limit_s, worker.kill)
-    timer.start()
-    try:
-        with ProcessPeak(worker.process.pid) as device:
-            worker.listen(lambda phase: progress(part, phase))
-            code = worker.process.wait()
-    finally:
-        expired = not timer.is_alive()
-        timer.cancel()
-        worker.kill()
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-    outcome = classify(worker, code, expired, options, tail, cgroup_oom_kills() > oom_kills)
+    worker = Worker(environment, "worker", options.task(case, part).as_dict(), variables, scratch / part)
+    with ProcessPeak(worker.process.pid) as device:
+        outcome = attend(worker, options.time_limit_s, lambda phase: progress(part, phase))
     outcome.seconds, outcome.device_process = time.monotonic() - started, device.peak
     return outcome
 
 
-def classify(worker: Worker, code: int, expired: bool, options: Options, tail: str, oom_killed: bool) -> Outcome:
+def attend(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None]) -> Outcome:
+    """Listen to a worker until it ends, or end it when its time is up."""
+    oom_kills = cgroup_oom_kills()
+    timer = threading.Timer(time_limit_s, worker.kill)
+    timer.start()
+    try:
+        worker.listen(on_phase)
+        worker.process.wait()
+    finally:
+        expired = not timer.is_alive()
+        timer.cancel()
+        worker.kill()
+    return classify(worker, time_limit_s if expired else None, cgroup_oom_kills() > oom_kills)
+
+
+def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outcome:
     """Status and reason from what the worker said last, its exit code, and the kernel's counters."""
+    code = worker.process.returncode
+    tail = "\n".join(worker.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     during = f"during {worker.phase}"
     if "result" in worker.final:
         return Outcome(result=worker.final["result"])
@@ -147,8 +159,8 @@ def classify(worker: Worker, code: int, expired: bool, options: Options, tail: s
         error = worker.final["error"]
         status: Status = "oom" if error["oom"] else "crashed"
         return Outcome(status, f"{error['type']} {during}: {error['message']}", log=tail)
-    if expired:
-        return Outcome("timeout", f"no end after {options.time_limit_s:g} s, {during}", log=tail)
+    if expired_s is not None:
+        return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if oom_killed or OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
@@ -170,7 +170,14 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def main() -> int:
+def serve(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> NoReturn:
+    """Carry out the orders on the command line, and say what came of it."""
+    code = answer(carry_out)
+    sys.stderr.flush()
+    os._exit(code)  # everything is said: freeing a framework piece by piece only costs time
+
+
+def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
     die_with_parent()
     out = own_stdout()
 
@@ -178,7 +185,7 @@ def main() -> int:
         print(json.dumps(message), file=out)
 
     try:
-        emit({"result": run(Task(**json.loads(sys.argv[1])), emit)})
+        emit({"result": carry_out(json.loads(sys.argv[1]), emit)})
     except Exception as error:
         oom = getattr(error, "oom", isinstance(error, MemoryError))
         emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}})
@@ -188,6 +195,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)  # everything is said: freeing a framework piece by piece only costs time
+    serve(lambda orders, emit: run(Task(**orders), emit))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,3 +53,24 @@ def run_inside(environment: Environment, code: str, *arguments: str, variables: 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def acting(script: str, folder: Path) -> Environment:
+    """An environment whose interpreter is a script of ours that plays a framework's part."""
+    interpreter = folder / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n')
+    interpreter.chmod(0o755)
+    return Environment("torch", "0", interpreter)
+
+
+@contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[Path]:
+    """A file system of its own, mounted with these options; the test is skipped where that is not allowed."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

@@ -14,7 +14,7 @@ import pytest
 
 from framebench import records
 from framebench.environments import Environment
-from tests.conftest import ROOT
+from tests.conftest import ROOT, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -120,22 +120,14 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str
     assert "2 of 2 cases failed" in done.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small file system: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", "size=16k") as disk:
         done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
         assert all(records.read_all(disk / "results"))
         assert not list((disk / "results").rglob("*.tmp"))
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:

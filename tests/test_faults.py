@@ -29,7 +29,7 @@ from framebench import records
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
-from tests.conftest import ROOT
+from tests.conftest import ROOT, small_disk
 from tests.test_records import provenance, record
 
 SWITCHES = "framebench/adapters/torch_strategies.py"
@@ -125,20 +125,12 @@ def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
     assert len(list(records.read_all(tmp_path))) == 4
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a file system needs root")
 def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(disk)], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
         done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
         assert done.returncode == 1
         assert "Read-only file system" in done.stderr
         assert "Traceback" not in done.stderr
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 GOOD: dict[str, object] = json.loads(

@@ -19,7 +19,7 @@ from framebench.halving import Evaluation, evaluate, runner_of
 from framebench.limits import Order
 from framebench.runner import Options
 from framebench.strategies import FRAMEWORKS
-from tests.conftest import ROOT, run_inside
+from tests.conftest import acting, run_inside
 from tests.test_cli import framebench
 
 MIB = 2**20
@@ -91,10 +91,7 @@ def test_an_allocation_above_the_limit_raises(library: str, environment: dict[st
 
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/unchecked.py"} "$@"\n')
-    script.chmod(0o755)
-    return Environment("torch", "0", script)
+    return acting("unchecked.py", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -218,8 +215,8 @@ def test_the_mean_of_the_samples_is_the_batchs(environment: dict[str, Environmen
     code = """
 import json
 from framebench import adapters
-from framebench.limits import case_of
-run = adapters.load(case_of("transformer/torch/eval/no_grad/b5/tiny"))
+from framebench.cases import Case
+run = adapters.load(Case.of("transformer/torch/eval/no_grad/b5/tiny"))
 run.build(); run.step()
 losses, whole = run.sample_losses(), run.loss()
 print(json.dumps([losses, whole]))

@@ -17,18 +17,14 @@ from framebench import records, runner
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.runner import Options
-from tests.conftest import ROOT
+from tests.conftest import ROOT, acting
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
-    """An environment whose interpreter misbehaves."""
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/misbehaving.py"} "$@"\n')
-    script.chmod(0o755)
-    return Environment("torch", "0", script)
+    return acting("misbehaving.py", tmp_path)
 
 
 @pytest.mark.parametrize(
