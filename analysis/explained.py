@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from analysis.tables import Comparison
+from framebench.cases import Case
 from framebench.explain import Explanation, Holder
 
 MIB = 2**20
-LARGEST = 15
+LARGEST = 12
 COLOURS = {"forward": "C0", "backward": "C1", "optimizer": "C2"}
+
+
+def kept(results: Path) -> list[Explanation]:
+    """What `framebench explain CASE --json` said and was put into the folder `explained`, in the order of the cases."""
+    files = sorted((results / "explained").glob("*.json"))
+    return sorted((Explanation.model_validate_json(f.read_bytes()) for f in files), key=lambda e: Case.of(e.case))
 
 
 def mib(size: int) -> str:
@@ -29,7 +37,7 @@ def by_kind(found: Explanation) -> Comparison:
     if found.plan:
         notes.append("the executable's plan: " + ", ".join(f"{mib(size)} MiB {name}" for name, size in found.plan.items()))
     notes.append(f"counted: {found.how}")
-    return Comparison("The peak by kind", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+    return Comparison(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
 
 
 def by_layer(found: Explanation) -> Comparison:
@@ -46,7 +54,7 @@ def by_layer(found: Explanation) -> Comparison:
     if rest := [h for _, members in groups[LARGEST:] for h in members]:
         rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest))))
     head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
-    return Comparison(f"Who holds it: the {LARGEST} largest", "", head, tuple(rows), left=4)
+    return Comparison(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
 
 
 def total(holders: list[Holder]) -> int:

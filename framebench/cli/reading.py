@@ -68,7 +68,7 @@ def report(
     """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
     from analysis import load, tables
     from analysis.docs import NoSuchTable, refresh
-    from analysis.report import report_of
+    from analysis.report import for_documents, report_of
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     table = load.load(results)
@@ -87,7 +87,7 @@ def report(
         say(f"the same as Markdown: {target}")
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
+            document.write_text(refresh(document.read_text(), for_documents(results, table)))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 
