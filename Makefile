@@ -34,9 +34,10 @@ else
 	$(BIN)/asv run $(AS); status=$$?; $(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench report --here && exit $$status
 endif
 
+# two at once: most of the time goes into compilers, on one core each
 test: $(READY)
 	$(BIN)/framebench setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -19,6 +19,11 @@ from framebench.strategies import FRAMEWORKS
 ROOT = provenance.ROOT
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first, so that files handed to several processes end together."""
+    items.sort(key=lambda item: item.path.name != "test_strategies.py")
+
+
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a developer's shell sets must not decide a test."""
