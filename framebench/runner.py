@@ -30,7 +30,7 @@ from framebench.records import Proof, Provenance, Record, Status, Verification
 RESULTS = provenance.ROOT / "results"
 Progress = Callable[[str, str], None]  # part, phase
 LOG_LINES = 25
-CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
+OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
 OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError", re.I)
 
 
@@ -135,7 +135,7 @@ def run_worker(case: Case, part: str, environment: Environment, options: Options
 
 def attend(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None]) -> Outcome:
     """Listen to a worker until it ends, or end it when its time is up."""
-    oom_kills = cgroup_oom_kills()
+    kills = oom_kills()
     timer = threading.Timer(time_limit_s, worker.kill)
     timer.start()
     try:
@@ -145,7 +145,7 @@ def attend(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None])
         expired = not timer.is_alive()
         timer.cancel()
         worker.kill()
-    return classify(worker, time_limit_s if expired else None, cgroup_oom_kills() > oom_kills)
+    return classify(worker, time_limit_s if expired else None, oom_kills() > kills)
 
 
 def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outcome:
@@ -162,18 +162,18 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
     if expired_s is not None:
         return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    if oom_killed or OUT_OF_MEMORY.search(tail):
+    if (oom_killed and code == -signal.SIGKILL) or OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
     return Outcome("crashed", f"ended by {name} {during}", log=tail)
 
 
-def cgroup_oom_kills() -> int:
-    """How often the kernel killed for memory in this control group; 0 where it does not say."""
-    try:
-        counters = dict(line.split() for line in CGROUP_EVENTS.read_text().splitlines())
-    except OSError:
-        return 0
-    return int(counters.get("oom_kill", 0))
+def oom_kills() -> int:
+    """How often the kernel has killed for want of memory, as far as it says: what matters is whether this grows."""
+    found = 0
+    for counter in OOM_COUNTERS:
+        with contextlib.suppress(OSError):
+            found += int(dict(line.split() for line in counter.read_text().splitlines()).get("oom_kill", 0))
+    return found
 
 
 def measure(

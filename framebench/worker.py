@@ -6,6 +6,7 @@ separate processes, since what makes memory visible (allocator settings, counter
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import math
@@ -15,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from framebench import adapters
@@ -168,6 +170,8 @@ def die_with_parent() -> None:
     """A killed parent takes its worker along. Linux only; elsewhere the worker ends with its case."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        with contextlib.suppress(OSError):  # where memory runs out it is for us to go, and for nobody else on the machine
+            Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def serve(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> NoReturn:

@@ -52,6 +52,21 @@ def test_misdeeds_are_classified(
     assert not [p for p in psutil.process_iter(["cmdline"]) if "misbehaving.py" in " ".join(p.info["cmdline"] or [])]
 
 
+def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
+    impostor: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = tmp_path / "vmstat"
+    counter.write_text("pgfault 7\noom_kill 2\n")
+    monkeypatch.setattr(runner, "OOM_COUNTERS", (tmp_path / "missing", counter))
+    assert runner.oom_kills() == 2
+    counts = iter((2, 3))
+    monkeypatch.setattr(runner, "oom_kills", lambda: next(counts))
+    monkeypatch.setenv("MISBEHAVE", "kill")
+    record = runner.measure(CASE, "s", impostor, Options(), results)
+    assert record.status == "oom"
+    assert "memory ran out" in (record.reason or "")
+
+
 def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     record = runner.measure(case, "s", impostor, results=results)
