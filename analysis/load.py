@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -138,13 +138,11 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
 
     For tables in which a case has one row; `analysis.versions` compares the versions.
     """
-    last = table.sort_values("measured_at").groupby(["machine", "framework"])["framework_version"].last()
-    shown = {}
-    for (machine, framework), newest in last.items():
-        here = table[(table["machine"] == machine) & (table["framework"] == framework)]
-        pinned = environments.default_version(framework)
-        shown[machine, framework] = pinned if (here["framework_version"] == pinned).any() else newest
-    wanted = [shown.get(pair) for pair in zip(table["machine"], table["framework"])]
+    shown: dict[Any, Any] = {}
+    for pair, versions in table.sort_values("measured_at").groupby(["machine", "framework"])["framework_version"]:
+        pinned, known = environments.default_version(pair[1]), list(versions.dropna())
+        shown[pair] = pinned if pinned in known or not known else known[-1]
+    wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
     return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
 
 

@@ -48,7 +48,7 @@ class NoTimeline(Exception):
 
 
 class Point(NamedTuple):
-    """One case in one version on one machine, and the processes that measured it (`analysis.versions.points`)."""
+    """One case in one version on one machine, and the processes that measured it (`analysis.rounds.points`)."""
 
     machine: str
     case: str
@@ -143,8 +143,8 @@ def described(points: list[Point]) -> Iterator[dict[str, Any]]:
         for metric, (_, unit) in METRICS.items():
             name = f"{workload}.{of}.track_{metric}"
             yield {
-                "name": name, "pretty_name": name, "type": "track", "unit": unit, "param_names": ["case"], "version": str(VERSION),
-                "params": [sorted(found)], "code": f"median over processes of {metric}", "timeout": 0,
+                "name": name, "pretty_name": name, "type": "track", "unit": unit, "version": str(VERSION), "timeout": 0,
+                "param_names": ["case"], "params": [sorted(found)], "code": f"median over processes of {metric}",
             }  # fmt: skip
 
 

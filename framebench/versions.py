@@ -2,7 +2,7 @@
 
 A round is one record of each case in each version. Rounds go A B, B A, A B, ...: what drifts steadily, or favours whoever
 comes second, cancels over two rounds. All cases have their round before any has its next one, so that a case's rounds are
-spread over the whole run. `analysis.versions` pairs the records of a session by their order, and judges them.
+spread over the whole run. `analysis.rounds` pairs the records of a session by their order, `analysis.versions` judges them.
 """
 
 from __future__ import annotations

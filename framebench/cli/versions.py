@@ -119,7 +119,7 @@ def timeline(
     results: Results = runner.RESULTS,
 ) -> None:
     """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
-    from analysis.versions import points
+    from analysis.rounds import points
     from framebench import records
     from framebench.timeline import NoTimeline, Point, build
 
