@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from analysis import breakdown, explained, predict, tables
+from analysis import breakdown, explained, load, predict, tables, versions
 from analysis.tables import Comparison
+from framebench import records
+from framebench.records import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def report_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows give."""
+    """Every comparison that the rows give, of one version of each framework."""
+    table = load.current(table)
     return [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
 
 
-def for_documents(results: Path, table: pd.DataFrame) -> list[Comparison]:
+def of_records(found: Sequence[Record]) -> list[Comparison]:
+    """The same of these records, and the frameworks' versions against each other."""
+    return [*report_of(load.frame(load.latest(found))), *versions.comparisons(found)]
+
+
+def for_documents(results: Path) -> list[Comparison]:
     """Every table that a document may ask for."""
     accounts = [make(found) for found in explained.kept(results) for make in (explained.by_kind, explained.by_layer)]
-    return [*report_of(table), *tables.of_the_table(), *accounts]
+    return [*of_records(list(records.read_all(results))), *tables.of_the_table(), *accounts]

@@ -66,28 +66,27 @@ def report(
     docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
 ) -> None:
     """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
-    from analysis import load, tables
+    from analysis import tables
     from analysis.docs import NoSuchTable, refresh
-    from analysis.report import for_documents, report_of
+    from analysis.report import for_documents, of_records
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
-    table = load.load(results)
-    table = table[table["case"].isin(wanted)]
+    kept = [r for r in records.read_all(results) if r.case in wanted]
     if here:
-        table = table[table["machine"] == provenance.machine_name()]
-    if table.empty:
+        kept = [r for r in kept if r.provenance.machine == provenance.machine_name()]
+    if not kept:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    found = report_of(table)
+    found = of_records(kept)
     for comparison in found:
         tables.terminal(comparison, out)
-    for machine in sorted(set(table["machine"])):
+    for machine in sorted({r.provenance.machine for r in kept}):
         target = results / "tables" / f"{machine}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
         say(f"the same as Markdown: {target}")
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), for_documents(results, table)))
+            document.write_text(refresh(document.read_text(), for_documents(results)))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 
