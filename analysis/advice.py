@@ -63,18 +63,19 @@ class Peak(NamedTuple):
     margin: float = 1.0
 
     @property
-    def needs(self) -> float:
+    def needs(self) -> int:
         """What a budget must have for this peak to fit with confidence."""
-        return max(self.value, self.high or 0) * self.margin
+        return math.ceil(max(self.value, self.high or 0) * self.margin)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One strategy at one batch. `speed` is the row measured nearest to it, perhaps at another batch or size."""
+    """One strategy at one batch. `speed` is a measured row that stands for it, perhaps of another batch or size."""
 
     case: Case
     peak: Peak
     evidence: Row  # the newest row that the peak rests on
+    timed: tuple[Row, ...]  # all that have a throughput
     speed: Row | None
 
     @property
@@ -157,8 +158,10 @@ def peak_at(rows: Sequence[Row], case: Case) -> Peak:
     if len(set(batches)) < 2:
         return by_parts(rows[-1], case)
     value, low, high = fit(batches, [r.peak_bytes or 0 for r in rows]).at(case.batch)
-    known = f"line through batches {', '.join(map(str, batches))}"
-    return Peak("predicted", known, value, low, high, margin=1.0 if high is not None else MARGIN)
+    known, least = f"line through batches {', '.join(map(str, batches))}", floor(case).total
+    if low is None or high is None:
+        return Peak("predicted", known, max(value, least), margin=MARGIN)
+    return Peak("predicted", known, max(value, least), max(low, least), max(high, least))
 
 
 def by_parts(r: Row, case: Case) -> Peak:
@@ -167,8 +170,10 @@ def by_parts(r: Row, case: Case) -> Peak:
     known, least = floor(replace(case, batch=r.batch)), floor(case)
     peak, fixed = float(r.peak_bytes or 0), known.parameters + known.buffers + known.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
-    ends = sorted((line, least.total + peak - known.total))
-    return Peak("predicted", f"line through batch {r.batch} and what no batch changes", line, *ends, margin=MARGIN)
+    low, high = sorted((max(line, least.total), max(least.total + peak - known.total, least.total)))
+    return Peak(
+        "predicted", f"line through batch {r.batch} and what no batch changes", max(line, least.total), low, high, MARGIN
+    )
 
 
 def by_ratio(rows: Sequence[Row], case: Case) -> Peak:
@@ -186,21 +191,27 @@ def by_ratio(rows: Sequence[Row], case: Case) -> Peak:
 
 
 def offer(rows: Sequence[Row], case: Case) -> Offer:
+    """Its speed is that of the nearest batch."""
     exact = [r for r in rows if r.case == case.id]
-    timed = [r for r in rows if r.throughput]
+    timed = tuple(r for r in rows if r.throughput)
     nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
     newest = max(rows, key=lambda r: r.measured_at)
-    return Offer(case, peak_at(rows, case), exact[0] if exact else newest, nearest)
+    return Offer(case, peak_at(rows, case), exact[0] if exact else newest, timed, nearest)
 
 
 def largest(rows: Sequence[Row], case: Case, budget: int) -> Offer:
-    """The strategy at the largest batch that fits; where none does, at the smallest there is."""
+    """The strategy at the largest batch that fits; where none does, at the smallest there is.
+
+    Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
+    """
     unit = case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
     foreseen = bisect_right(batches, budget, key=lambda batch: peak_at(rows, replace(case, batch=batch)).needs) * unit
     measured = [r.batch for r in rows if r.size == case.size]
     candidates = (offer(rows, replace(case, batch=batch)) for batch in sorted({foreseen, *measured, unit} - {0}, reverse=True))
-    return next((o for o in candidates if o.fits(budget)), offer(rows, replace(case, batch=unit)))
+    found = next((o for o in candidates if o.fits(budget)), offer(rows, replace(case, batch=unit)))
+    within = [r for r in found.timed if r.batch <= found.case.batch] or found.timed[:1]
+    return replace(found, speed=max(within, key=lambda r: r.throughput or 0, default=None))
 
 
 def answers(evidence: Evidence, question: Question) -> list[Offer]:
@@ -234,8 +245,8 @@ def advise(rows: Sequence[Row], question: Question) -> Advice:
     """Raises NoRecords."""
     asked = [r for r in rows if r.framework in question.frameworks and (question.shape is not None or r.size == question.size)]
     if not asked:
-        what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f", size {question.size}")
-        raise NoRecords(f"no records of {what}; measure first: framebench run '{question.workload}/*/{question.scenario}'")
+        what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
+        raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
     machine = machine_of(asked, question.machine)
     here = comparable([r for r in asked if r.machine == machine], question)
     evidence = evidence_of(here, question)
@@ -270,11 +281,11 @@ class Change(NamedTuple):
 
     @property
     def speed(self) -> float | None:
-        """Throughput of the new over the old, both measured at one batch and size."""
-        if not (self.to and self.to.speed and self.base.speed and self.to.throughput and self.base.throughput):
-            return None
-        same = (self.to.speed.batch, self.to.speed.size) == (self.base.speed.batch, self.base.speed.size)
-        return self.to.throughput / self.base.throughput if same else None
+        """Throughput of the new over the old, both measured at the same batch and size: the one nearest to the new."""
+        old = {(r.batch, r.size): r.throughput for r in self.base.timed}
+        new = {(r.batch, r.size): r.throughput for r in self.to.timed} if self.to else {}
+        common = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - (self.to or self.base).case.batch))
+        return (new[common[0]] or 0) / (old[common[0]] or 1) if common else None
 
 
 def change(advice: Advice, framework: str, strategy: str) -> Change | None:
@@ -282,7 +293,7 @@ def change(advice: Advice, framework: str, strategy: str) -> Change | None:
     everything = [*advice.fitting, *advice.changed, *advice.beyond]
     base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
     own = [o for o in advice.fitting if o.case.framework == framework]
-    return base and Change(base, next(iter(own or advice.fitting), None))
+    return None if base is None else Change(base, next(iter(own or advice.fitting), None))
 
 
 def largest_that_fits(rows: Sequence[Row], question: Question) -> Offer | None:

@@ -16,7 +16,7 @@ HEAD = (
 CAPTION = (
     "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
     f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss. Predicted peaks: "
-    "(from - to). Speeds are always measured, at the batch in the last column."
+    "(from - to). Speeds are always measured, as the last column says; those of another size only rank strategies."
 )
 
 
@@ -151,9 +151,13 @@ def offer_json(o: Offer, budget: int) -> dict[str, Any]:
         "case": o.case.id, "framework": o.case.framework, "framework_version": o.evidence.framework_version,
         "strategy": o.case.strategy, "batch": o.case.batch, "kind": o.peak.kind, "method": o.peak.method,
         "instrument": o.evidence.peak_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
-        "low_bytes": o.peak.low, "high_bytes": o.peak.high, "needs_bytes": round(o.peak.needs),
+        "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "needs_bytes": round(o.peak.needs),
         "share_of_budget": o.peak.value / budget, "fits": o.fits(budget), "host_rss_bytes": o.host_rss,
         "over_by_host_rss": o.hidden(budget), "same_mathematics": o.case.plan.same_loss,
         "throughput": speed and speed.throughput, "unit": speed and speed.unit, "speed_measured_at": speed and speed.case,
         "step_time_s": speed.step_time_s if speed and speed.case == o.case.id else None,
     }  # fmt: skip
+
+
+def whole(count: float | None) -> int | None:
+    return None if count is None else round(count)

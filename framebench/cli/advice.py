@@ -9,9 +9,10 @@ import typer
 
 from framebench import cases, environments, runner
 from framebench.cases import UnknownCase
-from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes
+from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes, say
 from framebench.strategies import FRAMEWORKS
 from framebench.table import SCENARIOS
+from models import spec
 
 if TYPE_CHECKING:
     from analysis.advice import Advice, Change, Question
@@ -41,7 +42,7 @@ def advise(
     chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
     shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters else None
     question = advice.Question(
-        workload, scenario, parse_bytes(budget), chosen, batch, f"{parameters:.3g} parameters" if parameters else size, shape,
+        workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
         machine, {f: environments.default_version(f) for f in chosen},
     )  # fmt: skip
     rows = advice.rows_of(results, workload, scenario)
@@ -56,6 +57,8 @@ def advise(
     else:
         for table in advised.tables(found):
             tables.terminal(table, out)
+        if shape is not None:
+            say(f"{question.size} stands for {shape}")
         for sentence in advised.sentences(found, changes, roomiest):
             out.print(sentence, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if found.fitting else 1)
@@ -74,8 +77,6 @@ def baseline(scenario: str) -> str:
 
 def shape_of(workload: str, parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int) -> Any:
     """The configuration of a model that is only described. Raises UnknownCase."""
-    from models import spec
-
     described = spec.workload(workload).described
     if described is None:
         able = [name for name in spec.NAMES if spec.workload(name).described]
@@ -84,6 +85,10 @@ def shape_of(workload: str, parameters: float, sequence: int, width: int | None,
         return described(parameters, sequence, width, layers, vocabulary)
     except ValueError as error:
         raise UnknownCase(str(error)) from None
+
+
+def millions(workload: str, shape: Any) -> str:
+    return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
 
 
 def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
