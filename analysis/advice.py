@@ -90,6 +90,10 @@ class Offer:
     def fits(self, budget: int) -> bool:
         return self.peak.needs <= budget
 
+    def tight(self, budget: int) -> bool:
+        """It fits, but so closely that what a process keeps beside tensors, some MiB of workspaces and kernels, may not."""
+        return self.fits(budget) and self.peak.needs * MARGIN > budget
+
     def hidden(self, budget: int) -> bool:
         """It fits by the framework's own instrument, but not by what the kernel enforces."""
         return self.fits(budget) and (self.host_rss or 0) > budget

@@ -15,8 +15,9 @@ HEAD = (
 )  # fmt: skip
 CAPTION = (
     "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
-    f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss. Predicted peaks: "
-    "(from - to). Speeds are always measured, as the last column says; those of another size only rank strategies."
+    f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
+    "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always measured, "
+    "as the last column says; those of another size only rank strategies."
 )
 
 
@@ -55,7 +56,7 @@ def cells(o: Offer, budget: int) -> tuple[str, ...]:
         o.peak.kind,
         o.evidence.peak_instrument or "-",
         mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
-        f"{o.peak.value / budget:.0%}",
+        f"{o.peak.value / budget:.0%}" + (" tight" if o.tight(budget) else ""),
         mib(o.host_rss) + (" over" if o.hidden(budget) else ""),
         number(speed.step_time_s if speed and same else None, ",.1f", 1e3),
         f"{speed.throughput:,.1f} {speed.unit}/s" if speed and speed.throughput else "-",
@@ -153,7 +154,7 @@ def offer_json(o: Offer, budget: int) -> dict[str, Any]:
         "instrument": o.evidence.peak_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
         "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "needs_bytes": round(o.peak.needs),
         "share_of_budget": o.peak.value / budget, "fits": o.fits(budget), "host_rss_bytes": o.host_rss,
-        "over_by_host_rss": o.hidden(budget), "same_mathematics": o.case.plan.same_loss,
+        "over_by_host_rss": o.hidden(budget), "tight": o.tight(budget), "same_mathematics": o.case.plan.same_loss,
         "throughput": speed and speed.throughput, "unit": speed and speed.unit, "speed_measured_at": speed and speed.case,
         "step_time_s": speed.step_time_s if speed and speed.case == o.case.id else None,
     }  # fmt: skip
