@@ -16,8 +16,8 @@ HEAD = (
 CAPTION = (
     "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
     f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
-    "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always measured, "
-    "as the last column says; those of another size only rank strategies."
+    "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always "
+    "measured, as the last column says; those of another size only rank strategies."
 )
 
 
