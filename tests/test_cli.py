@@ -14,7 +14,7 @@ import pytest
 
 from framebench import records
 from framebench.environments import Environment
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Tried, believed
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -121,7 +121,7 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], capture_output=True, text=True)
@@ -129,6 +129,8 @@ def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_pa
         pytest.skip(f"cannot mount a small file system: {mounted.stderr.strip()}")
     try:
         done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
+        kept = list(records.read_all(disk / "results"))
+        tried("full disk", kept, 0, seen=f"exit code {done.returncode}", right=all(believed(r) for r in kept))
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr

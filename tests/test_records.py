@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from framebench import records
 from framebench.cases import Case, every_case
 from framebench.records import BadRecord, Proof, Provenance, Record, RecordWarning, Verification
+from tests.conftest import Tried
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -95,12 +96,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path) -> None:
+def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path, tried: Tried) -> None:
     records.write(record(), results / "records" / "m")
     bad = results / "records" / name
     bad.write_text(BAD[name])
     with pytest.warns(RecordWarning, match=name):
         found = list(records.read_all(results))
+    tried(f"bad file beside a record: {Path(name).stem.replace('-', ' ')}", found, seen="refused, named and left alone")
     assert found == [record()]
     assert bad.read_text() == BAD[name]
 
