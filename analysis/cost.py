@@ -70,8 +70,8 @@ def reading(costs: Iterable[Cost]) -> tables.Comparison:
     head = ("records", "read: processor s", "tabulate: processor s", "both: processor s", "both: wall s", "us a record")
     caption = (
         "Processor seconds, as the machine may be shared: its load average (one minute) was "
-        f"{load_before:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors, so wall time is an upper "
-        "bound."
+        f"{load_before:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors, so wall time is an "
+        "upper bound."
     )
     return tables.Comparison("Reading and tabulating records", caption, head, tuple(rows), left=0)
 

@@ -23,9 +23,10 @@ def table(found: dict[str, Any]) -> Comparison:
     """A row for each kind of fault, and their sum."""
     rows = [line((fault, seen), group) for (fault, seen), group in groups(found["faults"], "fault", "seen")]
     caption = (
-        "records lost: expected after the fault and not there. false ok: records that claim to be right, verified and with their "
-        f"strategy proven, and should not. Counted by the tests themselves on {found['machine']}, {found['measured_at'][:10]}, at "
-        f"{(found['commit'] or 'no commit')[:10]}{' with uncommitted changes' if found['dirty'] else ''}."
+        "records lost: expected after the fault and not there. false ok: records that claim to be right, verified and with "
+        "their strategy proven, and should not. Counted by the tests themselves on "
+        f"{found['machine']}, {found['measured_at'][:10]}, "
+        f"at {(found['commit'] or 'no commit')[:10]}{' with uncommitted changes' if found['dirty'] else ''}."
     )
     total = line(("all", ""), found["faults"])
     return Comparison("Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2)
