@@ -113,6 +113,16 @@ def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
         records.read(tmp_path / "n.json")
 
 
+def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
+    other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+    for case in (CASE, other):
+        records.write(record(case), records.folder(results, "m", "torch-1", case))
+    bad = records.folder(results, "m", "torch-1", CASE) / "bad.json"
+    bad.write_text("{}")
+    assert list(records.of_cases(results, "transformer.*.train.*")) == [record(CASE)]
+    assert list(records.of_cases(results, "resnet50.*.train.*")) == []
+
+
 @given(st.binary(max_size=300))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_any_bytes_are_refused_with_the_files_name(tmp_path: Path, data: bytes) -> None:
