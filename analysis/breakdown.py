@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from analysis.tables import Comparison, conditions, groups, in_order, number
+from analysis.tables import Comparison, conditions, groups, in_order, lines_of, number
 from framebench.hypothetical import named
-from models.floor import floor
+from models.floor import Floor, floor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIB = 2**20
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
@@ -23,16 +25,24 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     fragmentation, and what the framework keeps beyond the least.
     """
     measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
-    floors = [floor(named(case)) for case in measured["case"]]
-    parts = pd.DataFrame([asdict(f) for f in floors], columns=list(PARTS))
-    total = pd.Series([f.total for f in floors], dtype="float64")
-    rest = {"floor": total, "rest": measured["peak_bytes"] - total, "peak_over_floor": measured["peak_bytes"] / total}
-    return pd.concat([measured, parts.assign(**rest)], axis=1)
+    floors = [floor_of(case) for case in measured["case"]]
+    for part in PARTS:
+        measured[part] = [getattr(f, part) for f in floors]
+    measured["floor"] = [float(f.total) for f in floors]
+    measured["rest"] = measured["peak_bytes"] - measured["floor"]
+    measured["peak_over_floor"] = measured["peak_bytes"] / measured["floor"]
+    return measured
+
+
+@cache  # many records are of few cases
+def floor_of(case_id: str) -> Floor:
+    """Raises UnknownCase."""
+    return floor(named(case_id))
 
 
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     """One for each machine, workload, size, scenario and batch."""
-    split = breakdown(table).to_dict("records")
+    split = lines_of(breakdown(table))
     columns = ("peak_bytes", *PARTS, "rest")
     for key, group in groups(split, "machine", "workload", "size", "scenario", "batch"):
         machine, workload, size, scenario, batch = key

@@ -6,6 +6,7 @@ given beside wall time, since the machine may be shared.
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import sys
@@ -29,7 +30,8 @@ class Cost(NamedTuple):
     records: int
     read_s: float  # files to rows
     table_s: float  # rows to comparison tables
-    cpu_s: float  # of both
+    read_cpu_s: float  # processor time of the same
+    table_cpu_s: float
 
 
 def copies(count: int, folder: Path) -> None:
@@ -45,19 +47,33 @@ def copies(count: int, folder: Path) -> None:
 def measure(count: int) -> Cost:
     with tempfile.TemporaryDirectory() as temporary:
         copies(count, Path(temporary))
-        start, cpu = time.perf_counter(), time.process_time()
+        start = now()
         table = load.load(Path(temporary))
-        middle = time.perf_counter()
+        middle = now()
         report_of(table)
-        return Cost(count, middle - start, time.perf_counter() - middle, time.process_time() - cpu)
+        end = now()
+        return Cost(count, middle[0] - start[0], end[0] - middle[0], middle[1] - start[1], end[1] - middle[1])
+
+
+def now() -> tuple[float, float]:
+    """Wall-clock and processor seconds."""
+    return time.perf_counter(), time.process_time()
 
 
 def reading(costs: Iterable[Cost]) -> tables.Comparison:
-    rows = tuple((f"{c.records:,}", f"{c.read_s:.2f}", f"{c.table_s:.2f}", f"{c.cpu_s:.2f}") for c in costs)
-    head = ("records", "read s", "tabulate s", "processor s")
-    return tables.Comparison(
-        "Reading and tabulating records", "Wall-clock seconds, and processor seconds of both.", head, rows, left=0
+    rows = []
+    load_before = os.getloadavg()[0]
+    for c in costs:
+        cpu = c.read_cpu_s, c.table_cpu_s, c.read_cpu_s + c.table_cpu_s
+        seconds = (*cpu, c.read_s + c.table_s)
+        rows.append((f"{c.records:,}", *(f"{s:.2f}" for s in seconds), f"{sum(cpu[:2]) / c.records * 1e6:.0f}"))
+    head = ("records", "read: processor s", "tabulate: processor s", "both: processor s", "both: wall s", "us a record")
+    caption = (
+        "Processor seconds, as the machine may be shared: its load average (one minute) was "
+        f"{load_before:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} processors, so wall time is an "
+        "upper bound."
     )
+    return tables.Comparison("Reading and tabulating records", caption, head, tuple(rows), left=0)
 
 
 def measuring() -> tables.Comparison:

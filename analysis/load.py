@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from framebench import environments, records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
 
 
 class Row(NamedTuple):
@@ -51,6 +54,7 @@ class Row(NamedTuple):
     dirty: bool | None
     session: str
     measured_at: str
+    protocol: int  # numbers of two protocols are not comparable
 
 
 def calibrated(found: Calibration | None) -> str:
@@ -60,7 +64,7 @@ def calibrated(found: Calibration | None) -> str:
 
 
 def row(r: Record) -> Row:
-    case, proof = r.parsed, r.provenance
+    case, proof, instrument, step_s = r.parsed, r.provenance, r.peak_instrument, r.step_time_s
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     return Row(
         case=r.case,
@@ -75,14 +79,14 @@ def row(r: Record) -> Row:
         verified=r.verification.passed if r.verification else None,
         worst_error=max(errors, default=None),
         effect_proven=r.effect.proven if r.effect else None,
-        peak_bytes=r.peak_bytes,
-        peak_instrument=r.peak_instrument,
+        peak_bytes=r.peaks[instrument] if instrument else None,
+        peak_instrument=instrument,
         host_rss_bytes=r.peaks.get("host.rss"),
-        cold_peak_bytes=r.cold_peaks.get(r.peak_instrument) if r.peak_instrument else None,
+        cold_peak_bytes=r.cold_peaks.get(instrument) if instrument else None,
         live_bytes=r.live_bytes,
-        step_time_s=r.step_time_s,
+        step_time_s=step_s,
         samples=len(r.step_s),
-        throughput=r.throughput,
+        throughput=None if step_s is None else records.work_of(case) / step_s,
         unit=case.spec.unit,
         first_step_s=r.first_step_s,
         collector_share=r.shares.get("collector"),
@@ -97,17 +101,19 @@ def row(r: Record) -> Row:
         dirty=proof.dirty,
         session=proof.session,
         measured_at=proof.measured_at.isoformat(),
+        protocol=proof.protocol,
     )
 
 
 def latest(found: Iterable[Record]) -> list[Row]:
     """Rows of the newest record for each case, machine and framework version, sorted."""
-    newest: dict[tuple[str, str, str], Row] = {}
-    for flat in map(row, found):
-        key = (flat.machine, flat.case, flat.framework_version or "")
-        if key not in newest or flat.measured_at > newest[key].measured_at:
-            newest[key] = flat
-    return [newest[key] for key in sorted(newest)]
+    newest: dict[tuple[str, str, str], tuple[str, Row]] = {}
+    for record in found:
+        key = (record.provenance.machine, record.case, record.framework_version or "")
+        measured_at = record.provenance.measured_at.isoformat()
+        if key not in newest or measured_at > newest[key][0]:
+            newest[key] = measured_at, row(record)
+    return [newest[key][1] for key in sorted(newest)]
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -119,6 +125,8 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size and machine; a ratio is missing
     where the baseline is, or where its peak was read by another instrument.
     """
+    import pandas as pd
+
     table = pd.DataFrame(rows, columns=list(Row._fields))
     same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size"]
     base = table[table["strategy"] == table["scenario"].map(BASELINES)]
@@ -129,7 +137,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     table["time_ratio"] = table["step_time_s"] / table["step_time_s_base"]
     seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
     lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
-    table["break_even_steps"] = (lost / gained).where(gained > 0, np.inf).where(lost > 0)
+    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(lost > 0)
     return table.drop(columns=[f"{column}_base" for column in ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s")])
 
 
@@ -140,7 +148,7 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
     """
     shown: dict[Any, Any] = {}
     for pair, versions in table.sort_values("measured_at").groupby(["machine", "framework"])["framework_version"]:
-        pinned, known = environments.default_version(pair[1]), list(versions.dropna())
+        pinned, known = environments.default_version(str(pair[1])), list(versions.dropna())
         shown[pair] = pinned if pinned in known or not known else known[-1]
     wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
     return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
@@ -148,4 +156,17 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
 
 def load(results: Path) -> pd.DataFrame:
     """Everything under a results folder as one table."""
-    return frame(latest(records.read_all(results)))
+    with collector_paused():
+        return frame(latest(records.read_all(results)))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Records hold no cycles, yet Python's collector would walk through all that are there again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from scipy import stats
 
-from analysis.tables import Comparison, conditions, groups, missing, number
+from analysis.breakdown import floor_of
+from analysis.tables import Comparison, conditions, groups, lines_of, missing, number
 from framebench.hypothetical import named
 from framebench.strategies import FRAMEWORKS
-from models.floor import floor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIB = 2**20
 CONFIDENCE = 0.95
 # one line is fitted to what agrees in all of these
-ALIKE = ("machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument")
+ALIKE = (
+    "machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument", "protocol",
+)  # fmt: skip
 
 
 class TooFew(ValueError):
@@ -52,8 +56,16 @@ class Line:
 def estimate(value: float, residual: float | None, spread: float, n: int) -> Estimate:
     if residual is None:
         return Estimate(value)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 2)) * residual * spread**0.5
+    half = student(n - 2) * residual * spread**0.5
     return Estimate(value, value - half, value + half)
+
+
+@cache
+def student(freedom: int) -> float:
+    """The quantile of Student's t that leaves CONFIDENCE between itself and its negative."""
+    from scipy.special import stdtrit  # scipy.stats, which calls it, takes four times as long to import
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
@@ -74,20 +86,25 @@ def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     )
 
 
-def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
+def alike(table: pd.DataFrame, at_least: int) -> Iterator[list[dict[str, Any]]]:
     """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
-    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()]
-    for _, group in measured.groupby(list(ALIKE)):
-        if group["batch"].nunique() >= at_least:
-            yield group.sort_values("batch")
+    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()]
+    for _, group in groups(lines_of(measured), *ALIKE):
+        if len({r["batch"] for r in group}) >= at_least:
+            yield sorted(group, key=lambda r: r["batch"])
 
 
-def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[pd.Series, Line]]:
+def through(group: list[dict[str, Any]]) -> Line:
+    """The line through these peaks. Raises TooFew."""
+    return fit([r["batch"] for r in group], [r["peak_bytes"] for r in group])
+
+
+def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[dict[str, Any], Line]]:
     """Lines for this case's batch: one for each machine, version and instrument, with a row that says which."""
     case = named(case_id)
-    same = {"workload": case.workload, "framework": case.framework, "scenario": case.scenario, "strategy": case.strategy}
-    chosen = table[(table[list(same)] == pd.Series(same)).all(axis=1) & (table["size"] == case.size)]
-    return [(g.iloc[-1], fit(g["batch"].tolist(), g["peak_bytes"].tolist())) for g in alike(chosen, at_least=2)]
+    for column in ("workload", "framework", "scenario", "strategy", "size"):
+        table = table[table[column] == getattr(case, column)]
+    return [(group[-1], through(group)) for group in alike(table, at_least=2)]
 
 
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
@@ -96,21 +113,24 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
     `error` is that of a line through the peaks, `error_over_floor` that of a line through what they exceed the floor by, which
     knows that gradients and activations need not be there together.
     """
-    rows = []
-    for group in alike(table, at_least=3):
-        batches, peaks = group["batch"].tolist(), group["peak_bytes"].to_numpy(float)
-        floors = np.array([floor(named(case)).total for case in group["case"]], float)
-        line = fit(batches[:-1], peaks[:-1].tolist())
-        over = fit(batches[:-1], (peaks - floors)[:-1].tolist())
-        expected = line.at(batches[-1])
-        rows.append(
-            group.iloc[-1].to_dict()
-            | {"known": tuple(batches[:-1]), "fixed": line.fixed.value, "per_sample": line.per_sample.value}
-            | {"predicted": expected.value, "low": expected.low, "high": expected.high}
-            | {"error": expected.value / peaks[-1] - 1}
-            | {"error_over_floor": (over.at(batches[-1]).value + floors[-1]) / peaks[-1] - 1}
-        )
-    return pd.DataFrame(rows)
+    import pandas as pd
+
+    return pd.DataFrame([held_out_of(group) for group in alike(table, at_least=3)])
+
+
+def held_out_of(group: list[dict[str, Any]]) -> dict[str, Any]:
+    *known, last = group
+    floors = [float(floor_of(r["case"]).total) for r in group]
+    line = through(known)
+    over = fit(line.batches, [r["peak_bytes"] - least for r, least in zip(known, floors)])
+    expected, peak = line.at(last["batch"]), last["peak_bytes"]
+    return (
+        last
+        | {"known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value}
+        | {"predicted": expected.value, "low": expected.low, "high": expected.high}
+        | {"error": expected.value / peak - 1}
+        | {"error_over_floor": (over.at(last["batch"]).value + floors[-1]) / peak - 1}
+    )
 
 
 HEAD = (
@@ -124,7 +144,7 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     found = held_out(table)
     if found.empty:
         return
-    for (machine, scenario, size), group in groups(found.to_dict("records"), "machine", "scenario", "size"):
+    for (machine, scenario, size), group in groups(lines_of(found), "machine", "scenario", "size"):
         ranked = sorted(group, key=lambda r: (r["workload"], FRAMEWORKS.index(r["framework"]), r["strategy"]))
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",

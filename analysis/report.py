@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import breakdown, explained, load, predict, tables, versions
+from analysis.load import collector_paused
 from analysis.tables import Comparison
 from framebench import records
 from framebench.records import Record
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@collector_paused()
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows give, of one version of each framework."""
     table = load.current(table)

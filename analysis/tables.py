@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from framebench.strategies import FRAMEWORKS, Strategy, find
 from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
 from models import spec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GIB = 2**30
 HEAD = (
@@ -81,6 +84,12 @@ def steps(value: float) -> str:
     return "-" if missing(value) else "never" if math.isinf(value) else f"{value:,.0f}"
 
 
+def lines_of(table: pd.DataFrame) -> list[Line]:
+    """The table's rows as dicts of plain Python values; several times as fast as pandas' own way."""
+    names = list(table.columns)
+    return [dict(zip(names, values)) for values in zip(*(table[name].tolist() for name in names))]
+
+
 def groups(lines: list[Line], *columns: str) -> Iterator[tuple[tuple[Any, ...], list[Line]]]:
     """The lines that agree in these columns, sorted by them."""
     found: dict[tuple[Any, ...], list[Line]] = {}
@@ -93,17 +102,21 @@ def in_order(group: list[Line]) -> list[Line]:
     """Framework by framework, strategies as in the table; a combination that is in no profile comes last."""
 
     def place(r: Line) -> tuple[Any, ...]:
-        known = names(r["scenario"])
-        strategy = known.index(r["strategy"]) if r["strategy"] in known else len(known)
+        known = places(r["scenario"])
+        strategy = known.get(r["strategy"], len(known))
         return FRAMEWORKS.index(r["framework"]), r["framework_version"] or "", strategy, r["strategy"]
 
     return sorted(group, key=place)
 
 
+@cache
+def places(scenario: str) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names(scenario))}
+
+
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch."""
-    lines = table.to_dict("records")
-    for key, group in groups(lines, "machine", "workload", "size", "scenario", "batch"):
+    for key, group in groups(lines_of(table), "machine", "workload", "size", "scenario", "batch"):
         machine, workload, size, scenario, batch = key
         ranked = in_order(group)
         shown = shares(group)
@@ -131,7 +144,7 @@ def shares(group: list[Line]) -> dict[str, str]:
 
 def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
     """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
-    lines = table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()].to_dict("records")
+    lines = lines_of(table[(table["strategy"] == table["scenario"].map(BASELINES)) & table["host_rss_bytes"].notna()])
     for (machine, scenario), group in groups(lines, "machine", "scenario"):
         present = [f for f in FRAMEWORKS if f in {r["framework"] for r in group}]
         rows = []

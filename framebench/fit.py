@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from framebench import records, runner
+from framebench import protocol, provenance, records, runner
 from framebench.cases import Case, select
 from framebench.environments import Environment, describe
 from framebench.limits import Order
@@ -157,8 +157,29 @@ def find(
     where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes, results)
     fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
-    records.write(fit, folder(results, fit, environment))  # type: ignore[arg-type]
+    records.write(fit, folder(results, case, budget, where.machine, environment))  # type: ignore[arg-type]
     return fit
+
+
+def known(case: Case, budget: int, environment: Environment, most: int = MOST, results: Path = runner.RESULTS) -> Fit | None:
+    """The newest answer to this question that was saved by this machine, version and protocol, if it still is one."""
+    where = folder(results, case, budget, provenance.machine_name(), environment)
+    for path in sorted(where.glob("*.json"), reverse=True):
+        try:
+            fit = Fit.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue  # not of this version, or cut off: measured anew
+        if fit.case == case.id and fit.budget_bytes == budget and answers(fit, case.batch, most):
+            return fit
+    return None
+
+
+def answers(fit: Fit, unit: int, most: int) -> bool:
+    """Whether a search up to `most` would find the same. One that was stopped may do better the next time."""
+    if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
+        return False
+    within = all(probe.batch <= most for probe in fit.probes)
+    return within and (fit.status != "open" or fit.largest == most // unit * unit)
 
 
 def conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[str, Any]:
@@ -190,11 +211,10 @@ def confirmed(probe: Probe | None, budget: int) -> str:
     return f"needs {mib(probe.needs)}{blind}"
 
 
-def folder(results: Path, fit: Fit, environment: Environment) -> Path:
+def folder(results: Path, case: Case, budget: int, machine: str, environment: Environment) -> Path:
     """`results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in bytes>`."""
-    workload, _, scenario, strategy, _, size = fit.case.split("/")
-    name = f"{workload}.{scenario}.{strategy}.{size}.{fit.budget_bytes}"
-    return results / "fits" / fit.provenance.machine / environment.name / name
+    name = f"{case.workload}.{case.scenario}.{case.strategy}.{case.size}.{budget}"
+    return results / "fits" / machine / environment.name / name
 
 
 def mib(count: int | None) -> str:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from framebench.cases import Case, UnknownCase, parse
 from models import spec
+
+
+@dataclass(frozen=True, order=True)
+class Described(Case):
+    """A case of a model that no size declares: `shape` is its configuration, and `size` only a word for it."""
+
+    shape: Any = None
+
+    @property
+    def config(self) -> Any:
+        variant = self.plan.variant
+        return self.spec.variants[variant](self.shape) if variant else self.shape
 
 
 def named(case_id: str) -> Case:

@@ -8,7 +8,7 @@ whatever a framework keeps for convenience.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class Floor:
 
     @property
     def total(self) -> int:
-        return sum(asdict(self).values())
+        return self.parameters + self.buffers + self.optimizer + self.inputs + self.gradients + self.activations
 
 
 def of_transformer(c: Transformer, scores: bool = False) -> Iterator[Kept]:

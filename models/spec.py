@@ -86,6 +86,7 @@ class Workload:
     head: tuple[str, ...] = ()  # prefixes of the last layer's parameters
     raw_images: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]] | None = None  # of `pipeline`
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
+    described: Callable[..., Any] | None = None  # the configuration with so many parameters, where a number says enough
     scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
 

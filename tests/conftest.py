@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from framebench import environments, provenance
 from framebench.environments import Environment
+from framebench.records import Record
 from framebench.strategies import FRAMEWORKS
 
 ROOT = provenance.ROOT
@@ -39,6 +41,55 @@ def environment() -> dict[str, Environment]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
+
+
+Tried = Callable[..., None]
+
+
+@pytest.fixture
+def tried(record_property: Callable[[str, object], None]) -> Tried:
+    """Enter a planted fault into the campaign's count, before anything about it is asserted.
+
+    `expected` records should be there afterwards, `found` are; a record is false if it says `ok`, verified and proven, and
+    should not.
+    """
+
+    def enter(
+        fault: str, found: Iterable[Record], expected: int = 1, times: int = 1, seen: str = "", right: bool = False
+    ) -> None:
+        kept = list(found)
+        false = [r for r in kept if believed(r) and not right]
+        seen = seen or ", ".join(sorted({r.status if r.status != "ok" or believed(r) else "ok, not proven" for r in kept}))
+        counts = {"tried": times, "records_lost": max(0, expected - len(kept)), "false_ok": len(false)}
+        record_property("fault", {"fault": fault, "seen": seen} | counts)
+
+    return enter
+
+
+def believed(record: Record) -> bool:
+    """Whether tables would show its numbers without a warning."""
+    return bool(
+        record.status == "ok" and record.verification and record.verification.passed and record.effect and record.effect.proven
+    )
+
+
+campaign: list[dict[str, object]] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults", type=Path, help="write what the fault campaign tried to this file, for analysis.faults")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call":
+        campaign.extend({**fault, "passed": report.passed} for name, fault in report.user_properties if name == "fault")  # type: ignore[dict-item]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if file := session.config.getoption("--faults"):
+        where = {"commit": provenance.commit(), "dirty": provenance.dirty(), "machine": provenance.machine_name()}
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        file.write_text(json.dumps({"measured_at": when, **where, "faults": campaign}, indent=1) + "\n")
 
 
 LEAVE = """

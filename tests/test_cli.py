@@ -14,7 +14,7 @@ import pytest
 
 from framebench import records
 from framebench.environments import Environment
-from tests.conftest import ROOT, small_disk
+from tests.conftest import ROOT, Tried, believed, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -120,9 +120,11 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str
     assert "2 of 2 cases failed" in done.stderr
 
 
-def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
         done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
+        kept = list(records.read_all(disk / "results"))
+        tried("full disk", kept, 0, seen=f"exit code {done.returncode}", right=all(believed(r) for r in kept))
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr

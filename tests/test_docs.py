@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from functools import cache
@@ -10,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from analysis import tables
+from analysis import faults, tables
 from analysis.docs import NoSuchTable, refresh
 from analysis.report import for_documents
 from analysis.tables import Comparison
@@ -54,6 +55,15 @@ def published() -> list[Comparison]:
 def test_tables_in_documents_are_generated(document: str) -> None:
     text = (ROOT / document).read_text()
     assert refresh(text, published()) == text
+
+
+def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
+    found = json.loads(faults.SOURCE.read_text())
+    text = (ROOT / "docs/faults.md").read_text()
+    assert faults.document(text, found) == text
+    assert len(found["faults"]) > 20
+    assert all(f["passed"] for f in found["faults"])
+    assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
 
 
 def test_published_tables_are_generated() -> None:

@@ -29,7 +29,7 @@ from framebench import records
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
-from tests.conftest import ROOT, small_disk
+from tests.conftest import ROOT, Tried, believed, small_disk
 from tests.test_records import provenance, record
 
 SWITCHES = "framebench/adapters/torch_strategies.py"
@@ -71,7 +71,7 @@ def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedPr
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_bugs_never_become_numbers(
-    fault: str, project: Path, results: Path, environment: dict[str, Environment]
+    fault: str, project: Path, results: Path, environment: dict[str, Environment], tried: Tried
 ) -> None:
     file, right, wrong, strategy, status = PLANTED[fault]
     text = (project / file).read_text()
@@ -81,6 +81,7 @@ def test_planted_bugs_never_become_numbers(
         done = run(project, results, f"transformer/torch/{strategy}/b4/tiny")
     finally:
         (project / file).write_text(text)
+    tried(f"planted bug: {fault}", records.read_all(results))
     (found,) = records.read_all(results)
     assert found.status == status, done.stderr
     if status == "wrong":
@@ -94,40 +95,49 @@ def test_planted_bugs_never_become_numbers(
 
 
 @pytest.mark.slow
-def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(results: Path, environment: dict[str, Environment]) -> None:
+def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
+    results: Path, environment: dict[str, Environment], tried: Tried
+) -> None:
     """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
     rng = random.Random(7)
     selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode", "bf16")]
     command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--samples", "3"]
     seen: set[str] = set()
+    sent = 0
     for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 3:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.uniform(0.5, 12))
         process.send_signal(fault)
         if process.wait(timeout=60) == 0:
             break
+        sent += 1
         now = {r.case for r in records.read_all(results)}
         assert seen <= now, "a finished case was lost"
         seen = now
     else:
         assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
     found = list(records.read_all(results))
+    name = "run interrupted by Ctrl-C, SIGTERM or kill -9 at a random moment, and taken up"
+    tried(name, found, len(selectors), sent, "each case once", right=all(believed(r) for r in found))
     assert Counter(r.case for r in found) == Counter(selectors), "each case once"
     assert all(r.status == "ok" for r in found)
     assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
 
 
-def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
+def test_a_clock_that_jumps_costs_no_record(tmp_path: Path, tried: Tried) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     for moment in (now, now, now - timedelta(days=400), now):
         records.write(record(case, provenance=provenance(measured_at=moment)), tmp_path / "records")
-    assert len(list(records.read_all(tmp_path))) == 4
+    found = list(records.read_all(tmp_path))
+    tried("clock that stands still or jumps back between records", found, 4, 3, "all kept")
+    assert len(found) == 4
 
 
-def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
     with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
         done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
+        tried("read-only results", records.read_all(disk / "results"), 0, seen=f"exit code {done.returncode}")
         assert done.returncode == 1
         assert "Read-only file system" in done.stderr
         assert "Traceback" not in done.stderr

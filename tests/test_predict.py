@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import load, tables
@@ -34,6 +34,7 @@ def made(batch: int, peak: float, framework: str = "torch") -> records.Record:
     return record(case, peaks={"host.rss": int(peak)}, step_s=[1.0], first_step_s=1.0, provenance=origin, **RIGHT)
 
 
+@settings(deadline=None)  # the first line imports scipy
 @given(st.integers(0, 2**40), st.integers(1, 2**30), st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True))
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
     line = fit(batches, [fixed + per_sample * b for b in batches])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from framebench import records
 from framebench.cases import Case, every_case
 from framebench.records import BadRecord, Proof, Provenance, Record, RecordWarning, Verification
+from tests.conftest import Tried
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -95,12 +96,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path) -> None:
+def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path, tried: Tried) -> None:
     records.write(record(), results / "records" / "m")
     bad = results / "records" / name
     bad.write_text(BAD[name])
     with pytest.warns(RecordWarning, match=name):
         found = list(records.read_all(results))
+    tried(f"bad file beside a record: {Path(name).stem.replace('-', ' ')}", found, seen="refused, named and left alone")
     assert found == [record()]
     assert bad.read_text() == BAD[name]
 
@@ -109,6 +111,16 @@ def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "n.json").write_text(BAD["newer.json"])
     with pytest.raises(BadRecord, match="schema 2, newer than"):
         records.read(tmp_path / "n.json")
+
+
+def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
+    other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+    for case in (CASE, other):
+        records.write(record(case), records.folder(results, "m", "torch-1", case))
+    bad = records.folder(results, "m", "torch-1", CASE) / "bad.json"
+    bad.write_text("{}")
+    assert list(records.of_cases(results, "transformer.*.train.*")) == [record(CASE)]
+    assert list(records.of_cases(results, "resnet50.*.train.*")) == []
 
 
 @given(st.binary(max_size=300))

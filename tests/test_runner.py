@@ -17,7 +17,7 @@ from framebench import records, runner
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.runner import Options
-from tests.conftest import ROOT, acting
+from tests.conftest import ROOT, Tried, acting
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
@@ -41,10 +41,11 @@ def impostor(tmp_path: Path) -> Environment:
     ],
 )
 def test_misdeeds_are_classified(
-    deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+    deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", deed)
     record = runner.measure(CASE, "s", impostor, Options(time_limit_s=1), results)
+    tried(f"worker: {deed}", records.read_all(results))
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
     assert named in record.reason
@@ -95,7 +96,9 @@ def test_a_whole_case(environment: dict[str, Environment], results: Path) -> Non
     assert record.provenance.environment["MALLOC_MMAP_THRESHOLD_"] == "65536"
 
 
-def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, Environment], results: Path) -> None:
+def test_killing_the_real_worker_makes_a_crashed_record(
+    environment: dict[str, Environment], results: Path, tried: Tried
+) -> None:
     def kill_at_warm_up(part: str, phase: str) -> None:
         if phase == "warm-up":
             for child in psutil.Process().children():
@@ -103,15 +106,17 @@ def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, E
                     child.kill()
 
     record = runner.measure(CASE, "s", environment["torch"], results=results, progress=kill_at_warm_up)
+    tried("PyTorch's worker killed while it warms up", records.read_all(results))
     assert record.status == "crashed"
     assert record.reason is not None
     assert "SIGKILL" in record.reason
 
 
 @pytest.mark.parametrize("mib", [300, 500])  # in NumPy while building, in torch while stepping
-def test_running_out_of_memory_is_a_result(mib: int, environment: dict[str, Environment], results: Path) -> None:
+def test_running_out_of_memory_is_a_result(mib: int, environment: dict[str, Environment], results: Path, tried: Tried) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
     record = runner.measure(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
+    tried("memory that runs out at an enforced limit", records.read_all(results))
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "memory" in record.reason.lower()

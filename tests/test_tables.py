@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pandas as pd
@@ -78,6 +79,23 @@ def test_terminal_takes_any_text(text: str) -> None:
     console = Console(record=True, width=120, file=open("/dev/null", "w"))  # noqa: SIM115
     tables.terminal(tables.Comparison("t", "c", ("a",), ((text,),)), console)
     assert text.replace("\x1b", "").strip("[]/") in console.export_text() or "\x1b" in text
+
+
+def test_rows_of_a_table_are_what_pandas_makes_of_it() -> None:
+    table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
+    ours, theirs = tables.lines_of(table), table.to_dict("records")
+    assert [list(r) for r in ours] == [list(r) for r in theirs]
+    for one, other in zip(ours, theirs):
+        assert {k: v for k, v in one.items() if not tables.missing(v)} == {
+            k: v for k, v in other.items() if not tables.missing(v)
+        }
+        assert all(type(v).__module__ != "numpy" for v in one.values())
+
+
+def test_the_collector_is_paused_only_while_records_are_read() -> None:
+    with load.collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:

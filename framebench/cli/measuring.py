@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from framebench.environments import Environment, SetupError
 from framebench.progress import CaseProgress, line
 from framebench.session import Session
 from framebench.strategies import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from framebench.fit import Fit
 
 
 @app.command()
@@ -115,32 +118,47 @@ def fit(
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
+    again: Annotated[bool, typer.Option("--again", help="search anew, though this was answered before")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit."""
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit.
+
+    What this machine has found out before is answered at once.
+    """
     from analysis import fits, tables
-    from framebench.fit import chosen as searched
-    from framebench.fit import find
+    from framebench import fit as search
 
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found = []
-    for case in searched(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
-        with err.status(case.id) as status:
-            try:
-                environment = environments.ensure(case.framework, say=say)
-            except SetupError as error:
-                say(f"{case.framework}: {error}")
-                continue
-            show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-            try:
-                found.append(find(case, room, environment, max_batch, options, results, show_phase))
-            except KeyboardInterrupt:
-                fail("interrupted; what was found for the cases before is kept", 130)
+    for case in search.chosen(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+        one = None if again else search.known(case, room, environments.describe(case.framework), max_batch, results)
+        if one:
+            say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
+        elif (one := searched(case, room, max_batch, options, results)) is None:
+            continue
+        found.append(one)
         if not as_json:
             tables.terminal(fits.table(found[-1]), out)
     if as_json:
         typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
     raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+def searched(case: Case, room: int, max_batch: int, options: runner.Options, results: Path) -> Fit | None:
+    """None if the framework's environment cannot be built, which is said."""
+    from framebench.fit import find
+
+    with err.status(case.id) as status:
+        try:
+            environment = environments.ensure(case.framework, say=say)
+        except SetupError as error:
+            say(f"{case.framework}: {error}")
+            return None
+        show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+        try:
+            return find(case, room, environment, max_batch, options, results, show_phase)
+        except KeyboardInterrupt:
+            fail("interrupted; what was found for the cases before is kept", 130)
 
 
 @app.command()

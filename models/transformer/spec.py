@@ -61,6 +61,36 @@ def trained(c: Config, part: str) -> tuple[str, ...]:
     return (*upper, "ln_f.") if part == "half" else ("ln_f.",)
 
 
+def count(c: Config) -> int:
+    """Parameters: 12 d^2 + 13 d per layer of width d, the two embeddings, and the last norm."""
+    d = c.width
+    return c.layers * (12 * d + 13) * d + (c.vocabulary + c.length + 2) * d
+
+
+def described(
+    parameters: float, length: int, width: int | None = None, layers: int | None = None, vocabulary: int = 50304
+) -> Config:
+    """The configuration whose number of parameters comes closest, with heads of 64 features.
+
+    Where neither width nor layers are given, the width is 64 for each layer, as in GPT-2's smallest. Raises ValueError, naming
+    the number that comes closest, if it is more than a tenth away.
+    """
+    if width and layers:
+        shapes = [(width, layers)]
+    elif width or layers:
+        shapes = [(width, n) for n in range(1, 513)] if width else [(64 * n, layers or 1) for n in range(1, 513)]
+    else:
+        shapes = [(64 * n, n) for n in range(1, 513)]
+    made = (Config(vocabulary, length, n, max(1, d // 64), d) for d, n in shapes)
+    best = min(made, key=lambda c: abs(count(c) - parameters))
+    if abs(count(best) - parameters) > parameters / 10:
+        raise ValueError(
+            f"no such Transformer has {parameters:,.0f} parameters: the closest has {count(best):,}, with {best.layers} layers "
+            f"of width {best.width}, {length} tokens and a vocabulary of {vocabulary:,}; change one of these"
+        )
+    return best
+
+
 WORKLOAD = Workload(
     name="transformer",
     unit="tokens",
@@ -82,5 +112,6 @@ WORKLOAD = Workload(
     },
     units=lambda c: c.length,
     trained=trained,
+    described=described,
     scan_layers=True,
 )

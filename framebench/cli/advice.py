@@ -1,0 +1,111 @@
+"""Commands that answer from records what to use: `advise`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from framebench import cases, environments, runner
+from framebench.cases import UnknownCase
+from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes, say
+from framebench.strategies import FRAMEWORKS
+from framebench.table import SCENARIOS
+from models import spec
+
+if TYPE_CHECKING:
+    from analysis.advice import Advice, Change, Question
+
+
+@app.command()
+def advise(
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    workload: Annotated[str, typer.Option(help="such as transformer")] = "transformer",
+    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
+    batch: Annotated[int | None, typer.Option(min=1, help="samples; without it the largest that fits is foretold")] = None,
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    size: str = cases.DEFAULT_SIZE,
+    have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
+    machine: Annotated[str | None, typer.Option(help="whose records: by default this machine's, or else the newest")] = None,
+    parameters: Annotated[float | None, typer.Option(help="of a model that is only described, such as 124e6")] = None,
+    sequence: Annotated[int, typer.Option(min=1, help="its tokens")] = 1024,
+    width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
+    vocabulary: Annotated[int, typer.Option(min=1, help="its tokens' kinds")] = 50304,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
+    from analysis import advice, advised, tables
+
+    chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
+    shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters else None
+    question = advice.Question(
+        workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
+        machine, {f: environments.default_version(f) for f in chosen},
+    )  # fmt: skip
+    rows = advice.rows_of(results, workload, scenario)
+    try:
+        found = advice.advise(rows, question)
+        roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None
+    except advice.NoRecords as error:
+        fail(str(error), 1)
+    changes = changes_from(have, found, question) if have else []
+    if as_json:
+        typer.echo(json.dumps(advised.as_json(found, changes, roomiest), indent=1))
+    else:
+        for table in advised.tables(found):
+            tables.terminal(table, out)
+        if shape is not None:
+            say(f"{question.size} stands for {shape}")
+        for sentence in advised.sentences(found, changes, roomiest):
+            out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if found.fitting else 1)
+
+
+def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
+    """The frameworks, in their order. Raises UnknownCase, with what is valid."""
+    for framework in frameworks:
+        cases.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
+    return tuple(f for f in FRAMEWORKS if f in frameworks)
+
+
+def baseline(scenario: str) -> str:
+    return SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
+
+
+def shape_of(workload: str, parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int) -> Any:
+    """The configuration of a model that is only described. Raises UnknownCase."""
+    described = spec.workload(workload).described
+    if described is None:
+        able = [name for name in spec.NAMES if spec.workload(name).described]
+        raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}")
+    try:
+        return described(parameters, sequence, width, layers, vocabulary)
+    except ValueError as error:
+        raise UnknownCase(str(error)) from None
+
+
+def millions(workload: str, shape: Any) -> str:
+    return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
+
+
+def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
+    """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
+    from analysis import advice
+
+    framework, strategy = "*", have
+    if "/" in have:
+        case = cases.parse(have)
+        framework, strategy = case.framework, case.strategy
+        if (case.workload, case.scenario) != (question.workload, question.scenario):
+            asked = f"--workload {question.workload} --scenario {question.scenario}"
+            raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
+    # in any size that is declared, as a described model has none
+    (strategy,) = {c.strategy for c in cases.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
+    wanted = [f for f in question.frameworks if framework in ("*", f)]
+    changes = [c for f in wanted if (c := advice.change(found, f, strategy))]
+    if not changes:
+        fail(f"no record says anything of {have} in {', '.join(wanted) or framework}: framebench run measures it", 1)
+    return changes
