@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.statistics import spread
 from framebench import records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
@@ -35,6 +36,8 @@ class Row(NamedTuple):
     cold_peak_bytes: int | None
     live_bytes: int | None
     step_time_s: float | None
+    step_low_s: float | None  # bootstrap 95 % interval of the median over this process's steps
+    step_high_s: float | None
     samples: int
     throughput: float | None
     unit: str
@@ -50,6 +53,8 @@ class Row(NamedTuple):
     commit: str | None
     dirty: bool | None
     session: str
+    command: str  # what was typed
+    protocol: int
     measured_at: str
 
 
@@ -61,6 +66,7 @@ def calibrated(found: Calibration | None) -> str:
 
 def row(r: Record) -> Row:
     case, proof = r.parsed, r.provenance
+    low, high = spread(r.step_s) if len(r.step_s) > 1 else (None, None)
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     return Row(
         case=r.case,
@@ -81,6 +87,8 @@ def row(r: Record) -> Row:
         cold_peak_bytes=r.cold_peaks.get(r.peak_instrument) if r.peak_instrument else None,
         live_bytes=r.live_bytes,
         step_time_s=r.step_time_s,
+        step_low_s=low,
+        step_high_s=high,
         samples=len(r.step_s),
         throughput=r.throughput,
         unit=case.spec.unit,
@@ -96,6 +104,8 @@ def row(r: Record) -> Row:
         commit=proof.commit,
         dirty=proof.dirty,
         session=proof.session,
+        command=proof.command,
+        protocol=proof.protocol,
         measured_at=proof.measured_at.isoformat(),
     )
 
