@@ -52,9 +52,9 @@ class Row(NamedTuple):
     calibration: str  # passed, not done, or what failed
     commit: str | None
     dirty: bool | None
+    protocol: int
     session: str
     command: str  # what was typed
-    protocol: int
     measured_at: str
 
 
@@ -103,9 +103,9 @@ def row(r: Record) -> Row:
         calibration=calibrated(proof.calibration),
         commit=proof.commit,
         dirty=proof.dirty,
+        protocol=proof.protocol,
         session=proof.session,
         command=proof.command,
-        protocol=proof.protocol,
         measured_at=proof.measured_at.isoformat(),
     )
 

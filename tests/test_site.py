@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.site import asv
+from analysis import load
+from analysis.site import asv, headlines
 from analysis.site.build import Unbuildable, build
 from analysis.site.links import anchors, case_page, slug
 from framebench import provenance as origin
@@ -145,6 +146,14 @@ def test_the_overview_has_the_strategy_with_the_lowest_peak_and_the_fastest(site
     cells = re.sub(r"<[^>]+>", " ", row).split()
     assert cells == ["transformer", "4", "torch", "0.195", "1,000.0", "checkpoint", "0.098", "0.50", "1.55",
                      "amp_bf16", "550.0", "0.55", "5.00", "host.rss"]  # fmt: skip
+
+
+def test_differences_within_the_noise_are_none() -> None:
+    """Half a per cent less memory is none; nor is a shorter median whose interval overlaps; an unproven effect does not count."""
+    base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
+    unseen = made("amp_bf16", 100, [0.1, 0.1], effect=Proof(proven=False, evidence={}))
+    (comparison,) = headlines.headlines(load.frame(load.latest([base, close, unseen])))
+    assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none lower", "none shorter"]
 
 
 def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:

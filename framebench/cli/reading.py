@@ -94,7 +94,7 @@ def report(
     for comparison in found:
         tables.terminal(comparison, out)
     for machine in sorted(set(table["machine"])):
-        target = results / "tables" / f"{machine}.md"
+        target = results / "tables" / f"{machine.replace('/', '_')}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
         say(f"the same as Markdown: {target}")
