@@ -49,6 +49,7 @@ class Row(NamedTuple):
     calibration: str  # passed, not done, or what failed
     commit: str | None
     dirty: bool | None
+    protocol: int
     session: str
     measured_at: str
 
@@ -95,6 +96,7 @@ def row(r: Record) -> Row:
         calibration=calibrated(proof.calibration),
         commit=proof.commit,
         dirty=proof.dirty,
+        protocol=proof.protocol,
         session=proof.session,
         measured_at=proof.measured_at.isoformat(),
     )
