@@ -88,7 +88,12 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in records.INSTRUMENTS if i in whole.peaks)
     found = halving.evaluate(case, SAMPLES, int(ROOM * peak), run)
-    counts = {"lost": found.lost, "done_twice": found.twice, "recoveries": len(found.recoveries), "budget_bytes": int(ROOM * peak)}
+    counts = {
+        "lost": found.lost,
+        "done_twice": found.twice,
+        "recoveries": len(found.recoveries),
+        "budget_bytes": int(ROOM * peak),
+    }
     return {key: [float(n)] for key, n in counts.items()}
 
 
@@ -109,7 +114,10 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
         return save(probe, case, environment, results, names=absent_names(names, environment))
     if probe.startswith("halving-"):
         framework = probe.removeprefix("halving-")
-        case, environment = Case("transformer", framework, "eval", "no_grad", BATCH, size), environments.ensure(framework, say=say)
+        case, environment = (
+            Case("transformer", framework, "eval", "no_grad", BATCH, size),
+            environments.ensure(framework, say=say),
+        )
         return save(probe, case, environment, results, found=halved(case, environment, Options()))
     case, environment = parse(f"transformer/torch/train/fp32/b4/{size}"), environments.ensure("torch", say=say)
     return save(probe, case, environment, results, found=inputs() if probe == "inputs" else monitor(case, environment))

@@ -46,7 +46,9 @@ def ref(workload: str, framework: str, what: str) -> Ref:
     return Ref(workload, framework, scenario, strategy, int(shift or 0))
 
 
-def places(make: Callable[[str, str], Measure], workloads: tuple[str, ...], frameworks: tuple[str, ...]) -> Iterator[tuple[str, Measure]]:
+def places(
+    make: Callable[[str, str], Measure], workloads: tuple[str, ...], frameworks: tuple[str, ...]
+) -> Iterator[tuple[str, Measure]]:
     for workload, framework in product(workloads, frameworks):
         measure = make(workload, framework)
         cases = measure.cases(DEFAULT_SIZE)

@@ -31,6 +31,7 @@ class Claim:
     stands: bool  # whether a CPU's result may stand for a GPU's
     why: str  # or why not
     instead: str  # what to do
+    if_so: str = ""  # what to do where the claim is reproduced, if that differs
     arms: tuple[Arm, ...] = ()
     evidence: tuple[Arm, ...] = ()
     absent: tuple[str, ...] = ()  # names that are claimed to exist

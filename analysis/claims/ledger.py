@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.store import Measured, machines
 from framebench.cases import DEFAULT_SIZE, Case
+from framebench.runner import unsupported
 
 GPU: Verdict = "needs a GPU (not measured here)"
 NAMES = "names"  # the probe that looks names up
-NO_FIGURE = "(not measured)"
+SENTENCE = re.compile(r"(?<=\.) ")
 NULL = {"change": 1.0}  # the effect's value if there is none, by form; 0 for the others
 
 
@@ -44,13 +46,10 @@ class Line:
         return shown(self.value, self.low, self.high, self.form)
 
 
-NO_LINE = Line("", NO_FIGURE, False, "not measured", "number", "")
-
-
 @dataclass(frozen=True)
 class Entry:
-    """One claim. `value`, `low` and `high` are those of the deciding arms with the claim's first metric: the median, and from the lowest
-    end of their intervals to the highest."""
+    """One claim. `value`, `low` and `high` are those of the deciding arms with the claim's first metric that was measured: the
+    median, and from the lowest end of their intervals to the highest."""
 
     id: str
     source: str
@@ -100,13 +99,16 @@ def ledger(results: Path, machine: str | None = None, size: str = DEFAULT_SIZE, 
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     lines = [line(claim, arm, measured, size) for arm in claim.every_arm if applies(arm, size)]
     deciding = [one for one in lines if one.decides]
-    verdict = of_names(claim, measured) or summary([one.verdict for one in deciding])
-    seen = [one for one in deciding if one.value is not None]
-    first = [one for one in seen if one.metric == seen[0].metric]
+    leading = next((one.metric for one in deciding if one.verdict != GPU), "")
+    first = [one for one in deciding if one.metric == leading and one.value is not None]
+    # a claim whose first metric is missing is not judged by its others
+    counted = deciding if first or not leading else [one for one in deciding if one.metric == leading]
+    verdict = of_names(claim, measured) or summary([one.verdict for one in counted])
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
         claim.id, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
-        (first or deciding or [NO_LINE])[0].form, advice(claim, first), claim.stands, remark(claim, lines), command(claim, lines, verdict, size),
+        first[0].form if first else "", advice(claim, verdict, first), claim.stands, remark(claim, lines),
+        command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
     )  # fmt: skip
 
@@ -120,25 +122,25 @@ def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     """The arm's effect and verdict; without records, what is missing."""
     cases, probe = arm.measure.cases(size), arm.measure.probe
     missing = [case for case in cases if not measured.records(case)]
-    about = {
-        "id": f"{claim.id}/{arm.name}", "name": arm.name, "decides": arm in claim.arms, "form": arm.measure.form,
-        "metric": f"{type(arm.measure).__name__} {getattr(arm.measure, 'quantity', None) and arm.measure.quantity.name}{probe}",
-        "claimed": arm.target.value, "missing": tuple(case.id for case in missing), "records": tuple(measured.files(cases, probe)),
-    }  # fmt: skip
+    failures = {case.id: measured.failure(case) for case in missing}
+    blank = Line(
+        f"{claim.id}/{arm.name}", arm.name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
+        claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe)),
+        remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
+    )  # fmt: skip
     if missing:
-        gpu = any(case.support.gpu for case in missing)
-        failures = {case.id: measured.failure(case) for case in missing}
-        remark = "; ".join(f"{name}: {why}" for name, why in failures.items() if why)
-        return Line(verdict=GPU if gpu else "not measured", remark=remark, **about)
+        return replace(blank, verdict=GPU) if any(case.support.gpu for case in missing) else blank
+    if idle := [case.id for case in cases if not measured.proven(case)]:
+        return replace(blank, remark=f"the strategy was not seen at work in {', '.join(idle)}")
     try:
         effect = arm.measure.effect(measured, size)
     except Nothing as why:
-        return Line(verdict="not measured", remark=str(why), **about)
-    return Line(verdict=decide(effect, arm.target), **effect._asdict(), **about)
+        return replace(blank, remark=str(why))
+    return replace(blank, verdict=decide(effect, arm.target), **effect._asdict())
 
 
 def of_names(claim: Claim, measured: Measured) -> Verdict | None:
-    """`no such API` if a look-up found none of the names that the claim is about; None if it is about none, or one was found."""
+    """`no such API` if a look-up found none of the names that the claim is about. None if one exists, or it is about none."""
     if not claim.absent:
         return None
     looked_up = measured.probe(NAMES)
@@ -155,19 +157,22 @@ def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
     return statistics.median(values), min(lows), max(highs)
 
 
-def advice(claim: Claim, first: list[Line]) -> str:
-    """What to do instead, its figures filled in; sentences whose figures are missing say so."""
+def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
+    """What to do, its figures filled in; without a measurement, of the sentences those that need none."""
+    text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.instead
+    if not first:
+        return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
     ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
-    least, most = (ranked[0], ranked[-1]) if ranked else (NO_LINE, NO_LINE)
-    median = shown(*hull(first), first[0].form) if first else NO_FIGURE
-    return claim.instead.format(
-        measured=median, least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name
+    least, most = ranked[0], ranked[-1]
+    return text.format(
+        measured=shown(*hull(first), first[0].form),
+        least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
 
 
 def figure(one: Line) -> str:
     """Without the interval: it stands beside."""
-    return NO_FIGURE if one.value is None else one.measured.split(" (")[0]
+    return one.measured.split(" (")[0]
 
 
 def remark(claim: Claim, lines: list[Line]) -> str:
@@ -176,7 +181,9 @@ def remark(claim: Claim, lines: list[Line]) -> str:
     without = [one for one in lines if one.decides and one.value is None]
     told = f"{len(without)} of {sum(one.decides for one in lines)} arms have no measurement." if without else ""
     failed = "; ".join(dict.fromkeys(one.remark for one in without if one.remark))
-    return " ".join(filter(None, (gpu, told, f"{failed}." if failed else "", f"{claim.reason}." if claim.reason else "", claim.note)))
+    return " ".join(
+        filter(None, (gpu, told, f"{failed}." if failed else "", f"{claim.reason}." if claim.reason else "", claim.note))
+    )
 
 
 def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str:
@@ -186,12 +193,14 @@ def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str
     return f"framebench claims {claim.id} --run{where}" if missing and not claim.reason else ""
 
 
-def wanted(claims: Iterable[Claim], measured: Measured, size: str) -> tuple[list[Case], list[str]]:
-    """The cases and probes that these claims need and this machine lacks, deciding ones first."""
-    arms = [a for c in claims for a in c.arms if applies(a, size)] + [a for c in claims for a in c.evidence if applies(a, size)]
-    cases = dict.fromkeys(case for arm in arms for case in arm.measure.cases(size) if not measured.records(case))
+def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> tuple[list[Case], list[str]]:
+    """The cases and probes that these claims need and this machine lacks and can measure, deciding ones first."""
+    arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
+    arms = [arm for arm in arms if applies(arm, size)]
+    cases = dict.fromkeys(case for arm in arms for case in arm.measure.cases(size))
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
-    return list(cases), [probe for probe in needed if measured.probe(probe) is None]
+    missing = [case for case in cases if not measured.records(case) and not unsupported(case)]
+    return missing, [probe for probe in needed if measured.probe(probe) is None]
 
 
 def names(claims: Iterable[Claim]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How an effect is computed from records: what is taken from a record (`samples.py`), of which cases, and how they are compared.
+"""How an effect is computed: what is taken from a record (`samples.py`), of which cases, and how they are compared.
 
 An interval is a bootstrap's where there are samples (times), the extremes widened by the instrument's resolution where there
 are none (bytes), and that of the least-squares slope for an exponent.
@@ -65,10 +65,16 @@ class Store(Protocol):
 class Measure(Protocol):
     """`cases` are what it needs in a size (empty if the size has no such batches), `probe` the probe it needs, if any."""
 
-    form: str  # how the number is shown: change, number, count or share
+    @property
+    def form(self) -> str:
+        """How the number is shown: change, number, count, share, points or error."""
 
     @property
     def probe(self) -> str: ...
+
+    @property
+    def about(self) -> str:
+        """What is measured and how: numbers of the same kind may be summed up."""
 
     def cases(self, size: str) -> list[Case]: ...
 
@@ -81,7 +87,14 @@ class OfCases:
     """What measures of cases have in common."""
 
     quantity: Quantity
-    probe = ""
+
+    @property
+    def probe(self) -> str:
+        return ""
+
+    @property
+    def about(self) -> str:
+        return f"{type(self).__name__} of {self.quantity.name}"
 
     def estimate(self, store: Store, case: Case) -> Estimate:
         found = self.quantity.estimate(store.records(case))
@@ -249,6 +262,10 @@ class OfProbe:
     of: Callable[[dict[str, Any]], Effect]
     form: str = "number"
 
+    @property
+    def about(self) -> str:
+        return f"{self.of.__name__} by a probe"
+
     def cases(self, size: str) -> list[Case]:
         return []
 
@@ -261,13 +278,14 @@ class OfProbe:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Change / base of the activations that the analytic floor counts (models/floor.py), at any batch of the size `full`. Nothing is
-    measured: there is no interval, and arms of it never decide."""
+    """Change / base of the activations that the analytic floor counts (models/floor.py), at any batch. Nothing is measured:
+    there is no interval, and arms of it never decide."""
 
     change: str  # full case ids
     base: str
     form: str = "change"
-    probe = ""
+    probe: str = ""
+    about: str = "predicted activations"
 
     def cases(self, size: str) -> list[Case]:
         return []

@@ -1,8 +1,8 @@
 """The one rule that turns a measured effect into a verdict. docs/claims.md tells it in words.
 
-Every effect is a number with a 95 % interval. A claim says from which value ("no effect": 1 for a ratio, 0 for a difference or a
-count) the number departs, in which direction, perhaps how far, and what the smallest departure is that anybody would notice.
-Along the claimed direction, the departure is the *gain*, and then, in this order:
+Every effect is a number with a 95 % interval. A claim says from which value ("no effect": 1 for a ratio, 0 for a difference
+or a count) the number departs, in which direction, perhaps how far, and what the smallest departure is that matters. Along the
+claimed direction, the departure is the *gain*, and then, in this order:
 
 - **contradicted**: the whole interval of the gain lies at or below the smallest that matters: no effect, or the opposite one.
 - **weaker**: the interval contains such "no effect", or lies wholly below the claimed gain less a fifth.
@@ -72,8 +72,8 @@ def decide(effect: Effect, target: Target) -> Verdict:
 def summary(verdicts: Collection[Verdict]) -> Verdict:
     """The verdict on a claim from those on its arms, of which those without a measurement do not count.
 
-    What all arms say is said of the claim; reproduced and stronger together are reproduced. Any other mixture is weaker: the claim
-    holds in part. Without a measured arm: whether a GPU was missing, or only records.
+    What all arms say is said of the claim; reproduced and stronger together are reproduced. Any other mixture is weaker: the
+    claim holds in part. Without a measured arm: whether a GPU was missing, or only records.
     """
     found = {v for v in verdicts if v in MEASURED}
     if not found:

@@ -1,7 +1,7 @@
 """What is taken from the records of one case: a number with its interval, from one process or several.
 
-- Times: the median step of each process, and over processes the median of those. Bootstrap (percentile method, Efron 1979): from
-  three processes on the processes are resampled, before that the steps within them.
+- Times: the median step of each process, and over processes the median of those. Bootstrap (percentile method, Efron 1979):
+  from three processes on the processes are resampled, before that the steps within them.
 - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
   smallest to the largest value seen, widened by the instrument's resolution (docs/peak.md): counters and plans are
   exact; `host.rss` is good to 0.1 %. One process alone cannot show how processes differ: five fresh ones stay within 1 %
@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def added(record: Record, step: dict[str, int], instrument: str) -> float:
 
 
 def fragmented(record: Record, step: dict[str, int], instrument: str) -> float:
-    return 1 - step["allocator.in_use"] / step["allocator.reserved"]
+    return 1 - step.get("allocator.in_use", 0) / max(step["allocator.reserved"], 1)
 
 
 PEAK = Quantity("peak", bytes_by(lambda record, step, instrument: step[instrument]))
@@ -84,9 +85,7 @@ def resampled(found: Sequence[Record], statistic: Callable[..., np.ndarray]) -> 
     if len(found) >= 3:
         each = np.array([statistic(np.array(r.step_s)) for r in found])
         return np.median(each[rng.integers(0, len(each), (RESAMPLES, len(each)))], axis=1)
-    within = [
-        statistic(np.array(r.step_s)[rng.integers(0, len(r.step_s), (RESAMPLES, len(r.step_s)))], axis=1) for r in found
-    ]
+    within = [statistic(np.array(r.step_s)[rng.integers(0, len(r.step_s), (RESAMPLES, len(r.step_s)))], axis=1) for r in found]
     return np.median(within, axis=0)
 
 
@@ -96,7 +95,8 @@ def step_time(records: Sequence[Record]) -> Estimate | None:
         return None
     draws = resampled(found, np.median)
     value = float(np.median([r.step_time_s for r in found]))
-    return Estimate(value, *map(float, np.percentile(draws, [2.5, 97.5])), draws=draws)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Estimate(value, float(low), float(high), draws=draws)
 
 
 TIME = Quantity("step time", step_time)
@@ -119,10 +119,10 @@ def share(purpose: str) -> Quantity:
 
 
 def exact(name: str, of: Callable[[Record], Any]) -> Quantity:
-    """A number that is counted, or None."""
+    """A number that is counted; what a file has in its place that is none does not count."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        seen = [float(v) for r in records if (v := of(r)) is not None]
+        seen = [float(v) for r in records if isinstance(v := of(r), int | float) and math.isfinite(v)]
         return Estimate(seen[-1], min(seen), max(seen)) if seen else None
 
     return Quantity(name, estimate)

@@ -14,8 +14,8 @@ from analysis.tables import Comparison
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "for a GPU", "instead", "records")
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are against the base "
-    "of each arm. Verdicts are computed by the rule of docs/claims.md (analysis/claims/rule.py)."
+    "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
+    "against the base of each arm. Verdicts are computed by the rule of docs/claims.md (analysis/claims/rule.py)."
 )
 
 
@@ -38,11 +38,23 @@ def table(entries: Sequence[Entry]) -> Comparison:
 def row(entry: Entry) -> tuple[str, ...]:
     verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
     stands = "stands" if entry.stands else "does not stand"
-    return (entry.id, entry.says, entry.claimed, entry.metric, entry.measured, verdict, stands, entry.instead, count(entry.records))
+    return (
+        entry.id,
+        entry.says,
+        entry.claimed,
+        entry.metric,
+        entry.measured,
+        verdict,
+        stands,
+        entry.instead,
+        count(entry.records),
+    )
 
 
 def count(records: Sequence[str]) -> str:
-    return str(len(records)) if records else "-"
+    """How many files, and of which environments and probes: `4: jax-0.10.2, torch-2.13.0`; --json names each."""
+    places = sorted({Path(name).parts[2] for name in records})
+    return f"{len(records)}: {', '.join(places)}" if records else "-"
 
 
 def detail(entry: Entry) -> Comparison:

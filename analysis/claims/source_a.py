@@ -38,6 +38,7 @@ CLAIMS = (
         "kernels and their workspaces are chosen by size on a GPU, so a step down could exist there",
         "Do not look for luck in larger batches: from one batch to the next the peak changed by {least} to {most} at the least. "
         "`framebench fit` finds the largest batch that fits.",
+        if_so="Try the next larger batch too: from one batch to the next the peak changed by {most} at the most favourable.",
         arms=(
             *sweeps("step", "eval/no_grad", NOT_MONOTONIC, frameworks=JITTOR, label="fused"),
             *sweeps("step", "eval/no_fuse", NOT_MONOTONIC, frameworks=JITTOR, label="no_fuse"),
@@ -52,6 +53,7 @@ CLAIMS = (
         False, "on a GPU other operators are fused",
         "Leave fusion on: the fused step's peak was {least} to {most} against the unfused one's. The size of single blocks is "
         "shown by `framebench explain`.",
+        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused peak was {least} to {most} against the unfused one.",
         arms=ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR),
         evidence=(
             *ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR, label="reserved", quantity=RESERVED),
@@ -63,6 +65,7 @@ CLAIMS = (
         "free share at the smallest batch less that at the largest", False, POOL,
         "Do not raise the batch against fragmentation: the pool's free share fell by {least} to {most} from the smallest "
         "batch to the largest; look at `allocator.reserved` beside the peak.",
+        if_so="Prefer larger batches where the pool is tight: its free share fell by {least} to {most} from the smallest batch to the largest.",
         arms=(
             *sweeps("fall", "train/fp32", FALLS, frameworks=JITTOR, label="train", quantity=FRAGMENTATION),
             *sweeps("fall", "eval/no_grad", FALLS, frameworks=JITTOR, label="eval", quantity=FRAGMENTATION),
@@ -79,6 +82,7 @@ CLAIMS = (
         True, "no variable changes its type at this level, wherever it runs (read in the source, counted on a CPU)",
         "Do not set it for memory: it changed the peak by {least} to {most}. Where half precision matters, use PyTorch's or "
         "JAX's bfloat16; Jittor's levels 4 to 6 need a GPU.",
+        if_so="Set it: {least} to {most}.",
         arms=ratios("train/amp_level_3", "train/fp32", LESS, frameworks=JITTOR),
         evidence=ratios("train/amp_level_5", "train/fp32", LESS, workloads=GPT, frameworks=JITTOR, label="level 5"),
     ),

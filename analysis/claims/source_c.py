@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from analysis.claims import probed
 from analysis.claims.arms import (
-    BYTES, GPT, JAX, JITTOR, LESS, MORE, RESNET, SLOWER, SOME, TORCH, below, each, ratios, ref, sweeps, times,
+    BYTES,
+    GPT,
+    JAX,
+    JITTOR,
+    LESS,
+    MORE,
+    RESNET,
+    SLOWER,
+    SOME,
+    TORCH,
+    below,
+    each,
+    ratios,
+    ref,
+    sweeps,
+    times,
 )
 from analysis.claims.claim import Arm, Claim
 from analysis.claims.measures import OfProbe, Ratio, Value
@@ -32,6 +47,7 @@ CLAIMS = (
         "C2", "Under no_grad a weight with requires_grad may still build a graph.", "> 0 nodes", "graph nodes under no_grad",
         True, AUTOGRAD,
         "no_grad is enough: {measured} nodes and as many saved tensors; weights need not be frozen for it.",
+        if_so="Freeze the weights as well: {measured} graph nodes were there under no_grad.",
         arms=each(lambda w, f: Value(evidence("graph_nodes"), ref(w, f, "eval/no_grad")), SOME, frameworks=TORCH),
         evidence=(
             *each(lambda w, f: Value(evidence("saved_tensors"), ref(w, f, "eval/no_grad")), SOME, frameworks=TORCH,
@@ -60,6 +76,7 @@ CLAIMS = (
         "C4", "eval() alone still updates batch norm's statistics at every batch.", "> 0 buffers",
         "buffers changed by a forward pass after eval()", True, "the same module code on every device",
         "eval() is what stops the updates: {measured} buffers changed. Without it, under no_grad too, they all do.",
+        if_so="Freeze batch norm by hand: {measured} buffers changed after eval().",
         arms=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/grad")), SOME, RESNET, label="eval()"),
         evidence=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/batch_stats")), SOME, RESNET,
                       label="without eval()"),
@@ -68,6 +85,7 @@ CLAIMS = (
         "C5", "Evaluation's memory grows faster than the batch.", "exponent > 1", "exponent of the peak over the batch", True,
         DATA_FLOW,
         "Plan with a straight line through two batches (`framebench predict`): exponents {least} to {most}.",
+        if_so="Choose the evaluation batch by measuring, not by a straight line: exponents {least} to {most}.",
         arms=sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, frameworks=TORCH),
         evidence=(
             *sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, frameworks=OTHERS),

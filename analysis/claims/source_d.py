@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.claims.arms import FASTER, JAX, JITTOR, LESS, POINTS, RESNET, SECONDS, TORCH, each, ratios, ref, times
+from analysis.claims.arms import FASTER, JAX, JITTOR, POINTS, RESNET, SECONDS, TORCH, each, ratios, ref, times
 from analysis.claims.claim import Claim
 from analysis.claims.measures import Value
 from analysis.claims.rule import Target
@@ -18,6 +18,7 @@ CLAIMS = (
         OTHER_COLLECTOR,
         "Leave Python's collector alone: calling it changed the peak by {least} to {most}, and costs the share shown. Break "
         "reference cycles instead.",
+        if_so="Collect between steps where memory is short: {least} to {most}; the collector's share of the step is shown beside.",
         arms=ratios("train/gc_every_2", "train/gc_off"),
         evidence=(
             *ratios("train/gc_every_1", "train/gc_off", label="every step"),
@@ -47,7 +48,7 @@ CLAIMS = (
         evidence=ratios("train/donate", "train/fp32", FASTER, frameworks=JAX, label="donated state, time", quantity=TIME),
     ),
     Claim(
-        "D4", "A batch iterator lowers the cost of transfers.", "less waiting", "waiting's share of the step: iterator less whole array",
+        "D4", "A batch iterator lowers the cost of transfers.", "less waiting", "step time, iterator / whole array; waiting's share of each",
         False, "there is no transfer to a device on a CPU: only the preparation is seen",
         "Iterate to save memory, and prefetch against the wait; a whole array never waits. Measured: {least} to {most}.",
         arms=ratios("pipeline/iterator", "pipeline/whole", FASTER, RESNET, label="time", quantity=TIME),

@@ -1,7 +1,7 @@
 """What was measured on one machine, by case and with the files' names, and which of it counts.
 
-Of a framework the highest version that has results here counts; of a case all `ok` records of that version that were taken by the same
-code as its newest one (commit and protocol): repeats are processes of one experiment, older code is another experiment.
+Of a framework the highest version that has results here counts; of a case all `ok` records of that version that were taken
+by the same code as its newest one (commit and protocol): repeats are processes of one experiment, older code is another.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Measured:
         """Why the case has no numbers though it was tried: status and reason of its last record; empty if it was not."""
         last = self.last.get(case.id)
         return f"{last.status}: {last.reason}" if last and last.status != "ok" else ""
+
+    def proven(self, case: Case) -> bool:
+        """Whether the strategy was seen at work in every record that counts."""
+        return all(record.effect is None or record.effect.proven for record in self.records(case))
 
     def probe(self, name: str) -> Probed | None:
         """The newest result of a probe."""
