@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import load
+from analysis.claims.registry import REGISTRY
 from analysis.site import asv, headlines
 from analysis.site.build import Unbuildable, build
 from analysis.site.links import anchors, case_page, slug
@@ -149,11 +150,22 @@ def test_the_overview_has_the_strategy_with_the_lowest_peak_and_the_fastest(site
 
 
 def test_differences_within_the_noise_are_none() -> None:
-    """Half a per cent less memory is none; nor is a shorter median whose interval overlaps; an unproven effect does not count."""
+    """Half a per cent less memory is none, nor is a shorter median whose interval overlaps; an unproven effect is left out."""
     base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
     unseen = made("amp_bf16", 100, [0.1, 0.1], effect=Proof(proven=False, evidence={}))
     (comparison,) = headlines.headlines(load.frame(load.latest([base, close, unseen])))
     assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none lower", "none shorter"]
+
+
+def test_figures_and_claims_are_there(site: Path) -> None:
+    """Each figure with its finding, each claim with its verdict and a way to the records behind it."""
+    lab = site / "machines" / "lab"
+    drawn = Page(lab / "figures.html")
+    assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
+    assert "pareto-transformer-train" in drawn.text
+    told = Page(lab / "claims.html")
+    assert len([anchor for anchor in told.ids if re.fullmatch(r"[a-d]\d+-\w+", anchor)]) == len(REGISTRY.claims)
+    assert told.text.count("do instead") == len(REGISTRY.claims)
 
 
 def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:
@@ -169,13 +181,17 @@ def test_a_hostile_record_is_only_text(site: Path) -> None:
         hostile += EVIL[:10] in page.text
         assert page.tags.count("script") == 1, path
         assert not page.handlers, path
-        assert "img" not in page.tags, path
+        assert page.tags.count("img") == (0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))), (
+            path
+        )
     assert hostile >= 4
+    for drawing in site.rglob("*.svg"):
+        assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
     assert "{{ 7 * 7 }}" in Page(site / case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
 
 
 def test_a_case_that_is_a_path_gets_no_page(tmp_path: Path) -> None:
-    store(tmp_path / "results", everything())
+    store(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
     file = next((tmp_path / "results").rglob("*.json"))
     evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
     (file.parent / "evil.json").write_text(json.dumps(evil))
@@ -200,7 +216,8 @@ def test_anchors_of_one_page_differ() -> None:
 
 
 def test_only_a_site_is_replaced(tmp_path: Path) -> None:
-    store(tmp_path / "results", everything())
+    elsewhere = made("fp32", 2**20, [1.0, 1.0], where={"machine": "elsewhere"})
+    store(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0]), elsewhere]))
     target = tmp_path / "site"
     build(tmp_path / "results", target)
     (target / "old.html").touch()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis import breakdown, load, tables
 from analysis.report import report_of
-from analysis.site import asv, casepage
+from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
 from analysis.site.machine import Machine, all_cases, machines
 from analysis.site.writer import HERE, Writer
@@ -40,7 +40,7 @@ def build(results: Path, target: Path, keep: Callable[[Record], bool] = lambda _
     writer.page("index.html", "overview.html")
     writer.page("support.html", "support.html", comparisons=tables.of_the_table())
     for machine in everywhere:
-        write_machine(writer, machine)
+        write_machine(writer, machine, results)
     return sorted(target.rglob("*.html"))
 
 
@@ -64,7 +64,7 @@ def empty(target: Path) -> None:
     (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
-def write_machine(writer: Writer, machine: Machine) -> None:
+def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     lines = machine.table.to_dict("records")
@@ -72,6 +72,12 @@ def write_machine(writer: Writer, machine: Machine) -> None:
     for workload in machine.workloads:
         of_it = report_of(machine.table[machine.table["workload"] == workload])
         writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
+    drawn = list(parts.pictures(machine, results))
+    for picture in drawn:
+        writer.file(f"{folder}/{picture.file}", picture.svg)
+    writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
+    ledger, claims = parts.claims(machine, results)
+    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims)
     floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}
     newest = {(r["case"], r["measured_at"]): r for r in lines}
     for case, found in machine.found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -43,14 +44,15 @@ class Machine:
             ],
         )
 
-    @property
+    @cached_property
     def workloads(self) -> list[str]:
         return [name for name in spec.NAMES if name in set(self.table["workload"])]
 
-    @property
+    @cached_property
     def pages(self) -> list[tuple[str, str]]:
         """File names without ending, and titles."""
-        return [("index", "Summary"), *((w, w) for w in self.workloads), ("cases", "All cases")]
+        workloads = ((w, w) for w in self.workloads)
+        return [("index", "Summary"), *workloads, ("figures", "Figures"), ("claims", "Claims"), ("cases", "All cases")]
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:

@@ -57,6 +57,9 @@ class Writer:
     def page(self, path: str, template: str, **context: Any) -> None:
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(self.common | context | {"root": root, "path": path})
+        self.file(path, text)
+
+    def file(self, path: str, text: str) -> None:
         where = self.target / path
         where.parent.mkdir(parents=True, exist_ok=True)
-        where.write_text(text, encoding="utf-8", errors="replace")
+        where.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a record is no reason to fail
