@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
 
-.PHONY: setup bench test lint study clean
+.PHONY: setup bench test lint study site report clean
 
 setup: $(READY)
 
@@ -48,6 +48,15 @@ lint: $(READY)
 study: $(READY)
 	$(BIN)/python -m analysis.study
 	$(BIN)/python -m analysis.cost docs/cost.md
+
+# The records as pages in site/, without network or server
+site: $(READY)
+	$(BIN)/framebench report --html site
+
+# Everything that the committed results say: tables, documents, pages. Measures nothing, needs no framework
+report: $(READY)
+	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
+	$(MAKE) site
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache

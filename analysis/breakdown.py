@@ -60,4 +60,5 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
             ("framework", "strategy", "peak", *PARTS, "rest", "peak / floor", "instrument"),
             rows,
             machine=machine,
+            cases=tuple(r["case"] for r in in_order(group)),
         )

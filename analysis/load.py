@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis.statistics import spread
 from framebench import environments, records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
@@ -38,6 +39,8 @@ class Row(NamedTuple):
     cold_peak_bytes: int | None
     live_bytes: int | None
     step_time_s: float | None
+    step_low_s: float | None  # bootstrap 95 % interval of the median over this process's steps
+    step_high_s: float | None
     samples: int
     throughput: float | None
     unit: str
@@ -52,9 +55,10 @@ class Row(NamedTuple):
     calibration: str  # passed, not done, or what failed
     commit: str | None
     dirty: bool | None
-    session: str
-    measured_at: str
     protocol: int  # numbers of two protocols are not comparable
+    session: str
+    command: str  # what was typed
+    measured_at: str
 
 
 def calibrated(found: Calibration | None) -> str:
@@ -65,6 +69,7 @@ def calibrated(found: Calibration | None) -> str:
 
 def row(r: Record) -> Row:
     case, proof, instrument, step_s = r.parsed, r.provenance, r.peak_instrument, r.step_time_s
+    low, high = spread(r.step_s) if len(r.step_s) > 1 else (None, None)
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     return Row(
         case=r.case,
@@ -85,6 +90,8 @@ def row(r: Record) -> Row:
         cold_peak_bytes=r.cold_peaks.get(instrument) if instrument else None,
         live_bytes=r.live_bytes,
         step_time_s=step_s,
+        step_low_s=low,
+        step_high_s=high,
         samples=len(r.step_s),
         throughput=None if step_s is None else records.work_of(case) / step_s,
         unit=case.spec.unit,
@@ -99,9 +106,10 @@ def row(r: Record) -> Row:
         calibration=calibrated(proof.calibration),
         commit=proof.commit,
         dirty=proof.dirty,
-        session=proof.session,
-        measured_at=proof.measured_at.isoformat(),
         protocol=proof.protocol,
+        session=proof.session,
+        command=proof.command,
+        measured_at=proof.measured_at.isoformat(),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import breakdown, explained, load, predict, tables, versions
+from analysis.claims import show as claims
 from analysis.load import collector_paused
 from analysis.tables import Comparison
 from framebench import records
@@ -31,4 +32,4 @@ def of_records(found: Sequence[Record]) -> list[Comparison]:
 def for_documents(results: Path) -> list[Comparison]:
     """Every table that a document may ask for."""
     accounts = [make(found) for found in explained.kept(results) for make in (explained.by_kind, explained.by_layer)]
-    return [*of_records(list(records.read_all(results))), *tables.of_the_table(), *accounts]
+    return [*of_records(list(records.read_all(results))), *tables.of_the_table(), *accounts, *claims.tables(results)]

@@ -101,6 +101,24 @@ def interval(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found.low, found.high
 
 
+def spread(samples: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap 95 % interval of the median of one process's samples, as `interval` but quick: tables ask for thousands.
+
+    It says how steady the process was, and nothing about other processes. Raises ValueError without samples.
+    """
+    if not samples:
+        raise ValueError("no samples have no interval")
+    medians = np.median(np.asarray(samples, float)[resampled(len(samples))], axis=1)
+    low, high = np.quantile(medians, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+@cache
+def resampled(size: int) -> np.ndarray:
+    """Indices of RESAMPLES samples with replacement, (RESAMPLES, size); the same ones every time."""
+    return np.random.default_rng(0).integers(0, size, (RESAMPLES, size))
+
+
 def chance(logs: np.ndarray) -> np.ndarray:
     """Two-sided p of Wilcoxon's signed-rank test over the last axis (1945; for pairs what Mann and Whitney's is for samples).
 

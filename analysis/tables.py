@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from framebench.protocol import Task
 from framebench.strategies import FRAMEWORKS, Strategy, find
 from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
 from models import spec
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 HEAD = (
-    "framework", "strategy", "peak GiB", "x base", "step ms", "x base", "throughput", "first s", "break-even", "n", "verified",
-    "effect", "instrument",
+    "framework", "strategy", "peak GiB", "x base", "step ms", "95 % interval", "x base", "throughput", "first s", "break-even",
+    "n", "verified", "effect", "instrument",
 )  # fmt: skip
 
 
@@ -36,6 +37,7 @@ class Comparison:
     left: int = 2  # the first columns are text, the others are aligned right
     notes: tuple[str, ...] = ()
     machine: str = ""
+    cases: tuple[str, ...] = ()  # the case of each row, where a row is one case
 
     @property
     def key(self) -> str:
@@ -68,6 +70,7 @@ def cells(r: Line) -> tuple[str, ...]:
         number(r["peak_bytes"], ".3f", 1 / GIB),
         number(r["peak_ratio"], ".2f"),
         number(r["step_time_s"], ",.1f", 1e3),
+        interval(r["step_low_s"], r["step_high_s"]),
         number(r["time_ratio"], ".2f"),
         f"{number(r['throughput'], ',.1f')} {r['unit']}/s",
         number(r["first_step_s"], ".1f"),
@@ -77,6 +80,11 @@ def cells(r: Line) -> tuple[str, ...]:
         mark(r["effect_proven"]),
         "-" if missing(r["peak_instrument"]) else r["peak_instrument"],
     )
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Two ends in seconds as milliseconds."""
+    return "-" if missing(low) or missing(high) else f"{number(low, ',.1f', 1e3)} to {number(high, ',.1f', 1e3)}"
 
 
 def steps(value: float) -> str:
@@ -124,7 +132,7 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
             f"{workload} {scenario}, batch {batch}, size {size}",
             f"base = {BASELINES[scenario]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
             f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
-            f"against float64. {conditions(group)}",
+            f"against float64. {repeats(group)} {conditions(group)}",
             (*HEAD, *shown),
             tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
             notes=tuple(
@@ -133,6 +141,7 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
                 )
             ),
             machine=machine,
+            cases=tuple(r["case"] for r in ranked),
         )
 
 
@@ -157,7 +166,7 @@ def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
         head = ("workload", "size", "batch", *(f"{f} GiB" for f in present), *(f"{f} ms" for f in present))
         yield Comparison(
             f"Frameworks side by side, {scenario} ({BASELINES[scenario]})",
-            f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {conditions(group)}",
+            f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {repeats(group)} {conditions(group)}",
             head,
             tuple(rows),
             machine=machine,
@@ -223,6 +232,26 @@ def conditions(group: list[Line]) -> str:
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads').replace('.0', '')}; "
         f"calibration {one('calibration')}; {', '.join(versions)}; measured {measured} at {', '.join(commits)}."
     )
+
+
+def repeats(group: list[Line]) -> str:
+    """How the group was measured: precision, warm-up, repeats, and the commands that did it."""
+    protocols = ", ".join(sorted({str(r["protocol"]) for r in group}))
+    typed = sorted({r["command"] for r in group})
+    return (
+        f"{precisions(group)} Protocol {protocols}: one process for the time ({Task.warmup} steps of warm-up or more, then n "
+        f"timed ones), another for the memory; interval = bootstrap 95 % of the median over the n steps. "
+        f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
+    )
+
+
+def precisions(group: list[Line]) -> str:
+    """The precision of the group's baseline, and the strategies that have another."""
+    scenario = group[0]["scenario"]
+    default = find(scenario, BASELINES[scenario]).precision
+    found = dict.fromkeys((find(scenario, r["strategy"]).precision, r["strategy"]) for r in group)
+    others = [f"{strategy} {precision}" for precision, strategy in sorted(found) if precision != default]
+    return f"Precision {default}; {', '.join(others)}." if others else f"Precision {default}."
 
 
 def terminal(comparison: Comparison, console: Console) -> None:

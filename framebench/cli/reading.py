@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from framebench import cases, environments, hypothetical, provenance, records, runner
 from framebench.cases import Case
@@ -58,14 +59,26 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
             typer.echo(line(record))
 
 
-@app.command()
+class FolderMayBeLeftOut(TyperCommand):
+    """`--html` alone means `--html site`; typer has no options whose value may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        followed = zip(args, [*args[1:], "--"])
+        filled = ["--html=site" if a == "--html" and after.startswith("-") else a for a, after in followed]
+        return super().parse_args(ctx, filled)
+
+
+@app.command(cls=FolderMayBeLeftOut)
 def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     here: Annotated[bool, typer.Option("--here", help="only what this machine measured")] = False,
     docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
 ) -> None:
-    """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
+    """Comparison tables from the records, on the terminal and as Markdown (results/tables/<machine>.md), or as a site."""
+    if html:
+        return site(selectors, results, here, html)
     from analysis import tables
     from analysis.docs import NoSuchTable, refresh
     from analysis.report import for_documents, of_records
@@ -80,7 +93,7 @@ def report(
     for comparison in found:
         tables.terminal(comparison, out)
     for machine in sorted({r.provenance.machine for r in kept}):
-        target = results / "tables" / f"{machine}.md"
+        target = results / "tables" / f"{machine.replace('/', '_')}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
         say(f"the same as Markdown: {target}")
@@ -89,6 +102,21 @@ def report(
             document.write_text(refresh(document.read_text(), for_documents(results)))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+
+
+def site(selectors: list[str] | None, results: Path, here: bool, target: Path) -> None:
+    """All that the records say as pages that need neither network nor server."""
+    from analysis.site.build import Unbuildable, build
+
+    wanted = {c.id for c in chosen(selectors, [])}
+    machine = provenance.machine_name()
+    try:
+        pages = build(
+            results, target, lambda r: r.case in (wanted or {r.case}) and (not here or r.provenance.machine == machine)
+        )
+    except Unbuildable as error:
+        fail(str(error), 2)
+    say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
 @app.command()

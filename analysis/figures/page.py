@@ -1,0 +1,138 @@
+"""What all figures share: colours, shapes, the page with its title and footer, and how a figure becomes bytes.
+
+Figures are made without pyplot, so that drawing leaves no state behind and needs no display.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import matplotlib.style
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# seaborn's `colorblind`; a framework has the same colour in every figure
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
+NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
+# a shape for each axis of the strategy table that people ask for most; the other axes share one
+SHAPES = {
+    "precision": "o", "recomputation": "s", "batching": "D", "execution": "^", "collector": "v", "loading": ">", "mode": "h",
+    "combination": "*", "structure": "P",
+}  # fmt: skip
+OTHER = "X"
+STYLE: list[Any] = [
+    "default",  # whatever a user's matplotlibrc says
+    sns.axes_style("whitegrid"),
+    {
+        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
+        "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
+        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "grid.color": "0.9", "axes.edgecolor": "0.6", "grid.linewidth": 0.6,
+        "axes.titlelocation": "left", "svg.hashsalt": "framebench",
+        "svg.fonttype": "none",  # text stays text: smaller, and found by a search
+        "figure.constrained_layout.use": True,
+    },
+]  # fmt: skip
+TITLE_PT, FOOTER_PT, LINE = 11.0, 6.5, 1.3  # font sizes, and the distance of lines in font sizes
+TITLE_EM, FOOTER_EM = 0.60, 0.545  # mean width of a character in font sizes
+MARGIN_IN = 0.12
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """The function, run under the figures' own settings."""
+
+    @wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with matplotlib.style.context(STYLE):
+            return draw(*args, **kwargs)
+
+    return inside
+
+
+def page(title: str, notes: list[str], width: float, height: float) -> tuple[Figure, SubFigure]:
+    """A figure with the finding above and the provenance below; `width` x `height` inches between are for the panels."""
+    above = folded(title, width, TITLE_PT, TITLE_EM)
+    below = [line for note in notes for line in folded(note, width, FOOTER_PT, FOOTER_EM)]
+    heights = (tall(above, TITLE_PT), height, tall(below, FOOTER_PT))
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    head, body, foot = figure.subfigures(3, 1, height_ratios=heights)
+    left = MARGIN_IN / width
+    head.text(left, 1 - MARGIN_IN / heights[0], "\n".join(above), size=TITLE_PT, weight="bold", va="top", linespacing=LINE)
+    foot.text(left, 1, "\n".join(below), size=FOOTER_PT, color="0.35", va="top", linespacing=LINE)
+    return figure, body
+
+
+def folded(text: str, width: float, size: float, em: float) -> list[str]:
+    """Lines of about equal length, as few as the width allows."""
+    most = int((width - 2 * MARGIN_IN) * 72 / (size * em))
+    text, lines = safe(text), wrap(safe(text), most)
+    widths = range(len(text) // max(len(lines), 1), most)
+    return next((found for w in widths if w > 0 and len(found := wrap(text, w)) <= len(lines)), lines)
+
+
+def tall(lines: list[str], size: float) -> float:
+    """Inches that these lines take, with a margin on one side."""
+    return len(lines) * size * LINE * 1.05 / 72 + MARGIN_IN
+
+
+def safe(text: str) -> str:
+    """Text from records is not mathematics, and has no control characters."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
+
+
+def plain(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
+    """Lines of the grid along one axis alone, and nothing around the panel that says nothing."""
+    axes.grid(False)
+    axes.grid(True, axis=grid)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    sns.despine(ax=axes, left=grid == "x", bottom=grid == "y")
+
+
+def unframed(axes: Axes, lines_x: int, lines_y: int) -> None:
+    """A panel of cells: white lines between so many columns and rows, no ticks and no frame."""
+    axes.grid(False)
+    axes.set_xticks([i + 0.5 for i in range(lines_x - 1)], minor=True)
+    axes.set_yticks([i + 0.5 for i in range(lines_y - 1)], minor=True)
+    axes.grid(True, which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="both", length=0)
+    sns.despine(ax=axes, left=True, bottom=True)
+
+
+def key(
+    marker: str = "o", colour: str = "0.4", label: str = "", line: str = "", hollow: bool = False, size: float = 6
+) -> Line2D:
+    """An entry of a legend."""
+    face = "none" if hollow else colour
+    return Line2D([], [], marker=marker, color=colour, markerfacecolor=face, linestyle=line, label=label, markersize=size)
+
+
+@styled
+def svg(figure: Figure) -> str:
+    """The same text for the same figure, always: no date, no random names."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+@styled
+def png(figure: Figure, dpi: int = 110) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    return file.getvalue()
+
+
+def save(figure: Figure, target: Path) -> Path:
+    """Write the figure as SVG. Raises OSError."""
+    target.write_text(svg(figure), encoding="utf-8")
+    return target

@@ -1,0 +1,97 @@
+"""Builds the site: every record as pages under one folder. `build` is all that others need."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from analysis import breakdown, load, tables
+from analysis.report import report_of
+from analysis.site import asv, casepage, parts
+from analysis.site.links import case_page, machine_folder
+from analysis.site.machine import Machine, all_cases, machines
+from analysis.site.writer import HERE, Writer
+from analysis.tables import Line
+from framebench import records
+from framebench.records import Record
+
+MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
+
+
+class Unbuildable(ValueError):
+    """There is nothing to show, or the target holds something else; the message says what to do."""
+
+
+def build(results: Path, target: Path, keep: Callable[[Record], bool] = lambda _: True) -> list[Path]:
+    """Writes the site of these results, of the records to keep. Returns its pages.
+
+    A site that is already in the folder is replaced. Raises Unbuildable without records, and if
+    something else is there.
+    """
+    found = list(filter(keep, records.read_all(results)))
+    if not found:
+        raise Unbuildable(f"no such records under {results}; measure first: framebench run, or make bench")
+    everywhere = machines(found, load.frame(load.latest(found)))
+    empty(target)
+    shutil.copytree(HERE / "static", target / "static")
+    writer = Writer(target, {"machines": everywhere, "results": results.name})
+    writer.common["without_asv"] = write_asv(writer, results)
+    writer.page("index.html", "overview.html")
+    writer.page("support.html", "support.html", comparisons=tables.of_the_table())
+    for machine in everywhere:
+        write_machine(writer, machine, results)
+    return sorted(target.rglob("*.html"))
+
+
+def write_asv(writer: Writer, results: Path) -> str:
+    """asv's histories; returns why there are none, or "" if there are."""
+    try:
+        asv.write(results, writer.target / "asv")
+    except asv.Unpublished as reason:
+        return str(reason)
+    writer.page("asv/index.html", "asv.html", benchmarks=asv.benchmarks(writer.target / "asv"), without_asv="")
+    return ""
+
+
+def empty(target: Path) -> None:
+    """Removes an earlier site; makes the folder and marks it as ours. Raises Unbuildable."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        if not (target / MARK).exists():
+            raise Unbuildable(f"{target} exists and holds no framebench site; remove it, or name another folder")
+        shutil.rmtree(target)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
+
+
+def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
+    folder = machine_folder(machine.name)
+    writer.page(f"{folder}/index.html", "machine.html", machine=machine)
+    lines = machine.table.to_dict("records")
+    writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine, lines))
+    for workload in machine.workloads:
+        of_it = report_of(machine.table[machine.table["workload"] == workload])
+        writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
+    drawn = list(parts.pictures(machine, results))
+    for picture in drawn:
+        writer.file(f"{folder}/{picture.file}", picture.svg)
+    writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
+    ledger, claims = parts.claims(machine, results)
+    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims)
+    floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}
+    newest = {(r["case"], r["measured_at"]): r for r in lines}
+    for case, found in machine.found.items():
+        line = newest[case, found[0].provenance.measured_at.isoformat()]
+        write_case(writer, machine, found, line, floors.get(key(line)))
+
+
+def key(r: Line) -> tuple[str, str]:
+    return r["case"], r["measured_at"]
+
+
+def write_case(writer: Writer, machine: Machine, found: list[Record], line: Line, floor: Line | None) -> None:
+    record = found[0]
+    writer.page(
+        case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
+        sections=casepage.sections(found, line, floor), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
+    )  # fmt: skip

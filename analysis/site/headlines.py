@@ -1,0 +1,104 @@
+"""The short answers: by workload and framework the strategy with the lowest peak, the fastest one, and what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.statistics import PEAK, TIME
+from analysis.tables import GIB, Comparison, Line, conditions, groups, missing, number, repeats
+from framebench.strategies import FRAMEWORKS, find
+from framebench.table import BASELINES
+
+MAIN = ("train", "eval")  # the scenarios that everyone asks for
+HEAD = (
+    "workload", "batch", "framework", "base GiB", "base ms", "lowest peak", "GiB", "x base", "step x base", "shortest step",
+    "ms", "x base", "peak x base", "instrument",
+)  # fmt: skip
+
+
+def headlines(table: pd.DataFrame) -> Iterator[Comparison]:
+    """One table for each machine, scenario and size, of the cases that are comparable."""
+    lines = [line for line in newest(table) if comparable(line)]
+    for scenario in MAIN:
+        yield from of_scenario(scenario, [line for line in lines if line["scenario"] == scenario])
+
+
+def of_scenario(scenario: str, lines: list[Line]) -> Iterator[Comparison]:
+    for (machine, size), group in groups(lines, "machine", "size"):
+        rows = [row for _, found in sorted(at_widest(group).items()) for row in answers(found)]
+        yield Comparison(
+            f"{scenario}, size {size}: least memory and shortest step",
+            f"For each workload and framework, of the strategies that leave the mathematics as it is and were seen to take "
+            f"effect. base = {BASELINES[scenario]} of the same framework; lower by less than {PEAK.minimum:.0%}, "
+            f"shorter by less than {TIME.minimum:.0%} or with overlapping intervals counts as no difference. "
+            f"GiB = 2^30 bytes; compare peaks only under one instrument. The batch is the one with most strategies. "
+            f"{repeats(group)} {conditions(group)}",
+            HEAD,
+            tuple(rows),
+            left=3,
+            machine=machine,
+        )  # fmt: skip
+
+
+def newest(table: pd.DataFrame) -> list[Line]:
+    """The rows of the framework version that each machine measured last."""
+    ordered = table.sort_values("measured_at")
+    last = ordered.groupby(["machine", "framework"])["framework_version"].transform("last")
+    return ordered[ordered["framework_version"] == last].to_dict("records")
+
+
+def comparable(r: Line) -> bool:
+    """Whether its numbers say something about the same work as the baseline's."""
+    known = r["status"] == "ok" and not missing(r["peak_ratio"]) and not missing(r["time_ratio"])
+    return known and r["effect_proven"] is True and find(r["scenario"], r["strategy"]).same_loss
+
+
+def at_widest(group: list[Line]) -> dict[Any, list[Line]]:
+    """By workload the lines at the batch that has most of them; of several the smallest."""
+    best: dict[Any, list[Line]] = {}
+    for (workload, _), found in groups(group, "workload", "batch"):
+        if len(found) > len(best.get(workload, [])):
+            best[workload] = found
+    return best
+
+
+def answers(found: list[Line]) -> Iterator[tuple[str, ...]]:
+    """A row for each framework that has its baseline and something to compare with it."""
+    for framework in FRAMEWORKS:
+        mine = [r for r in found if r["framework"] == framework]
+        base = [r for r in mine if r["strategy"] == BASELINES[r["scenario"]]]
+        if base and len(mine) > 1:
+            lean = [r for r in mine if r["peak_ratio"] < 1 - PEAK.minimum]
+            fast = [r for r in mine if r["time_ratio"] < 1 - TIME.minimum and apart(r, base[0])]
+            yield answer(
+                base[0],
+                min(lean, key=lambda r: r["peak_ratio"], default=base[0]),
+                min(fast, key=lambda r: r["time_ratio"], default=base[0]),
+            )
+
+
+def apart(fast: Line, base: Line) -> bool:
+    """Whether the intervals of the two medians leave a gap; a single step has no interval, and tells nothing."""
+    return bool(fast["step_high_s"] < base["step_low_s"])
+
+
+def answer(base: Line, lean: Line, fast: Line) -> tuple[str, ...]:
+    return (
+        base["workload"],
+        str(base["batch"]),
+        base["framework"],
+        number(base["peak_bytes"], ".3f", 1 / GIB),
+        number(base["step_time_s"], ",.1f", 1e3),
+        "none lower" if lean is base else lean["strategy"],
+        number(lean["peak_bytes"], ".3f", 1 / GIB),
+        number(lean["peak_ratio"], ".2f"),
+        number(lean["time_ratio"], ".2f"),
+        "none shorter" if fast is base else fast["strategy"],
+        number(fast["step_time_s"], ",.1f", 1e3),
+        number(fast["time_ratio"], ".2f"),
+        number(fast["peak_ratio"], ".2f"),
+        base["peak_instrument"],
+    )
