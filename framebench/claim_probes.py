@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from framebench import environments, halving, provenance, records, runner
 from framebench.cases import Case, parse
@@ -24,7 +24,8 @@ from framebench.runner import Options
 Say = Callable[[str], None]
 ROUNDS = 5  # fresh processes of a probe of host memory
 STEPS = 30  # monitored and unmonitored steps, alternately
-SAMPLES, BATCH = 64, 64  # of the evaluation that has to halve its batch
+SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in the first attempt
+MANY = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
 ROOM = 0.5  # of what the whole batch needs: the first attempt must fail
 
 
@@ -38,13 +39,10 @@ class Probed(Part):
     provenance: Provenance
 
 
-READER: TypeAdapter[Probed] = TypeAdapter(Probed)
-
-
 def read(path: Path) -> Probed:
     """Raises BadRecord with the file's name and what is wrong with it."""
     try:
-        return READER.validate_json(path.read_bytes())
+        return Probed.model_validate_json(path.read_bytes())
     except OSError as error:
         raise BadRecord(f"{path}: {error.strerror}") from error
     except ValidationError as error:
@@ -83,11 +81,11 @@ def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
     """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
     run = halving.runner_of(environment, options, lambda phase: None)
-    whole = halving.evaluate(case, SAMPLES, None, run)
+    whole = halving.evaluate(case, case.batch, None, run)
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in records.INSTRUMENTS if i in whole.peaks)
-    found = halving.evaluate(case, SAMPLES, int(ROOM * peak), run)
+    found = halving.evaluate(case, case.batch, int(ROOM * peak), run)
     counts = {
         "lost": found.lost,
         "done_twice": found.twice,
@@ -115,7 +113,7 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
     if probe.startswith("halving-"):
         framework = probe.removeprefix("halving-")
         case, environment = (
-            Case("transformer", framework, "eval", "no_grad", BATCH, size),
+            Case("transformer", framework, "eval", "no_grad", MANY.get(size, SAMPLES), size),
             environments.ensure(framework, say=say),
         )
         return save(probe, case, environment, results, found=halved(case, environment, Options()))

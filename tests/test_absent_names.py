@@ -5,27 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.claims.ledger import names
+from analysis.claims.registry import REGISTRY
+from framebench.claim_probes import absent_names
 from framebench.environments import Environment
 from tests.conftest import run_inside
 
-LOOK_UP = """
-import functools, importlib, json, sys
-import jittor
-
-def exists(path):
-    try:
-        functools.reduce(getattr, path.split(".")[1:], jittor)
-        return True
-    except AttributeError:
-        pass
-    try:
-        importlib.import_module(path)
-        return True
-    except ModuleNotFoundError:
-        return False
-
-print(json.dumps({path: exists(path) for path in sys.argv[1:]}))
-"""
 ABSENT = (
     "jittor.ops.optimized_attention",
     "jittor.nn.VolumeBatchNorm3d",
@@ -42,12 +27,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> None:
-    found = run_inside(environment["jittor"], LOOK_UP, *ABSENT)
-    assert found == dict.fromkeys(ABSENT, False)
+    found = absent_names((*ABSENT, *names(REGISTRY.claims)), environment["jittor"])
+    assert found == dict.fromkeys((*ABSENT, *names(REGISTRY.claims)), False)
 
 
 def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
-    found = run_inside(environment["jittor"], LOOK_UP, *PRESENT)
+    found = absent_names(PRESENT, environment["jittor"])
     assert found == dict.fromkeys(PRESENT, True)
 
 

@@ -311,6 +311,9 @@ def test_probes_are_judged_like_records(results: Path) -> None:
     assert one(results, "C14").verdict == "reproduced"
     probe(results, "halving-jax", minute=1, found={"lost": [3.0], "recoveries": [2.0]})
     assert one(results, "C14").verdict == "weaker"
+    for framework in ("torch", "jax", "jittor"):
+        probe(results, f"halving-{framework}", minute=2, found={"lost": [0.0], "recoveries": [0.0]})
+    assert one(results, "C14").verdict == "not measured"
 
 
 def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:

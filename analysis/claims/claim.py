@@ -22,7 +22,8 @@ class Arm:
 @dataclass(frozen=True)
 class Claim:
     """One row. `says` and `instead` are sentences of our own; the latter may use the figures in braces that `ledger` gives it:
-    {measured}, and of the deciding arms {least} and {most} with their names {least_arm} and {most_arm}."""
+    {measured}; of the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and
+    {most_arm}; and {range}, from the one to the other."""
 
     id: str  # A1 .. D5
     says: str

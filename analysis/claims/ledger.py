@@ -82,7 +82,7 @@ def shown(value: float | None, low: float | None, high: float | None, form: str)
     if form in ("change", "share", "points", "error"):
         less = 1.0 if form == "change" else 0.0
         v, lo, hi = (100 * (x - less) for x in (value, low, high))
-        sign, unit = ("+" if form in ("change", "points") else "", " points" if form == "points" else " %")
+        sign, unit = ("+" if form == "change" else "", " points" if form == "points" else " %")
         digits = 3 if form == "error" and abs(hi) < 0.1 else 1
         return f"{v:{sign}.{digits}f}{unit} ({lo:{sign}.{digits}f} to {hi:{sign}.{digits}f})"
     digits = 0 if form == "count" else 2
@@ -164,8 +164,9 @@ def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
         return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
     ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
     least, most = ranked[0], ranked[-1]
+    ends = dict.fromkeys((figure(least), figure(most)))
     return text.format(
-        measured=shown(*hull(first), first[0].form),
+        measured=shown(*hull(first), first[0].form), range=" to ".join(ends),
         least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
 

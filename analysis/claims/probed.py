@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from analysis.claims.measures import Nothing
 from analysis.claims.rule import Effect
 from analysis.statistics import CONFIDENCE, RESAMPLES
 
@@ -46,7 +47,9 @@ def counted(values: list[float]) -> Effect:
 
 
 def lost(found: Found) -> Effect:
-    """Samples that never arrived."""
+    """Samples that never arrived. Raises Nothing if memory did not run out: then nothing was shown."""
+    if not min(found["recoveries"]):
+        raise Nothing("memory did not run out within the limit, so nothing had to be halved")
     return counted(found["lost"])
 
 

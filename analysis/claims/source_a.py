@@ -19,7 +19,7 @@ CLAIMS = (
     Claim(
         "A1", "Evaluation needs less memory than training with the same batch.", "eval < train", "peak, eval / train",
         True, DATA_FLOW,
-        "Evaluate without gradients, and choose the evaluation's batch by its own peak: {least} to {most} against training here.",
+        "Evaluate without gradients, and choose the evaluation's batch by its own peak: {range} against training here.",
         arms=ratios("eval/no_grad", "train/fp32", LESS),
     ),
     Claim(
@@ -36,7 +36,7 @@ CLAIMS = (
         "A3", "A larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
         "least peak ratio of successive batches", False,
         "kernels and their workspaces are chosen by size on a GPU, so a step down could exist there",
-        "Do not look for luck in larger batches: from one batch to the next the peak changed by {least} to {most} at the least. "
+        "Do not look for luck in larger batches: from one batch to the next the peak changed by {range} at the least. "
         "`framebench fit` finds the largest batch that fits.",
         if_so="Try the next larger batch too: from one batch to the next the peak changed by {most} at the most favourable.",
         arms=(
@@ -51,9 +51,9 @@ CLAIMS = (
     Claim(
         "A4", "Fusion in evaluation asks for more memory at once.", "fused > not fused", "peak, fused / no_fuse",
         False, "on a GPU other operators are fused",
-        "Leave fusion on: the fused step's peak was {least} to {most} against the unfused one's. The size of single blocks is "
+        "Leave fusion on: the fused step's peak was {range} against the unfused one's. The size of single blocks is "
         "shown by `framebench explain`.",
-        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused peak was {least} to {most} against the unfused one.",
+        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused peak was {range} against the unfused one.",
         arms=ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR),
         evidence=(
             *ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR, label="reserved", quantity=RESERVED),
@@ -63,9 +63,9 @@ CLAIMS = (
     Claim(
         "A5", "Small batches fragment memory.", "free share of the pool falls with the batch",
         "free share at the smallest batch less that at the largest", False, POOL,
-        "Do not raise the batch against fragmentation: the pool's free share fell by {least} to {most} from the smallest "
+        "Do not raise the batch against fragmentation: the pool's free share fell by {range} from the smallest "
         "batch to the largest; look at `allocator.reserved` beside the peak.",
-        if_so="Prefer larger batches where the pool is tight: its free share fell by {least} to {most} from the smallest batch to the largest.",
+        if_so="Prefer larger batches where the pool is tight: its free share fell by {range} from the smallest batch to the largest.",
         arms=(
             *sweeps("fall", "train/fp32", FALLS, frameworks=JITTOR, label="train", quantity=FRAGMENTATION),
             *sweeps("fall", "eval/no_grad", FALLS, frameworks=JITTOR, label="eval", quantity=FRAGMENTATION),
@@ -80,9 +80,9 @@ CLAIMS = (
     Claim(
         "A7", "Jittor's amp_level = 3 saves memory.", "less", "peak, amp_level 3 / float32",
         True, "no variable changes its type at this level, wherever it runs (read in the source, counted on a CPU)",
-        "Do not set it for memory: it changed the peak by {least} to {most}. Where half precision matters, use PyTorch's or "
+        "Do not set it for memory: it changed the peak by {range}. Where half precision matters, use PyTorch's or "
         "JAX's bfloat16; Jittor's levels 4 to 6 need a GPU.",
-        if_so="Set it: {least} to {most}.",
+        if_so="Set it: {range}.",
         arms=ratios("train/amp_level_3", "train/fp32", LESS, frameworks=JITTOR),
         evidence=ratios("train/amp_level_5", "train/fp32", LESS, workloads=GPT, frameworks=JITTOR, label="level 5"),
     ),

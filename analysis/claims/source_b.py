@@ -46,7 +46,7 @@ CLAIMS = (
     Claim(
         "B1", "Mixed precision takes 40 % off the memory of training ResNet-50, with the same result.", "-40 %, same loss",
         "peak, amp / float32; relative difference of the loss after 3 steps", False, CPU_HALF,
-        "Expect less than the activations' half, since weights, gradients and momentum stay float32: {least} to {most} here. Then "
+        "Expect less than the activations' half, since weights, gradients and momentum stay float32: {range} here. Then "
         "compare your own loss curves.",
         arms=(
             *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, TORCH),
@@ -76,7 +76,7 @@ CLAIMS = (
     Claim(
         "B3", "Checkpointing saves 70 % or more of a deep Transformer's activations.", "-70 %",
         "what a step adds to the live bytes, checkpoint / plain, 16 layers", True, DATA_FLOW,
-        "Deeper models gain more: {least} to {most} of what a step adds, gradients included; compare the depths' rows.",
+        "Deeper models gain more: {range} of what a step adds, gradients included; compare the depths' rows.",
         arms=ratios("train/checkpoint+depth_16", "train/depth_16", times(0.3), workloads=GPT, quantity=ADDED),
         evidence=(
             *ratios("train/checkpoint", "train/fp32", times(0.3), GPT, label="8 layers", quantity=ADDED),
@@ -88,7 +88,7 @@ CLAIMS = (
     Claim(
         "B4", "Grouped and depthwise convolutions cut memory and parameters.", "less of both",
         "peak and parameters, grouped / dense", False, "kernels for grouped convolutions and their workspaces are others on a GPU",
-        "They cut parameters for certain, and so optimizer states; activations stay ({least} to {most}). Check the speed.",
+        "They cut parameters for certain, and so optimizer states; activations stay ({range}). Check the speed.",
         arms=(
             *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
             *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
@@ -103,7 +103,7 @@ CLAIMS = (
     ),
     Claim(
         "B5", "Pruned channels cut memory.", "less", "peak, half the channels / all", True, DATA_FLOW,
-        "Remove the channels for real and rebuild the model: {least} to {most}. Masks alone free nothing.",
+        "Remove the channels for real and rebuild the model: {range}. Masks alone free nothing.",
         arms=ratios("train/width_half", "train/fp32", workloads=RESNET),
         evidence=(
             *ratios("train/width_half", "train/fp32", workloads=("unet3d", "transformer")),
@@ -113,7 +113,7 @@ CLAIMS = (
     Claim(
         "B6", "A distilled, smaller student replaces the model at less memory.", "less", "peak, student / full model, eval",
         True, DATA_FLOW,
-        "For serving, yes ({least} to {most}); the distillation step itself holds the teacher too: see its rows.",
+        "For serving, yes ({range}); the distillation step itself holds the teacher too: see its rows.",
         arms=ratios("eval/student", "eval/no_grad"),
         evidence=(
             *ratios("train/distill", "train/fp32", workloads=("resnet50", "transformer"), label="distillation step"),
@@ -136,7 +136,7 @@ CLAIMS = (
         "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",
         "step time, pool emptied after every step / kept", False,
         "on a GPU an allocation synchronises the device: without a pool far more is lost",
-        "Leave the pool alone. Emptied after every step it cost {least} to {most} of time here.",
+        "Leave the pool alone. Emptied after every step it cost {range} of time here.",
         arms=(
             *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, quantity=TIME),
             *ratios("train/pool_off", "train/fp32", SLOWER, frameworks=(*TORCH, *JAX), label="no pool", quantity=TIME),
@@ -147,7 +147,7 @@ CLAIMS = (
         "B9", "Accumulation gives the large batch's gradient at the small batch's memory.", "all of the difference; same gradient",
         "share of the way from the large batch's peak to the small one's; relative difference of the gradient's norm",
         True, f"{DATA_FLOW}; batch norm sees micro-batches everywhere",
-        "Accumulate where samples do not influence each other; batch norm does not see the large batch. It went {least} to {most} "
+        "Accumulate where samples do not influence each other; batch norm does not see the large batch. It went {range} "
         "of the way: the sum of the gradients is paid beside them.",
         arms=(
             *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32"), ref(w, f, "train/fp32@-2")),
@@ -163,7 +163,7 @@ CLAIMS = (
     Claim(
         "B10", "Micro-batches do the same for long sequences.", "less", "peak, 4 micro-batches / none, sequences of 4 x 256",
         True, DATA_FLOW,
-        "Split the batch, not the sequence: {least} to {most}; with checkpointing together it saves more.",
+        "Split the batch, not the sequence: {range}; with checkpointing together it saves more.",
         arms=ratios("train/accumulate+long", "train/long", workloads=GPT),
         evidence=(
             *ratios("train/checkpoint+long", "train/long", workloads=GPT, label="checkpoint"),
@@ -207,7 +207,7 @@ CLAIMS = (
     Claim(
         "B15", "Preparing input beside the step shortens the wait.", "less waiting", "waiting's share, prefetched / in turn", False,
         "the faster the step, the larger the share of the wait",
-        "Prefetch when waiting is worth it: its share of the step changed by {least} to {most}; see the step times beside it.",
+        "Prefetch when waiting is worth it: its share of the step changed by {range}; see the step times beside it.",
         arms=ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, quantity=share("wait")),
         evidence=ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, label="time", quantity=TIME),
     ),
@@ -219,7 +219,7 @@ CLAIMS = (
     Claim(
         "B17", "Checkpointing a 3-D U-Net takes its activations from 12 to 4 GB.", "-67 %",
         "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
-        "What a step adds changed by {least} to {most}; the full resolution's skip connections are kept whatever is recomputed. "
+        "What a step adds changed by {range}; the full resolution's skip connections are kept whatever is recomputed. "
         "The row marked predicted counts 512x512x128 voxels.",
         arms=ratios("train/checkpoint", "train/fp32", times(1 / 3), workloads=UNET, quantity=ADDED),
         evidence=(
@@ -230,7 +230,7 @@ CLAIMS = (
     Claim(
         "B18", "On a 3-D U-Net mixed precision takes 30 % more off a checkpointed step, and all is 1.8 times faster.",
         "-30 %, 1.8 x faster", "peak, checkpoint+amp / checkpoint; step time, checkpoint+amp / float32", False, CPU_HALF,
-        "Take bfloat16 if your device has it in hardware, and check both: {least} to {most}.",
+        "Take bfloat16 if your device has it in hardware, and check both: {range}.",
         arms=(
             *ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET, TORCH),
             *ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, SECONDS), UNET, TORCH, "time", TIME),
@@ -243,7 +243,7 @@ CLAIMS = (
     Claim(
         "B19", "torch.compile of version 1.13 and later fuses kernels, and saves memory and time.", "less, faster",
         "peak and step time, compiled / eager", False, "another back end generates the GPU's kernels",
-        "Compile for speed and measure the peak beside it: {least} to {most}; the first step pays for it.",
+        "Compile for speed and measure the peak beside it: {range}; the first step pays for it.",
         arms=(
             *ratios("train/compile", "train/fp32", workloads=GPT),
             *ratios("train/compile", "train/fp32", FASTER, GPT, label="time", quantity=TIME),

@@ -36,7 +36,7 @@ BYTES_OF_WEIGHTS = evidence("parameter_bytes")
 CLAIMS = (
     Claim(
         "C1", "Evaluation without no_grad keeps the graph.", "more", "peak, grad / no_grad", True, AUTOGRAD,
-        "Evaluate under torch.no_grad() or torch.inference_mode(): forgetting it changed the peak by {least} to {most}.",
+        "Evaluate under torch.no_grad() or torch.inference_mode(): forgetting it changed the peak by {range}.",
         arms=ratios("eval/grad", "eval/no_grad", MORE, frameworks=TORCH),
         evidence=(
             *ratios("eval/grad", "eval/no_grad", MORE, frameworks=OTHERS),
@@ -60,7 +60,7 @@ CLAIMS = (
     Claim(
         "C3", "Inputs of varying length fragment the allocator.", "more", "free share of the pool, and peak, raw / padded",
         False, "PyTorch's caching allocator exists on a GPU only; Jittor's pool is the one that a CPU can show",
-        "Sort by length and pad to a few lengths: it is faster too. Measured for raw lengths: {least} to {most}.",
+        "Sort by length and pad to a few lengths: it is faster too. Measured for raw lengths: {range}.",
         arms=(
             *each(lambda w, f: Ratio(FRAGMENTATION, ref(w, f, "varlen/raw"), ref(w, f, "varlen/padded")), FRAGMENTS, GPT, JITTOR,
                   "free share"),
@@ -84,8 +84,8 @@ CLAIMS = (
     Claim(
         "C5", "Evaluation's memory grows faster than the batch.", "exponent > 1", "exponent of the peak over the batch", True,
         DATA_FLOW,
-        "Plan with a straight line through two batches (`framebench predict`): exponents {least} to {most}.",
-        if_so="Choose the evaluation batch by measuring, not by a straight line: exponents {least} to {most}.",
+        "Plan with a straight line through two batches (`framebench predict`): exponents {range}.",
+        if_so="Choose the evaluation batch by measuring, not by a straight line: exponents {range}.",
         arms=sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, frameworks=TORCH),
         evidence=(
             *sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, frameworks=OTHERS),
@@ -94,7 +94,7 @@ CLAIMS = (
     ),
     Claim(
         "C6", "Two models at once double the memory; one at a time does not.", "x 2", "peak, together / in turn", True, DATA_FLOW,
-        "One at a time, if both need not answer at once: together they take {least} to {most}; the activations are shared in time.",
+        "One at a time, if both need not answer at once: together they take {range}; the activations are shared in time.",
         arms=ratios("pair/together", "pair/in_turn", times(2), RESNET),
         evidence=(
             *ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
@@ -104,7 +104,7 @@ CLAIMS = (
     Claim(
         "C7", "torch.jit lets models share parameters, and saves memory.", "less", "peak, scripted with a shared trunk / without",
         True, "shared tensors are shared on every device",
-        "Share the trunk ({least} to {most}); TorchScript is not needed for it: plain modules share as well.",
+        "Share the trunk ({range}); TorchScript is not needed for it: plain modules share as well.",
         arms=(
             *ratios("pair/scripted_shared_trunk", "pair/scripted", LESS, RESNET, TORCH),
             *ratios("pair/scripted_shared_trunk", "pair/scripted", LESS, RESNET, TORCH, "weights", BYTES_OF_WEIGHTS),
@@ -117,7 +117,7 @@ CLAIMS = (
     Claim(
         "C8", "A differentiation rule of one's own that saves too much costs memory.", "more", "peak, wasteful / lean rule", True,
         AUTOGRAD,
-        "Save the inputs and compute the rest again: saving everything changed the peak by {least} to {most}.",
+        "Save the inputs and compute the rest again: saving everything changed the peak by {range}.",
         arms=ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, TORCH),
         evidence=(
             *ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, OTHERS),
@@ -133,7 +133,7 @@ CLAIMS = (
     Claim(
         "C10", "half() halves the memory of inference.", "-50 %", "peak, half precision / float32, eval", False,
         "kernels that compute in half precision and their workspaces are others on a GPU",
-        "Take bfloat16 and check the outputs: {least} to {most} of the peak; a CPU's kernels may widen to float32 inside.",
+        "Take bfloat16 and check the outputs: {range} of the peak; a CPU's kernels may widen to float32 inside.",
         arms=(
             *ratios("eval/fp16", "eval/no_grad", times(0.5), frameworks=TORCH, label="float16"),
             *ratios("eval/bf16", "eval/no_grad", times(0.5), frameworks=TORCH, label="bfloat16"),
@@ -147,7 +147,7 @@ CLAIMS = (
     Claim(
         "C11", "Checkpointing lowers the peak of fine-tuning.", "less", "peak, checkpoint / plain, upper half trained", True,
         DATA_FLOW,
-        "Freezing alone drops what lies below the trained part; recomputing the rest changed the peak by {least} to {most}.",
+        "Freezing alone drops what lies below the trained part; recomputing the rest changed the peak by {range}.",
         arms=ratios("finetune/checkpoint", "finetune/half"),
         evidence=ratios("finetune/head", "finetune/half", label="head only / half"),
     ),
@@ -165,7 +165,7 @@ CLAIMS = (
     Claim(
         "C13", "gc.collect() and empty_cache() before the test phase help.", "less", "peak of the evaluation, cleared / not",
         False, "PyTorch's cache exists on a GPU only; JAX holds arrays, Jittor a pool, on either",
-        "Drop the last references to the trainer; collecting and emptying only return what nobody holds: {least} to {most}.",
+        "Drop the last references to the trainer; collecting and emptying only return what nobody holds: {range}.",
         arms=(
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=TORCH, quantity=RESERVED),
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=JAX),

@@ -16,9 +16,9 @@ CLAIMS = (
     Claim(
         "D1", "Collecting garbage every two iterations bounds memory.", "less", "peak, collected every 2 steps / never", True,
         OTHER_COLLECTOR,
-        "Leave Python's collector alone: calling it changed the peak by {least} to {most}, and costs the share shown. Break "
+        "Leave Python's collector alone: calling it changed the peak by {range}, and costs the share shown. Break "
         "reference cycles instead.",
-        if_so="Collect between steps where memory is short: {least} to {most}; the collector's share of the step is shown beside.",
+        if_so="Collect between steps where memory is short: {range}; the collector's share of the step is shown beside.",
         arms=ratios("train/gc_every_2", "train/gc_off"),
         evidence=(
             *ratios("train/gc_every_1", "train/gc_off", label="every step"),
@@ -30,7 +30,7 @@ CLAIMS = (
     Claim(
         "D2", "Reclaiming memory after a collection returns it to the device.", "less held", "memory held after training, cleared / not",
         False, "PyTorch's cache exists on a GPU only; JAX holds arrays, Jittor a pool, on either",
-        "Delete what refers to the trained state first; then reclaim: {least} to {most} of what was held stays.",
+        "Delete what refers to the trained state first; then reclaim: {range} of what was held stays.",
         arms=(
             *ratios("eval/after_training_cleared", "eval/after_training", frameworks=TORCH, quantity=RESERVED),
             *ratios("eval/after_training_cleared", "eval/after_training", frameworks=(*JAX, *JITTOR), quantity=LIVE),
@@ -39,7 +39,7 @@ CLAIMS = (
     Claim(
         "D3", "Buffers made beforehand stop memory from growing in the loop.", "less, faster",
         "peak and step time, reused / fresh buffers", False, "on a GPU the copy to the device decides",
-        "Donate the step's arguments in JAX; input buffers matter little: {least} to {most}.",
+        "Donate the step's arguments in JAX; input buffers matter little: {range}.",
         arms=(
             *ratios("pipeline/reused", "pipeline/memmap", workloads=RESNET, label="input buffer"),
             *ratios("pipeline/reused", "pipeline/memmap", FASTER, RESNET, label="input buffer, time", quantity=TIME),
@@ -50,7 +50,7 @@ CLAIMS = (
     Claim(
         "D4", "A batch iterator lowers the cost of transfers.", "less waiting", "step time, iterator / whole array; waiting's share of each",
         False, "there is no transfer to a device on a CPU: only the preparation is seen",
-        "Iterate to save memory, and prefetch against the wait; a whole array never waits. Measured: {least} to {most}.",
+        "Iterate to save memory, and prefetch against the wait; a whole array never waits. Measured: {range}.",
         arms=ratios("pipeline/iterator", "pipeline/whole", FASTER, RESNET, label="time", quantity=TIME),
         evidence=(
             *each(lambda w, f: Value(share("wait"), ref(w, f, "pipeline/iterator"), "share"), Target(-1, 0.0, POINTS), RESNET,
@@ -64,7 +64,7 @@ CLAIMS = (
         "D5", "All together: from 28.5 s to 0.8 s, the collector's share from 67 % to 3 %.", "-97 % time; 67 % to 3 %",
         "step time, disciplined / naive loop; the collector's share of each", False,
         "the naive loop's transfers do not exist on a CPU, and Julia's collector is another",
-        "Expect what the collector's and the waiting's shares say, no more: {least} to {most} of the time.",
+        "Expect what the collector's and the waiting's shares say, no more: {range} of the time.",
         arms=ratios(DISCIPLINED, NAIVE, times(0.8 / 28.5, SECONDS), RESNET, quantity=TIME),
         evidence=(
             *each(lambda w, f: Value(COLLECTOR, ref(w, f, NAIVE), "share"), Target(1, 0.0, POINTS, 0.67), RESNET,
