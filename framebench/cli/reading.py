@@ -67,6 +67,7 @@ def report(
 ) -> None:
     """Comparison tables from the records, on the terminal and as Markdown: results/tables/<machine>.md."""
     from analysis import load, tables, versions
+    from analysis.claims import show as claims
     from analysis.docs import NoSuchTable, refresh
     from analysis.report import report_of
 
@@ -87,7 +88,8 @@ def report(
         say(f"the same as Markdown: {target}")
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), [*found, *tables.of_the_table()]))
+            every = [*found, *tables.of_the_table(), *claims.tables(results)]
+            document.write_text(refresh(document.read_text(), every))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 

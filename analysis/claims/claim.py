@@ -1,0 +1,71 @@
+"""The nouns of the ledger: a claim, its arms, and the cases an arm compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from analysis.claims.measures import Measure
+from analysis.claims.rule import Target
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One comparison. What `Claim.arms` holds decides; what `Claim.evidence` holds is shown beside it."""
+
+    name: str  # such as transformer/torch, or transformer/torch time
+    measure: Measure
+    target: Target
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row. `says` and `instead` are sentences of our own; the latter may use the figures in braces that `ledger` gives it:
+    {measured}, and of the deciding arms {least} and {most} with their names {least_arm} and {most_arm}."""
+
+    id: str  # A1 .. D5
+    says: str
+    claimed: str  # the claimed effect, short
+    metric: str
+    stands: bool  # whether a CPU's result may stand for a GPU's
+    why: str  # or why not
+    instead: str  # what to do
+    if_so: str = ""  # what to do where the claim is reproduced, if that differs
+    arms: tuple[Arm, ...] = ()
+    evidence: tuple[Arm, ...] = ()
+    absent: tuple[str, ...] = ()  # names that are claimed to exist
+    reason: str = ""  # why no records can be had
+    note: str = ""  # a fact from a document, with its source
+
+    @property
+    def source(self) -> Literal["A", "B", "C", "D"]:
+        return self.id[0]  # type: ignore[return-value]
+
+    @property
+    def every_arm(self) -> tuple[Arm, ...]:
+        return (*self.arms, *self.evidence)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The claims by id, in the order of their sources."""
+
+    claims: tuple[Claim, ...]
+    by_id: dict[str, Claim] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {c.id: c for c in self.claims})
+        if len(self.by_id) != len(self.claims):
+            raise ValueError("a claim's id occurs twice")
+
+    def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
+        """Those with these ids (in any case), or all. Raises UnknownClaim."""
+        wanted = [i.upper() for i in ids]
+        if unknown := [i for i in wanted if i not in self.by_id]:
+            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {', '.join(self.by_id)}")
+        return tuple(c for c in self.claims if not wanted or c.id in wanted)
+
+
+class UnknownClaim(ValueError):
+    """An id that no claim has; the message lists those there are."""

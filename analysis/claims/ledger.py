@@ -1,0 +1,214 @@
+"""The ledger: each claim with what was measured, the verdict, and the records behind it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.claims.claim import Arm, Claim
+from analysis.claims.measures import Nothing, Predicted
+from analysis.claims.registry import REGISTRY
+from analysis.claims.rule import Verdict, decide, summary
+from analysis.claims.store import Measured, machines
+from framebench.cases import DEFAULT_SIZE, Case
+from framebench.runner import unsupported
+
+GPU: Verdict = "needs a GPU (not measured here)"
+NAMES = "names"  # the probe that looks names up
+SENTENCE = re.compile(r"(?<=\.) ")
+NULL = {"change": 1.0}  # the effect's value if there is none, by form; 0 for the others
+
+
+@dataclass(frozen=True)
+class Line:
+    """One arm of a claim. Numbers are in the unit of its measure; None without a measurement."""
+
+    id: str  # B2/transformer/torch
+    name: str
+    decides: bool  # or is shown beside the deciding ones
+    verdict: Verdict
+    form: str
+    metric: str  # arms of one metric may be summed up
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    claimed: float | None = None
+    missing: tuple[str, ...] = ()  # cases without records
+    remark: str = ""  # why there is no number
+    records: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> str:
+        return shown(self.value, self.low, self.high, self.form)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One claim. `value`, `low` and `high` are those of the deciding arms with the claim's first metric that was measured: the
+    median, and from the lowest end of their intervals to the highest."""
+
+    id: str
+    source: str
+    says: str
+    verdict: Verdict
+    claimed: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    form: str
+    instead: str
+    stands: bool  # whether a CPU's result may stand for a GPU's
+    remark: str  # why it does or not, what is missing, and facts from documents
+    command: str  # what would measure what is missing; empty if nothing is
+    records: tuple[str, ...]
+    lines: tuple[Line, ...]
+    machine: str
+    size: str
+
+    @property
+    def measured(self) -> str:
+        return shown(self.value, self.low, self.high, self.form)
+
+
+def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:
+    """`-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value."""
+    if value is None or low is None or high is None:
+        return "-"
+    if form in ("change", "share", "points", "error"):
+        less = 1.0 if form == "change" else 0.0
+        v, lo, hi = (100 * (x - less) for x in (value, low, high))
+        sign, unit = ("+" if form in ("change", "points") else "", " points" if form == "points" else " %")
+        digits = 3 if form == "error" and abs(hi) < 0.1 else 1
+        return f"{v:{sign}.{digits}f}{unit} ({lo:{sign}.{digits}f} to {hi:{sign}.{digits}f})"
+    digits = 0 if form == "count" else 2
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def ledger(results: Path, machine: str | None = None, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
+    """Every claim (or those named) as measured on a machine: by default the one with most records. Raises UnknownClaim."""
+    claims = REGISTRY.chosen(ids)
+    measured = Measured(results, machine or next(iter(machines(results)), ""))
+    return [entry(claim, measured, size) for claim in claims]
+
+
+def entry(claim: Claim, measured: Measured, size: str) -> Entry:
+    lines = [line(claim, arm, measured, size) for arm in claim.every_arm if applies(arm, size)]
+    deciding = [one for one in lines if one.decides]
+    leading = next((one.metric for one in deciding if one.verdict != GPU), "")
+    first = [one for one in deciding if one.metric == leading and one.value is not None]
+    # a claim whose first metric is missing is not judged by its others
+    counted = deciding if first or not leading else [one for one in deciding if one.metric == leading]
+    verdict = of_names(claim, measured) or summary([one.verdict for one in counted])
+    files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
+    return Entry(
+        claim.id, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
+        first[0].form if first else "", advice(claim, verdict, first), claim.stands, remark(claim, lines),
+        command(claim, lines, verdict, size),
+        tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
+    )  # fmt: skip
+
+
+def applies(arm: Arm, size: str) -> bool:
+    """Small sizes lack some batches."""
+    return isinstance(arm.measure, Predicted) or bool(arm.measure.probe or arm.measure.cases(size))
+
+
+def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
+    """The arm's effect and verdict; without records, what is missing."""
+    cases, probe = arm.measure.cases(size), arm.measure.probe
+    missing = [case for case in cases if not measured.records(case)]
+    failures = {case.id: measured.failure(case) for case in missing}
+    blank = Line(
+        f"{claim.id}/{arm.name}", arm.name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
+        claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe)),
+        remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
+    )  # fmt: skip
+    if missing:
+        return replace(blank, verdict=GPU) if any(case.support.gpu for case in missing) else blank
+    if idle := [case.id for case in cases if not measured.proven(case)]:
+        return replace(blank, remark=f"the strategy was not seen at work in {', '.join(idle)}")
+    try:
+        effect = arm.measure.effect(measured, size)
+    except Nothing as why:
+        return replace(blank, remark=str(why))
+    return replace(blank, verdict=decide(effect, arm.target), **effect._asdict())
+
+
+def of_names(claim: Claim, measured: Measured) -> Verdict | None:
+    """`no such API` if a look-up found none of the names that the claim is about. None if one exists, or it is about none."""
+    if not claim.absent:
+        return None
+    looked_up = measured.probe(NAMES)
+    if looked_up is None or any(name not in looked_up.names for name in claim.absent):
+        return "not measured"
+    return None if any(looked_up.names[name] for name in claim.absent) else "no such API"
+
+
+def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
+    """Median, lowest and highest end."""
+    if not lines:
+        return None, None, None
+    values, lows, highs = zip(*((one.value, one.low, one.high) for one in lines))
+    return statistics.median(values), min(lows), max(highs)
+
+
+def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
+    """What to do, its figures filled in; without a measurement, of the sentences those that need none."""
+    text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.instead
+    if not first:
+        return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
+    ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
+    least, most = ranked[0], ranked[-1]
+    return text.format(
+        measured=shown(*hull(first), first[0].form),
+        least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name,
+    )  # fmt: skip
+
+
+def figure(one: Line) -> str:
+    """Without the interval: it stands beside."""
+    return one.measured.split(" (")[0]
+
+
+def remark(claim: Claim, lines: list[Line]) -> str:
+    """What the numbers cannot say: about a GPU, about arms without a number, from documents."""
+    gpu = f"A CPU stands for a GPU here: {claim.why}." if claim.stands else f"A CPU does not stand for a GPU here: {claim.why}."
+    without = [one for one in lines if one.decides and one.value is None]
+    told = f"{len(without)} of {sum(one.decides for one in lines)} arms have no measurement." if without else ""
+    failed = "; ".join(dict.fromkeys(one.remark for one in without if one.remark))
+    return " ".join(
+        filter(None, (gpu, told, f"{failed}." if failed else "", f"{claim.reason}." if claim.reason else "", claim.note))
+    )
+
+
+def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str:
+    """How to measure what is missing here; empty where nothing is, or no records can be had."""
+    missing = any(one.value is None for one in lines if one.decides) or verdict == "not measured"
+    where = "" if size == DEFAULT_SIZE else f" --size {size}"
+    return f"framebench claims {claim.id} --run{where}" if missing and not claim.reason else ""
+
+
+def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> tuple[list[Case], list[str]]:
+    """The cases and probes that these claims need and this machine lacks and can measure, deciding ones first."""
+    arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
+    arms = [arm for arm in arms if applies(arm, size)]
+    cases = dict.fromkeys(case for arm in arms for case in arm.measure.cases(size))
+    needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
+    missing = [case for case in cases if not measured.records(case) and not unsupported(case)]
+    return missing, [probe for probe in needed if measured.probe(probe) is None]
+
+
+def names(claims: Iterable[Claim]) -> tuple[str, ...]:
+    """Every name that is looked up."""
+    return tuple(dict.fromkeys(name for claim in claims for name in claim.absent))
+
+
+def as_json(found: Entry) -> dict[str, Any]:
+    """For programs: the entry, `measured`, `low` and `high` as numbers, its arms below."""
+    fields = asdict(found) | {"measured": found.value, "text": found.measured}
+    return fields | {"lines": [asdict(one) | {"measured": one.value, "text": one.measured} for one in found.lines]}

@@ -1,0 +1,8 @@
+"""All claims, in the order of their sources."""
+
+from __future__ import annotations
+
+from analysis.claims import source_a, source_b, source_c, source_d
+from analysis.claims.claim import Registry
+
+REGISTRY = Registry((*source_a.CLAIMS, *source_b.CLAIMS, *source_c.CLAIMS, *source_d.CLAIMS))

@@ -1,0 +1,83 @@
+"""The ledger as tables, for the terminal, for documents and for the site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.claims.ledger import Entry, Line, ledger
+from analysis.claims.rule import MEASURED
+from analysis.claims.store import machines
+from analysis.tables import Comparison
+
+HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "for a GPU", "instead", "records")
+LINES = ("arm", "decides", "measured", "verdict", "records")
+CAPTION = (
+    "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
+    "against the base of each arm. Verdicts are computed by the rule of docs/claims.md (analysis/claims/rule.py)."
+)
+
+
+def table(entries: Sequence[Entry]) -> Comparison:
+    """One row for each claim; remarks below."""
+    machine = entries[0].machine if entries else ""
+    counts = Counter(entry.verdict for entry in entries)
+    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    return Comparison(
+        "Claims",
+        f"{CAPTION} Machine {machine or 'unknown'}: {told}.",
+        HEAD,
+        tuple(row(entry) for entry in entries),
+        left=len(HEAD),
+        notes=tuple(f"{entry.id}: {entry.remark}" for entry in entries),
+        machine=machine,
+    )
+
+
+def row(entry: Entry) -> tuple[str, ...]:
+    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
+    stands = "stands" if entry.stands else "does not stand"
+    return (
+        entry.id,
+        entry.says,
+        entry.claimed,
+        entry.metric,
+        entry.measured,
+        verdict,
+        stands,
+        entry.instead,
+        count(entry.records),
+    )
+
+
+def count(records: Sequence[str]) -> str:
+    """How many files, and of which environments and probes: `4: jax-0.10.2, torch-2.13.0`; --json names each."""
+    places = sorted({Path(name).parts[2] for name in records})
+    return f"{len(records)}: {', '.join(places)}" if records else "-"
+
+
+def detail(entry: Entry) -> Comparison:
+    """One claim's arms, the deciding ones first."""
+    return Comparison(
+        f"{entry.id}: {entry.says}",
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. {entry.remark} {entry.instead}",
+        LINES,
+        tuple(arm(one) for one in entry.lines),
+        notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),
+        machine=entry.machine,
+    )
+
+
+def arm(one: Line) -> tuple[str, ...]:
+    return one.name, "yes" if one.decides else "beside", one.measured, one.verdict, count(one.records)
+
+
+def tables(results: Path) -> list[Comparison]:
+    """What documents may show: the ledger of each machine that has records."""
+    return [table(ledger(results, machine)) for machine in machines(results)]
+
+
+def measured(entries: Sequence[Entry]) -> list[Entry]:
+    """Those with a verdict from a measurement."""
+    return [entry for entry in entries if entry.verdict in MEASURED]

@@ -1,0 +1,273 @@
+"""Source B: memory saving in PyTorch and Jittor."""
+
+from __future__ import annotations
+
+from analysis.claims.arms import (
+    FASTER,
+    GPT,
+    JAX,
+    JITTOR,
+    LESS,
+    RESNET,
+    SECONDS,
+    SLOWER,
+    TORCH,
+    UNET,
+    below,
+    each,
+    ratios,
+    ref,
+    times,
+)
+from analysis.claims.claim import Arm, Claim
+from analysis.claims.measures import Apart, OfTheWay, Predicted, Ratio
+from analysis.claims.rule import Target
+from analysis.claims.samples import ADDED, HOST, PARAMETERS, PEAK, RESERVED, TIME, evidence, observed, share
+
+DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
+CPU_HALF = "bytes stand, where the CPU's kernels take bfloat16; speed does not, and XLA:CPU widens to float32"
+ONE_MORE_FORWARD = times(4 / 3, SECONDS)  # a step is a forward and a backward of two forwards' work
+NO_RANKS = "the suite runs one process on one device; data parallelism is not in it"
+GRADIENT = observed("grad_norm")
+SAME_GRADIENT, SAME_LOSS = below(1e-3), below(1e-2)  # relative
+ALL_OF_IT = Target(1, 0.0, 0.05, 1.0)  # of the difference between the large batch's peak and the small one's
+
+VOLUME = "unet3d/torch/train/{}/b16/full"  # 16 patches of 128^3: the voxels of 512x512x128
+
+
+def across(quantity: str, change: str, base: str, target: Target) -> Arm:
+    """Two frameworks on the U-Net, by the one instrument that they share."""
+    (one, what), (other, plain) = (side.split(" ") for side in (change, base))
+    measure = Ratio(HOST if quantity == "peak" else TIME, ref("unet3d", one, what), ref("unet3d", other, plain))
+    return Arm(f"unet3d: {change} / {base} {quantity}", measure, target)
+
+
+CLAIMS = (
+    Claim(
+        "B1", "Mixed precision takes 40 % off the memory of training ResNet-50, with the same result.", "-40 %, same loss",
+        "peak, amp / float32; relative difference of the loss after 3 steps", False, CPU_HALF,
+        "Expect less than the activations' half, since weights, gradients and momentum stay float32: {least} to {most} here. Then "
+        "compare your own loss curves.",
+        arms=(
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, TORCH),
+            *each(lambda w, f: Apart(observed("loss_3"), ref(w, f, "train/amp_bf16"), ref(w, f, "train/fp32")), SAME_LOSS,
+                  RESNET, TORCH, "loss"),
+        ),
+        evidence=(
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, JAX),
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), workloads=("unet3d", "transformer")),
+            *ratios("train/amp_fp16", "train/fp32", times(0.6), workloads=RESNET, label="float16"),
+        ),
+    ),
+    Claim(
+        "B2", "Checkpointing saves about 65 % of the memory for one more forward pass.", "-65 %, +33 % time",
+        "peak and step time, checkpoint / plain", True, f"{DATA_FLOW}; the time's ratio may differ",
+        "Count on the saving only where activations dominate ({most_arm}: {most}); where weights and optimizer do "
+        "({least_arm}: {least}), save those first.",
+        arms=(
+            *ratios("train/checkpoint", "train/fp32", times(0.35)),
+            *ratios("train/checkpoint", "train/fp32", ONE_MORE_FORWARD, label="time", quantity=TIME),
+        ),
+        evidence=(
+            *ratios("train/checkpoint_every_2", "train/fp32", times(0.35), label="every second block"),
+            *ratios("train/checkpoint_dots", "train/fp32", times(0.35), label="all but products"),
+        ),
+    ),
+    Claim(
+        "B3", "Checkpointing saves 70 % or more of a deep Transformer's activations.", "-70 %",
+        "what a step adds to the live bytes, checkpoint / plain, 16 layers", True, DATA_FLOW,
+        "Deeper models gain more: {least} to {most} of what a step adds, gradients included; compare the depths' rows.",
+        arms=ratios("train/checkpoint+depth_16", "train/depth_16", times(0.3), workloads=GPT, quantity=ADDED),
+        evidence=(
+            *ratios("train/checkpoint", "train/fp32", times(0.3), GPT, label="8 layers", quantity=ADDED),
+            *ratios("train/checkpoint+depth_4", "train/depth_4", times(0.3), GPT, label="4 layers", quantity=ADDED),
+            *ratios("train/checkpoint+depth_16", "train/depth_16", times(0.3), GPT, TORCH, "saved for backward",
+                    evidence("saved_bytes")),
+        ),
+    ),
+    Claim(
+        "B4", "Grouped and depthwise convolutions cut memory and parameters.", "less of both",
+        "peak and parameters, grouped / dense", False, "kernels for grouped convolutions and their workspaces are others on a GPU",
+        "They cut parameters for certain, and so optimizer states; activations stay ({least} to {most}). Check the speed.",
+        arms=(
+            *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
+            *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
+            *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped, parameters", quantity=PARAMETERS),
+            *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise, parameters", quantity=PARAMETERS),
+        ),
+        evidence=(
+            *ratios("train/grouped", "train/fp32", FASTER, RESNET, label="grouped, time", quantity=TIME),
+            *ratios("train/depthwise", "train/fp32", FASTER, RESNET, label="depthwise, time", quantity=TIME),
+            *ratios("eval/grouped", "eval/no_grad", workloads=RESNET, label="grouped, eval"),
+        ),
+    ),
+    Claim(
+        "B5", "Pruned channels cut memory.", "less", "peak, half the channels / all", True, DATA_FLOW,
+        "Remove the channels for real and rebuild the model: {least} to {most}. Masks alone free nothing.",
+        arms=ratios("train/width_half", "train/fp32", workloads=RESNET),
+        evidence=(
+            *ratios("train/width_half", "train/fp32", workloads=("unet3d", "transformer")),
+            *ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
+        ),
+    ),
+    Claim(
+        "B6", "A distilled, smaller student replaces the model at less memory.", "less", "peak, student / full model, eval",
+        True, DATA_FLOW,
+        "For serving, yes ({least} to {most}); the distillation step itself holds the teacher too: see its rows.",
+        arms=ratios("eval/student", "eval/no_grad"),
+        evidence=(
+            *ratios("train/distill", "train/fp32", workloads=("resnet50", "transformer"), label="distillation step"),
+            *ratios("train/student", "train/fp32", label="student alone, train"),
+        ),
+    ),
+    Claim(
+        "B7", "Jittor's fusion makes a U-Net need 15 % less than PyTorch.", "-15 %", "peak by host.rss, Jittor / PyTorch",
+        False, "both run other kernels on a GPU",
+        "Do not change the framework for memory; write the slow 3-D convolutions otherwise first (`rewrite`). Measured: {measured}.",
+        if_so="Where the U-Net is all you run and speed does not matter, Jittor needs less: {measured}. See the step times beside it.",
+        arms=(across("peak", "jittor train/fp32", "torch train/fp32", times(0.85)),),
+        evidence=(
+            across("peak", "jittor train/rewrite", "torch train/fp32", times(0.85)),
+            across("time", "jittor train/fp32", "torch train/fp32", FASTER),
+            *ratios("train/fp32", "train/no_fuse", workloads=UNET, frameworks=JITTOR, label="fused / not fused"),
+        ),
+    ),
+    Claim(
+        "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",
+        "step time, pool emptied after every step / kept", False,
+        "on a GPU an allocation synchronises the device: without a pool far more is lost",
+        "Leave the pool alone. Emptied after every step it cost {least} to {most} of time here.",
+        arms=(
+            *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, quantity=TIME),
+            *ratios("train/pool_off", "train/fp32", SLOWER, frameworks=(*TORCH, *JAX), label="no pool", quantity=TIME),
+        ),
+        evidence=ratios("eval/empty_cache", "eval/no_grad", SLOWER, frameworks=JITTOR, label="eval", quantity=TIME),
+    ),
+    Claim(
+        "B9", "Accumulation gives the large batch's gradient at the small batch's memory.", "all of the difference; same gradient",
+        "share of the way from the large batch's peak to the small one's; relative difference of the gradient's norm",
+        True, f"{DATA_FLOW}; batch norm sees micro-batches everywhere",
+        "Accumulate where samples do not influence each other; batch norm does not see the large batch. It went {least} to {most} "
+        "of the way: the sum of the gradients is paid beside them.",
+        arms=(
+            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32"), ref(w, f, "train/fp32@-2")),
+                  ALL_OF_IT, GPT),
+            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate@1"), ref(w, f, "train/fp32@1"), ref(w, f, "train/fp32@-1")),
+                  ALL_OF_IT, UNET),
+            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate@2"), ref(w, f, "train/fp32@2"), ref(w, f, "train/fp32")),
+                  ALL_OF_IT, RESNET),
+            *each(lambda w, f: Apart(GRADIENT, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32")), SAME_GRADIENT,
+                  label="gradient"),
+        ),
+    ),
+    Claim(
+        "B10", "Micro-batches do the same for long sequences.", "less", "peak, 4 micro-batches / none, sequences of 4 x 256",
+        True, DATA_FLOW,
+        "Split the batch, not the sequence: {least} to {most}; with checkpointing together it saves more.",
+        arms=ratios("train/accumulate+long", "train/long", workloads=GPT),
+        evidence=(
+            *ratios("train/checkpoint+long", "train/long", workloads=GPT, label="checkpoint"),
+            *ratios("train/accumulate+long", "train/long", SLOWER, GPT, label="time", quantity=TIME),
+        ),
+    ),
+    Claim(
+        "B11", "Data parallelism spreads memory over devices.", "less per rank", "peak per rank, 2 ranks / 1", False,
+        "two ranks on one host share its memory", "Plain data parallelism copies weights and states to every rank: only the "
+        "batch's activations are spread.", reason=NO_RANKS,
+    ),
+    Claim(
+        "B12", "torch.cuda.empty_cache() frees memory.", "less reserved, at a cost", "reserved and step time, emptied / kept",
+        False, "PyTorch has no caching allocator on a CPU; Jittor's pool is shown beside it",
+        "Call it between programs' phases, if another process needs the card; never in the loop.",
+        arms=(
+            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="reserved", quantity=RESERVED),
+            *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=TORCH, label="time", quantity=TIME),
+        ),
+        evidence=(
+            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=JITTOR, label="reserved, jt.gc()", quantity=RESERVED),
+            *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, label="time, jt.gc()", quantity=TIME),
+        ),
+    ),
+    Claim(
+        "B13", "jittor.misc.set_memory_limit() caps memory.", "a cap", "reserved, JT_SAVE_MEM's limit / none", False,
+        "on a CPU it swaps to a disk, on a GPU to host memory",
+        "There is no such function. Build Jittor with JT_SAVE_MEM for device_mem_limit, which swaps and may exceed its limit.",
+        absent=("jittor.misc.set_memory_limit",),
+        evidence=ratios("train/mem_limit", "train/fp32", LESS, frameworks=JITTOR, label="JT_SAVE_MEM", quantity=RESERVED),
+    ),
+    Claim(
+        "B14", "TF32 and float16 tensor cores speed training up.", "faster", "step time, tf32 or amp / float32", False,
+        "a CPU has no tensor cores", "Measure on your card: `framebench claims B14 --run`.",
+        arms=(
+            *ratios("train/tf32", "train/fp32", FASTER, label="TF32", quantity=TIME),
+            *ratios("train/amp_fp16", "train/fp32", FASTER, label="float16", quantity=TIME),
+        ),
+        evidence=ratios("train/amp_bf16", "train/fp32", FASTER, label="bfloat16 on this device", quantity=TIME),
+    ),
+    Claim(
+        "B15", "Preparing input beside the step shortens the wait.", "less waiting", "waiting's share, prefetched / in turn", False,
+        "the faster the step, the larger the share of the wait",
+        "Prefetch when waiting is worth it: its share of the step changed by {least} to {most}; see the step times beside it.",
+        arms=ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, quantity=share("wait")),
+        evidence=ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, label="time", quantity=TIME),
+    ),
+    Claim(
+        "B16", "nn.VolumeBatchNorm3d saves 20 %.", "-20 %", "-", False, "there is nothing to measure",
+        "There is no such class. nn.BatchNorm3d exists in Jittor and PyTorch; a normalisation keeps its input, whatever it is called.",
+        absent=("jittor.nn.VolumeBatchNorm3d",),
+    ),
+    Claim(
+        "B17", "Checkpointing a 3-D U-Net takes its activations from 12 to 4 GB.", "-67 %",
+        "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
+        "What a step adds changed by {least} to {most}; the full resolution's skip connections are kept whatever is recomputed. "
+        "The row marked predicted counts 512x512x128 voxels.",
+        arms=ratios("train/checkpoint", "train/fp32", times(1 / 3), workloads=UNET, quantity=ADDED),
+        evidence=(
+            *ratios("train/checkpoint", "train/fp32", times(1 / 3), workloads=UNET, label="whole peak"),
+            Arm("512x512x128 voxels (predicted)", Predicted(VOLUME.format("checkpoint"), VOLUME.format("fp32")), times(1 / 3)),
+        ),
+    ),
+    Claim(
+        "B18", "On a 3-D U-Net mixed precision takes 30 % more off a checkpointed step, and all is 1.8 times faster.",
+        "-30 %, 1.8 x faster", "peak, checkpoint+amp / checkpoint; step time, checkpoint+amp / float32", False, CPU_HALF,
+        "Take bfloat16 if your device has it in hardware, and check both: {least} to {most}.",
+        arms=(
+            *ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET, TORCH),
+            *ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, SECONDS), UNET, TORCH, "time", TIME),
+        ),
+        evidence=(
+            *ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET, JAX),
+            *ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, SECONDS), UNET, JAX, "time", TIME),
+        ),
+    ),
+    Claim(
+        "B19", "torch.compile of version 1.13 and later fuses kernels, and saves memory and time.", "less, faster",
+        "peak and step time, compiled / eager", False, "another back end generates the GPU's kernels",
+        "Compile for speed and measure the peak beside it: {least} to {most}; the first step pays for it.",
+        arms=(
+            *ratios("train/compile", "train/fp32", workloads=GPT),
+            *ratios("train/compile", "train/fp32", FASTER, GPT, label="time", quantity=TIME),
+        ),
+        evidence=(
+            *ratios("train/compile", "train/fp32", workloads=("resnet50", "unet3d")),
+            *ratios("train/compile", "train/fp32", FASTER, ("resnet50", "unet3d"), label="time", quantity=TIME),
+        ),
+        note="torch.compile came with PyTorch 2.0 of March 2023 (its release notes); 1.13 does not have it.",
+    ),
+    Claim(
+        "B20", "jittor.ops.optimized_attention replaces attention.", "less", "peak, fused attention / plain", False,
+        "fused kernels on a GPU are others",
+        "There is no such function in Jittor. PyTorch's scaled_dot_product_attention is fused: see its rows.",
+        absent=("jittor.ops.optimized_attention",),
+        evidence=(
+            *ratios("train/fp32", "train/attention_plain", workloads=GPT, frameworks=TORCH, label="train"),
+            *ratios("eval/no_grad", "eval/attention_plain", workloads=GPT, frameworks=TORCH, label="eval"),
+        ),
+    ),
+    Claim(
+        "B21", "ZeRO shards the states: with it memory is used 45 % better, and throughput rises by 30 %.", "+45 %, +30 %",
+        "bytes of states per rank", False, "stages cannot be told apart by a CPU process's resident memory",
+        "Count before you buy: mixed-precision Adam holds 16 bytes for each parameter, which full sharding divides by the ranks.",
+        reason=NO_RANKS,
+    ),
+)  # fmt: skip

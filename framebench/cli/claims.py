@@ -1,0 +1,114 @@
+"""The ledger of claims: `claims`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framebench import cases, environments, provenance, runner
+from framebench.cases import Case
+from framebench.cli.measuring import measure_all
+from framebench.cli.shared import AsJson, Results, app, fail, out, say
+from framebench.session import Session
+from framebench.strategies import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from analysis.claims.claim import Claim
+
+
+@app.command()
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="such as A1 or C10; all of them if none is named")] = None,
+    run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
+    evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
+    machine: Annotated[str | None, typer.Option(help="whose records; by default this one's, if it has any")] = None,
+    size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = cases.DEFAULT_SIZE,
+    time_limit: Annotated[float, typer.Option(help="with --run: seconds for each of a case's two workers")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """What articles claim about memory, what was measured, and the verdict; of named claims also every arm."""
+    from analysis import tables
+    from analysis.claims import as_json as plain
+    from analysis.claims import detail, ledger, table
+    from analysis.claims.claim import UnknownClaim
+    from analysis.claims.registry import REGISTRY
+
+    if size not in (known := sorted(set(cases.PROFILES.values()))):
+        fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
+    try:
+        chosen = REGISTRY.chosen(ids or [])
+    except UnknownClaim as error:
+        fail(str(error), 2)
+    failed = measure(chosen, size, evidence, time_limit, results) if run else []
+    found = ledger(results, where(results, machine, run), size, ids or [])
+    if as_json:
+        typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
+    else:
+        for shown in (table(found), *(map(detail, found) if ids else ())):
+            tables.terminal(shown, out)
+    raise typer.Exit(bool(failed))
+
+
+def where(results: Path, machine: str | None, run: bool) -> str | None:
+    """The machine whose ledger is asked for: None stands for the one with most records. Ends the command for an unknown one."""
+    from analysis.claims.store import machines
+
+    known, here = machines(results), provenance.machine_name()
+    if machine and machine not in known:
+        fail(f"no records of machine {machine!r} in {results}; machines: {', '.join(known) or 'none'}", 2)
+    return machine or (here if run or here in known else None)
+
+
+def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: float, results: Path) -> list[str]:
+    """Measure the cases and run the probes that these claims lack here. Returns what failed."""
+    from analysis.claims.ledger import names, wanted
+    from analysis.claims.registry import REGISTRY
+    from analysis.claims.store import Measured
+
+    missing, probes = wanted(chosen, Measured(results, provenance.machine_name()), size, evidence)
+    for claim in chosen:
+        if claim.reason:
+            say(f"{claim.id} cannot be measured: {claim.reason}")
+    if not missing and not probes:
+        say("nothing is missing that this machine can measure")
+        return []
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    session = Session.open(results, provenance.code(), f"claims {' '.join(c.id for c in chosen)} {size}")
+    try:
+        failed = run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, session, time_limit, results)
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
+    session.close(results)
+    return failed
+
+
+def run_cases(missing: list[Case], session: Session, time_limit: float, results: Path) -> list[str]:
+    """The same way as `framebench run`. Returns the ids of those that failed."""
+    frameworks = {c.framework for c in missing if not runner.unsupported(c)}
+    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
+    for environment in ready.values():
+        environments.warm(environment, "standard", say)
+    statuses = measure_all(missing, session, ready, runner.Options(time_limit_s=time_limit), results)
+    bad = [case.id for case, status in zip(missing, statuses) if status in ("crashed", "timeout", "wrong")]
+    if bad:
+        say(f"{len(bad)} of {len(missing)} cases failed: {', '.join(bad)}; the others stand")
+    return bad
+
+
+def run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
+    """One after the other; one that fails leaves the others unharmed."""
+    from framebench import claim_probes
+
+    failed = []
+    for probe in probes:
+        try:
+            claim_probes.run(probe, looked_up, size, results, say)
+        except (RuntimeError, environments.SetupError) as error:
+            say(f"probe {probe} failed: {error}")
+            failed.append(probe)
+    return failed
