@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -284,7 +285,7 @@ def provenance_of(
         dirty=provenance.dirty(),
         machine=provenance.machine_name(),
         hardware=provenance.hardware() | ({"device": result["device"]} if "device" in result else {}),
-        python=sys.version.split()[0],
+        python=result.get("python", platform.python_version()),
         versions=result.get("versions", {environment.framework: environment.version}),
         environment={k: v for k, v in variables.items() if k != "HOME"},
         threads=options.threads,

@@ -10,6 +10,7 @@ import ctypes
 import json
 import math
 import os
+import platform
 import signal
 import sys
 import time
@@ -161,7 +162,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         error.oom = adapter.is_oom(error)  # type: ignore[attr-defined]
         raise
     result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": clock() - marks[2]}
-    return result | {"versions": adapter.versions(), "device": adapter.device()}
+    return result | {"versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version()}
 
 
 def die_with_parent() -> None:
