@@ -9,7 +9,6 @@ import platform
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,6 +30,7 @@ from framebench.records import Proof, Provenance, Record, Status, Verification
 RESULTS = provenance.ROOT / "results"
 Progress = Callable[[str, str], None]  # part, phase
 LOG_LINES = 25
+COMPILER_ERROR = re.compile(r"(?:fatal )?error: |cannot find -l|undefined reference|No such file or directory.*\.(?:h|so)")
 CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
 OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError", re.I)
 
@@ -70,7 +70,9 @@ class Outcome:
     result: dict[str, Any] = field(default_factory=dict)
     log: str = ""
     seconds: float = 0.0
-    device_process: int | None = None
+    device_process: int | None = None  # bytes
+    device_note: str | None = None  # why there are none
+    joules: float | None = None  # of the timed steps, the whole card
 
 
 def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
@@ -125,9 +127,15 @@ def run_worker(case: Case, part: str, environment: Environment, options: Options
     worker = Worker(environment, options.task(case, part), variables, log)
     timer = threading.Timer(options.time_limit_s, worker.kill)
     timer.start()
+    energy = nvml.Energy()
+
+    def on_phase(phase: str) -> None:
+        energy.on_phase(phase)
+        progress(part, phase)
+
     try:
         with ProcessPeak(worker.process.pid) as device:
-            worker.listen(lambda phase: progress(part, phase))
+            worker.listen(on_phase)
             code = worker.process.wait()
     finally:
         expired = not timer.is_alive()
@@ -135,7 +143,8 @@ def run_worker(case: Case, part: str, environment: Environment, options: Options
         worker.kill()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     outcome = classify(worker, code, expired, options, tail, cgroup_oom_kills() > oom_kills)
-    outcome.seconds, outcome.device_process = time.monotonic() - started, device.peak
+    outcome.seconds, outcome.joules = time.monotonic() - started, energy.joules
+    outcome.device_process, outcome.device_note = device.peak, device.note
     return outcome
 
 
@@ -146,14 +155,22 @@ def classify(worker: Worker, code: int, expired: bool, options: Options, tail: s
         return Outcome(result=worker.final["result"])
     if "error" in worker.final:
         error = worker.final["error"]
+        if error.get("no_device"):
+            return Outcome("unsupported", error["message"])
         status: Status = "oom" if error["oom"] else "crashed"
-        return Outcome(status, f"{error['type']} {during}: {error['message']}", log=tail)
+        return Outcome(status, f"{error['type']} {during}: {error['message']}{compiler_said(tail, error['message'])}", log=tail)
     if expired:
         return Outcome("timeout", f"no end after {options.time_limit_s:g} s, {during}", log=tail)
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if oom_killed or OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
-    return Outcome("crashed", f"ended by {name} {during}", log=tail)
+    return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
+
+
+def compiler_said(log: str, told: str) -> str:
+    """The first error of a compiler or linker in a worker's log, unless the reason tells it already: why Jittor cannot build."""
+    found = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
+    return f" (the compiler: {found[:300]})" if found and found not in told else ""
 
 
 def cgroup_oom_kills() -> int:
@@ -177,6 +194,7 @@ def measure(
     environment = environment or environments.describe(case.framework)
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
+    card = nvml.state()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         for part in ("time", "memory") if not (missing := unsupported(case)) else ():
             outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress)
@@ -188,7 +206,7 @@ def measure(
         status=status,
         reason=reason,
         log_tail=next((o.log for o in outcomes.values() if o.log), None),
-        provenance=provenance_of(case, session, environment, options, load, outcomes, results),
+        provenance=provenance_of(case, session, environment, options, load, outcomes, results, card),
         **halves,
     )
     if outcomes:
@@ -204,8 +222,9 @@ def unsupported(case: Case) -> str | None:
     return None if case.support.supported else case.support.why
 
 
-MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
-TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step", "shares")
+MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "allocator")
+TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "cpu_s_per_step", "shares")
+ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
 
 
 def passed(outcome: Outcome) -> bool:
@@ -217,8 +236,13 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     timed, memory = outcomes["time"], outcomes.get("memory", Outcome())
     halves = timed.result | memory.result
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
+    if "cold_peaks" in fields:
+        fields["cold_peaks"] = larger(timed.result.get("cold_peaks", {}), memory.result.get("cold_peaks", {}))
     if memory.device_process is not None and "peaks" in fields:
         fields["peaks"]["device.process"] = memory.device_process
+        fields["allocator"] = fields.get("allocator", {}) | beyond_the_pool(memory.result, memory.device_process)
+    if timed.joules is not None and halves.get("timed_s", 0) >= ENOUGH_S:
+        fields["energy_j_per_step"] = timed.joules / halves["timed_steps"]
     if "effect" in halves:
         fields["effect"] = Proof(**halves["effect"])
     if "verification" in halves:
@@ -229,6 +253,18 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
         if outcome.status != "ok":
             return fields, outcome.status, f"{part} worker: {outcome.reason}"
     return fields, "ok", None
+
+
+def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """By instrument. The time worker's first step compiles and tunes, the memory worker's finds that done."""
+    return {name: max(d[name] for d in (one, other) if name in d) for name in (*other, *(n for n in one if n not in other))}
+
+
+def beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
+    """Bytes of the process that are not the pool's at its largest: CUDA context, kernels, libraries' own workspaces."""
+    pools = (memory.get(name, {}).get("allocator.reserved") for name in ("peaks", "cold_peaks"))
+    pool = max((p for p in pools if p is not None), default=None)
+    return {} if pool is None or pool > process else {"context_bytes": process - pool}
 
 
 def finite(verification: dict[str, Any]) -> dict[str, Any]:
@@ -274,6 +310,7 @@ def provenance_of(
     load: float | None,
     outcomes: dict[str, Outcome],
     results: Path,
+    card: dict[str, Any] | None = None,
 ) -> Provenance:
     result = next((o.result for o in outcomes.values() if o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
@@ -294,8 +331,15 @@ def provenance_of(
         load_after=load_average(),
         profile=options.profile,
         calibration=records.calibration(results),
+        gpu=around(card, outcomes) if card else {},
         protocol=VERSION,
     )
+
+
+def around(before: dict[str, Any], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+    """The card before and after the case, and why a figure is missing."""
+    note = next((o.device_note for o in outcomes.values() if o.device_note), None)
+    return {"before": before, "after": nvml.state(), **({"device.process": note} if note else {})}
 
 
 def measure_once(

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from framebench import adapters
-from framebench.adapters.base import Adapter
+from framebench.adapters.base import Adapter, Events
 from framebench.cases import parse
 from framebench.instruments.host import HostPeak
 from framebench.protocol import LOSS_STEPS, Task, tolerances
@@ -35,12 +35,23 @@ def own_stdout() -> TextIO:
     return ours
 
 
-def timed_step(adapter: Adapter) -> float:
-    """Wall-clock seconds of one whole step."""
+class NoDevice(Exception):
+    """The case needs a GPU, and this framework has none."""
+
+
+def timed_step(adapter: Adapter, events: Events | None = None, device_s: list[float] | None = None) -> float:
+    """Wall-clock seconds of one whole step; those between its events on the device are added to `device_s`."""
     start = time.perf_counter()
+    if events:
+        events.start()
     adapter.step()
+    if events:
+        events.stop()
     adapter.synchronize()
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    if events and device_s is not None:
+        device_s.append(events.seconds())
+    return seconds
 
 
 def verify(adapter: Adapter, observed: dict[str, float]) -> dict[str, Any]:
@@ -71,13 +82,15 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
 
 def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
     """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent."""
+    events, device = adapter.events(), []
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
     adapter.spent.clear()
     while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):
-        wall.append(timed_step(adapter))
-    total = sum(wall[before:])
+        wall.append(timed_step(adapter, events, device))
+    total, steps = sum(wall[before:]), len(wall) - before
     shares = {purpose: seconds / total for purpose, seconds in adapter.spent.items()}
-    return {"step_s": wall, "cpu_s_per_step": (time.process_time() - cpu) / (len(wall) - before), "shares": shares}
+    found = {"step_s": wall, "device_step_s": device, "cpu_s_per_step": (time.process_time() - cpu) / steps, "shares": shares}
+    return found | {"timed_steps": steps, "timed_s": total}
 
 
 def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
@@ -85,6 +98,8 @@ def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     seconds, observed = first_steps(adapter)
     verification = verify(adapter, observed)
     result: dict[str, Any] = {"first_step_s": seconds[0], "verification": verification}
+    if adapter.device() != "cpu":  # here the programs are compiled and tuned: the memory worker finds them made
+        result["cold_peaks"] = {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
     if not verification["passed"]:
         return result  # the time of a wrong computation is of no interest
     emit({"phase": "warm-up"})
@@ -115,6 +130,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
         "peak_samples": steady,
         "cold_peaks": cold,
         "live_bytes": adapter.live_bytes(),
+        "allocator": adapter.counters(),
     }
 
 
@@ -124,11 +140,12 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     host = HostPeak()
     live = adapter.live_bytes()
     adapter.reset_peak()
-    if HostPeak.available():
+    on_host = HostPeak.available() and adapter.device() == "cpu"  # else the tensors are not in host memory
+    if on_host:
         host.start()
     timed_step(adapter)
     found = adapter.own_peaks()
-    if HostPeak.available():
+    if on_host:
         found["host.rss"] = live + host.grown()
     return found
 
@@ -151,6 +168,8 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     adapter = adapters.load(case)
     marks.append(clock())
     limit_memory(task)
+    if case.support.gpu and adapter.device() == "cpu":
+        raise NoDevice(f"needs a GPU, and this {case.framework} ({adapter.versions()[case.framework]}) finds none it can use")
     emit({"phase": "build"})
     try:
         adapter.build()
@@ -182,7 +201,8 @@ def main() -> int:
         emit({"result": run(Task(**json.loads(sys.argv[1])), emit)})
     except Exception as error:
         oom = getattr(error, "oom", isinstance(error, MemoryError))
-        emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}})
+        absent = isinstance(error, NoDevice)
+        emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom, "no_device": absent}})
         traceback.print_exc()
         return 1
     return 0
