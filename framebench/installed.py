@@ -1,7 +1,7 @@
 """`--env installed`, or `--env /path/to/python`: an interpreter that already has a framework, used as it is.
 
-Nothing is installed or changed there; its versions may be older or newer than the pins, and go into every record. The packages of
-the control environment may lie in the same interpreter: workers import the framework and NumPy alone.
+Nothing is installed or changed there; its versions may be older or newer than the pins, and go into every record. The packages
+of the control environment may lie in the same interpreter: workers import the framework and NumPy alone.
 """
 
 from __future__ import annotations

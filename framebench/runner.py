@@ -168,7 +168,7 @@ def classify(worker: Worker, code: int, expired: bool, options: Options, tail: s
 
 
 def compiler_said(log: str, told: str) -> str:
-    """The first error of a compiler or linker in a worker's log, unless the reason tells it already: why Jittor cannot build."""
+    """The first error of a compiler or linker in a worker's log, unless the reason tells it: why Jittor cannot build."""
     found = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
     return f" (the compiler: {found[:300]})" if found and found not in told else ""
 

@@ -82,7 +82,8 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
 
 def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
     """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent."""
-    events, device = adapter.events(), []
+    device: list[float] = []
+    events = adapter.events()
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
     adapter.spent.clear()
     while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):

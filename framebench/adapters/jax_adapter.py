@@ -297,7 +297,7 @@ class JaxAdapter(Adapter):
         return unique_bytes(jax.live_arrays())
 
     def own_peaks(self) -> dict[str, int]:
-        """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker has filled,
+        """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
         untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
         stats = self.statistics()
         peaks = {name: stats[key] for name, key in PEAKS.items() if key in stats}

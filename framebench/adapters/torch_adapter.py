@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.torch_strategies import SWITCHES
+from framebench.adapters.torch_strategies import FUSED, SWITCHES, Copies, allow_attention
 from framebench.cases import Case
 from models.spec import Optimizer
 
@@ -80,8 +80,11 @@ class TorchAdapter(Adapter):
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
+        self.copies: Copies  # `pinned`
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
+        allow_attention(*FUSED)
 
     def make(self) -> None:
         if self.float64:

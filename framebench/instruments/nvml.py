@@ -1,7 +1,7 @@
-"""What NVML tells from outside about the card that workers use, and about one process on it. It only asks; no setting is changed.
+"""What NVML tells from outside about the card that workers use, and one process on it. It only asks; no setting is changed.
 
-`device.process` is what the process holds on the card, the CUDA context included. All functions give None or nothing where there
-is no driver, or where the card or a container keeps a figure to itself.
+`device.process` is what the process holds on the card, the CUDA context included. All functions give None or nothing where
+there is no driver, or where the card or a container keeps a figure to itself.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def asked(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def card() -> Any:
-    """Handle of the card that a worker gets: the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all. Call
-    after `gpus`, which starts NVML."""
+    """Handle of the card that a worker gets: the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all.
+    Call after `gpus`, which starts NVML."""
     import pynvml
 
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
