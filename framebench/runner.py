@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from framebench import environments, provenance, records
+from framebench import environments, provenance, records, references
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
-from framebench.protocol import VERSION, Task
+from framebench.protocol import VERSION, Reference, Task
 from framebench.records import Proof, Provenance, Record, Status, Verification
 
 RESULTS = provenance.ROOT / "results"
@@ -48,10 +48,10 @@ class Options:
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
 
-    def task(self, case: Case, part: str) -> Task:
+    def task(self, case: Case, part: str, reference: Reference | None = None) -> Task:
         return Task(
             case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core() if part == "time" else None,
-            memory_limit=self.memory_limit,
+            memory_limit=self.memory_limit, reference=reference,
         )  # fmt: skip
 
     def core(self) -> int | None:
@@ -118,13 +118,21 @@ class Worker:
         self.process.wait()
 
 
-def run_worker(case: Case, part: str, environment: Environment, options: Options, scratch: Path, progress: Progress) -> Outcome:
+def run_worker(
+    case: Case,
+    part: str,
+    environment: Environment,
+    options: Options,
+    scratch: Path,
+    progress: Progress,
+    reference: Reference | None = None,
+) -> Outcome:
     """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
     started = time.monotonic()
     oom_kills = cgroup_oom_kills()
     log = scratch / part
     variables = worker_variables(environment, case, part, options) | environment.scratch(scratch)
-    worker = Worker(environment, options.task(case, part), variables, log)
+    worker = Worker(environment, options.task(case, part, reference), variables, log)
     timer = threading.Timer(options.time_limit_s, worker.kill)
     timer.start()
     energy = nvml.Energy()
@@ -195,9 +203,10 @@ def measure(
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
     card = nvml.state()
+    reference = references.find(case, session, results / "records" / provenance.machine_name())
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         for part in ("time", "memory") if not (missing := unsupported(case)) else ():
-            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress)
+            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress, reference)
             if outcomes[part].status != "ok" or not passed(outcomes[part]):
                 break
     halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", missing)

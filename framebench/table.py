@@ -253,6 +253,7 @@ _EXECUTION = (
             AlwaysOn("Jittor has no fused attention"),
         ),
         how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
+        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
     ),
     Strategy(
         "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
@@ -665,7 +666,6 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
         "amp_bf16+sdpa_flash",
         "amp_bf16+sdpa_efficient",
         "amp_bf16+sdpa_cudnn",
-        "amp_bf16+sdpa_math",
         "amp_bf16+checkpoint+compile",
         "checkpoint+donate",
         "checkpoint+rewrite",

@@ -87,6 +87,7 @@ class Workload:
     raw_images: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]] | None = None  # of `pipeline`
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
     scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
+    without_golden: tuple[str, ...] = ()  # sizes too large for float64 references
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
 
     def preset(self, size: str) -> Preset:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from framebench import cases, compare, environments, installed, provenance, runner
+from framebench import cases, compare, environments, installed, provenance, references, runner
 from framebench.cases import Case
 from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, parse_bytes, say
 from framebench.environments import Environment, SetupError
@@ -48,7 +48,7 @@ def run(
     named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else [])])
     session = Session.open(results, provenance.code(), named)
     ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
-    found = [c for c in found if not env or c.framework in ready]
+    found = references.in_order([c for c in found if not env or c.framework in ready])
     for environment in ready.values():
         environments.warm(environment, "standard" if profile == "standard" else "quick", say)
     try:
