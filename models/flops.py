@@ -1,9 +1,10 @@
 """Floating-point operations of a model, counted from its specification: what a step must do, whoever does it.
 
-A product of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output. Norms, activations, pooling,
-softmax and the optimizer are left out, as is usual; so is what checkpointing does twice. Backward counts twice the forward: a
-product each for the gradients of input and weight (the first layer's input needs none; it is counted all the same). These are the
-conventions of model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B), by which a causal mask halves nothing.
+A product of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output. Norms, activations,
+pooling, softmax and the optimizer are left out, as is usual; so is what checkpointing does twice. Backward counts twice the
+forward: a product each for the gradients of input and weight (the first layer's input needs none; it is counted all the
+same). These are the conventions of model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B), by which a causal mask
+halves nothing.
 """
 
 from __future__ import annotations

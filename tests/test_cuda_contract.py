@@ -8,8 +8,9 @@ NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, mill
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -177,13 +178,13 @@ def test_the_compiler_s_reason_is_told() -> None:
 
 
 class OnCard(Adapter):
-    """A framework with a card: 2 ms of host time a step, 1.5 ms of which are the device's."""
+    """A framework with a card, whose events say 1.5 ms for every step; it has no model."""
 
-    switches = {}
+    switches: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
-        super().__init__(parse("transformer/torch/eval/no_grad/b4/tiny"))
-        self.proofs = {}
+        self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
+        self.proofs, self.after_step, self.spent, self.steps = {}, [], defaultdict(float), 0
 
     def make(self) -> None: ...
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
@@ -267,7 +268,7 @@ class Event:
 
 torch.cuda.Event = Event
 events = adapter.events(); events.start(); events.stop()
-oom = [adapter.is_oom(torch.cuda.OutOfMemoryError("CUDA out of memory.")), adapter.is_oom(RuntimeError("CUDA error: misaligned"))]
+oom = [adapter.is_oom(torch.cuda.OutOfMemoryError("CUDA out of memory.")), adapter.is_oom(RuntimeError("misaligned"))]
 overlap = [torch_strategies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), torch_strategies.overlap([], [(0, 1)])]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
 """
@@ -337,8 +338,10 @@ def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], 
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
     found = {n.what: n for n in cuda_check.needs({f: e.python for f, e in environment.items()})}
     said = {
-        "CUDA: driver and NVML": "install NVIDIA's driver", "CUDA: device": "no card", "CUDA: nvcc for jittor": "no nvcc on the path",
-    }  # fmt: skip
+        "CUDA: driver and NVML": "install NVIDIA's driver",
+        "CUDA: device": "no card",
+        "CUDA: nvcc for jittor": "no nvcc on the path",
+    }
     for what, text in said.items():
         assert not found[what].there
         assert text in found[what].detail
