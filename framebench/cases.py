@@ -88,6 +88,11 @@ class Case:
         cell = self.plan.cells[self.framework]
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
+        on = {part.name for part in self.plan.parts}
+        for part in self.plan.parts if cell.supported else ():
+            if part.needs and on.isdisjoint(part.needs):
+                wanted = " or ".join(f"{other}+{part.name}" for other in part.needs)
+                return Unsupported(f"only in a combination, such as {wanted}: {cell.why}")
         if cell.supported and (why := self.plan.exceptions.get(f"{self.workload}/{self.framework}")):
             return Unsupported(why)
         if "rewrite" in self.strategy.split("+") and cell.supported:

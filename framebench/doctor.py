@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from framebench import environments, provenance
+from framebench import cuda_check, environments, installed, provenance
 from framebench.environments import SetupError
-from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.records import calibration_file
 from framebench.strategies import FRAMEWORKS
@@ -31,25 +30,34 @@ class Finding(NamedTuple):
     optional: bool = False
 
 
-def findings() -> list[Finding]:
-    """What the machine has."""
-    return [hardware(), host_peak(), git(), gpu(), *map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
+def findings(env: str | None = None) -> list[Finding]:
+    """What the machine has; with `env` (see installed.py) what that interpreter has."""
+    found = [hardware(), host_peak(), git()]
+    if env is None:
+        found += [*map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
+        pythons = {f: environments.describe(f).python for f in FRAMEWORKS}
+    else:
+        pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
+    return found + [Finding(need.what, need.there, need.detail, optional=True) for need in cuda_check.needs(pythons)]
 
 
-def calibration(say: environments.Say = lambda _: None) -> list[Finding]:
+def calibration(say: environments.Say = lambda _: None, env: str | None = None) -> list[Finding]:
     """How wrong measurements made here and now may be: known sizes and lengths through the whole harness, everywhere."""
     found = [*interference()]
-    for framework in FRAMEWORKS:
-        ready = environments.describe(framework)
-        if not environments.built(ready):
-            continue
+    built = [e for f in FRAMEWORKS if environments.built(e := environments.describe(f))]
+    for ready in installed.ready(FRAMEWORKS, env, say).values() if env else built:
+        framework = ready.framework
         say(f"known sizes and lengths in {ready.name}")
-        printed = environments.run_module(ready, "framebench.calibration", framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
+        try:
+            printed = environments.run_module(ready, "framebench.calibration", framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
+        except SetupError as error:  # such as a Jittor that cannot be built for the card
+            found.append(Finding(f"{framework}: calibration", False, str(error).splitlines()[-1]))
+            continue
         for what, figure in json.loads(printed.splitlines()[-1]).items():
             limit = LIMITS[what.split()[-1] if what.split()[-1] in LIMITS else "lost"]
             detail = f"{figure:+.2%}, allowed {limit:.0%}"
             found.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
-    if environments.built(environments.describe("torch")):
+    if env is None and environments.built(environments.describe("torch")):
         say("the harness's step against a loop written by hand")
         found.append(overhead())
     return found
@@ -106,12 +114,6 @@ def git() -> Finding:
     commit = provenance.commit()
     detail = f"commit {commit[:10]}" if commit else "no git commit: records cannot say which code measured them"
     return Finding("git", commit is not None, detail if shutil.which("git") else "git is not installed")
-
-
-def gpu() -> Finding:
-    if names := nvml.gpus():
-        return Finding("GPU", True, ", ".join(names))
-    return Finding("GPU", False, "no NVIDIA driver answers; everything else runs on the CPU", optional=True)
 
 
 def tools(framework: str) -> Finding:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from framebench.instruments import nvml
 from framebench.provenance import ROOT
 from framebench.strategies import FRAMEWORKS
 
@@ -45,6 +46,7 @@ class Environment:
     version: str
     python: Path
     home: Path | None = None  # Jittor keeps its compiled kernels below HOME
+    installed: bool = False  # found, not built: see installed.py
 
     @property
     def name(self) -> str:
@@ -55,7 +57,7 @@ class Environment:
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
-            found = {"nvcc_path": "", "log_silent": "1", "FIX_TORCH_ERROR": "0"}
+            found = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0"}
             return found | ({"HOME": str(self.home)} if self.home else {})
         return {}
 
@@ -67,6 +69,12 @@ class Environment:
         if self.framework == "jax":
             return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         return {}
+
+
+def nvcc() -> str:
+    """The CUDA compiler that Jittor is to build with; empty, which keeps it on the CPU, without a GPU or without a compiler."""
+    usual = Path("/usr/local/cuda/bin/nvcc")
+    return (shutil.which("nvcc") or (str(usual) if usual.exists() else "")) if nvml.gpus() else ""
 
 
 def pins(file: Path) -> dict[str, str]:
@@ -160,11 +168,11 @@ def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> N
     """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met. An interruption only
     costs time."""
     done = environment.python.parent.parent / f".warm-{profile}"
-    if environment.framework != "jittor" or done.exists():
+    if environment.framework != "jittor" or environment.installed or done.exists():
         return
     say(f"compiling Jittor's kernels for the {profile} profile, some minutes more (once per machine)")
     command = [str(environment.python), "-m", "framebench.warmup", "jittor", profile]
-    shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT)})
+    shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT), "nvcc_path": ""})
     done.touch()
 
 
@@ -177,7 +185,8 @@ def build_jittor(environment: Environment, where: Path, say: Say) -> None:
         (onednn / part).symlink_to(where / part)
     say("compiling Jittor's core, about four minutes")
     check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
-    shell(where, [str(environment.python), "-c", check], say, environment.variables())
+    # for the CPU: a build against CUDA that fails is a worker's, whose record then says why
+    shell(where, [str(environment.python), "-c", check], say, environment.variables() | {"nvcc_path": ""})
 
 
 def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None) -> None:

@@ -69,9 +69,11 @@ def set_before_import(case: Case, budget: int | None) -> None:
 
 
 def card_bytes() -> int | None:
-    """Memory of the first GPU, or None where there is none."""
-    import pynvml
-
+    """Memory of the first GPU, or None where there is none, or nothing that could be asked."""
+    try:
+        import pynvml
+    except ImportError:  # an interpreter that was found as it is need not have it
+        return None
     try:
         pynvml.nvmlInit()
         return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).total)

@@ -16,19 +16,23 @@ import numpy as np
 from framebench.cases import Case
 from models.spec import SEED, STREAM
 
-Put = Callable[[np.ndarray, np.ndarray], Any]
+Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
+MAPPED = ("memmap", "prefetch", "pinned", "reused")  # from a memory-mapped file
+BESIDE = ("prefetch", "pinned")  # by a thread
 
 
 class Loader:
-    """Batches in a fixed order, over and over: `iterator`, `whole`, `memmap`, `prefetch` or `reused` (see the table's rows)."""
+    """Batches in a fixed order, over and over: `iterator`, `whole`, `memmap`, `prefetch`, `pinned` or `reused` (see the table's
+    rows). With `pinned` the thread calls `put` too, and the step takes what `put` returned through `arrive`."""
 
-    def __init__(self, case: Case, mode: str, put: Put) -> None:
+    def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
         assert case.spec.raw_images
         assert case.spec.prepare
         self.batch, self.mode, self.put, self.prepare = case.batch, mode, put, case.spec.prepare
+        self.arrive = arrive
         rng = np.random.default_rng([SEED, 2, case.batch])
         self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)
-        self.mapped = mode in ("memmap", "prefetch", "reused")
+        self.mapped = mode in MAPPED
         if self.mapped:
             self.images = on_disk(self.images)
         self.made = 0  # batches prepared
@@ -41,6 +45,9 @@ class Loader:
         order = cycle(range(STREAM))
         if self.mode == "whole":
             return cycle([self.put(*self.make(i)) for i in range(STREAM)])
+        if self.mode == "pinned":
+            assert self.arrive
+            return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
         if self.mode == "prefetch":
             return prefetched((self.make(i) for i in order), self.put)
         return (self.put(*self.make(i)) for i in order)
@@ -77,7 +84,7 @@ class Loader:
 
     def worked_as(self, mode: str) -> bool:
         """Whether what was counted is what the mode promises."""
-        if self.mapped != (mode in ("memmap", "prefetch", "reused")) or self.beside() != (mode == "prefetch"):
+        if self.mapped != (mode in MAPPED) or self.beside() != (mode in BESIDE):
             return False
         if mode == "whole":
             return self.made == STREAM
@@ -95,7 +102,7 @@ def on_disk(images: np.ndarray) -> np.memmap:
     return mapped
 
 
-def prefetched(prepared: Iterator[tuple[np.ndarray, np.ndarray]], put: Put) -> Iterator[Any]:
+def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
     """One batch ahead, by a thread that may use every core: the timing worker itself is pinned to one."""
     waiting: queue.Queue[Any] = queue.Queue(maxsize=1)
 

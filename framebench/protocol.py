@@ -7,8 +7,18 @@ then `{"result": {...}}` or `{"error": {...}}`. Standard library only: both side
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 VERSION = 2  # raised whenever a change makes new numbers incomparable with old ones: 2: Jittor's views count as what they keep
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Values of another case of the session to verify against, where there are none in float64."""
+
+    case: str
+    values: dict[str, float]
+    wider: float  # the tolerance is so many times that against float64
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,13 @@ class Task:
     memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     memory_limit: int | None = None  # bytes of private memory the worker may map
+    reference: Reference | None = None  # where golden.json has no values
+
+    @staticmethod
+    def from_dict(fields: dict[str, Any]) -> Task:
+        """The inverse of `as_dict`."""
+        reference = fields.get("reference")
+        return Task(**{**fields, "reference": Reference(**reference) if reference else None})
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -29,7 +29,7 @@ SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
-ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.reserved", "device.process")
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "device.process")
 
 
 class BadRecord(Exception):
@@ -49,6 +49,7 @@ class Verification(Part):
 
     passed: bool
     reason: str | None = None
+    against: str | None = None  # whose values `golden` holds, where it is not golden.json: a record of the same session
     observed: dict[str, float | None] = {}
     golden: dict[str, float] = {}
     relative_error: dict[str, float | None] = {}
@@ -88,6 +89,7 @@ class Provenance(Part):
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
     calibration: Calibration | None = None
+    gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
     protocol: int
 
 
@@ -123,8 +125,11 @@ class Record(Part):
     peak_samples: list[dict[str, int]] = []
     cold_peaks: dict[str, int] = {}  # of the first step: what compilation and autotuning add
     live_bytes: int | None = None  # weights, gradients, optimizer states, inputs between steps
+    allocator: dict[str, int] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     first_step_s: float | None = None
     step_s: list[float] = []
+    device_step_s: list[float] = []  # of the last of these steps, by events on the device; where the framework has them
+    energy_j_per_step: float | None = None  # of the whole card, idle power included
     cpu_s_per_step: float | None = None
     shares: dict[str, float] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went

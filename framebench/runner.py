@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,19 +18,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from framebench import environments, provenance, records
+from framebench import environments, provenance, records, references
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
-from framebench.protocol import VERSION, Task
+from framebench.protocol import VERSION, Reference, Task
 from framebench.records import Proof, Provenance, Record, Status, Verification
 
 RESULTS = provenance.ROOT / "results"
 Progress = Callable[[str, str], None]  # part, phase
 LOG_LINES = 25
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
+COMPILER_ERROR = re.compile(r"(?:fatal )?error: |cannot find -l|undefined reference|No such file or directory.*\.(?:h|so)")
 OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError", re.I)
 
 
@@ -47,10 +48,10 @@ class Options:
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
 
-    def task(self, case: Case, part: str) -> Task:
+    def task(self, case: Case, part: str, reference: Reference | None = None) -> Task:
         return Task(
             case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core() if part == "time" else None,
-            memory_limit=self.memory_limit,
+            memory_limit=self.memory_limit, reference=reference,
         )  # fmt: skip
 
     def core(self) -> int | None:
@@ -69,7 +70,9 @@ class Outcome:
     result: dict[str, Any] = field(default_factory=dict)
     log: str = ""
     seconds: float = 0.0
-    device_process: int | None = None
+    device_process: int | None = None  # bytes
+    device_note: str | None = None  # why there are none
+    joules: float | None = None  # of the timed steps, the whole card
 
 
 def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
@@ -122,14 +125,29 @@ class Worker:
         self.process.wait()
 
 
-def run_worker(case: Case, part: str, environment: Environment, options: Options, scratch: Path, progress: Progress) -> Outcome:
+def run_worker(
+    case: Case,
+    part: str,
+    environment: Environment,
+    options: Options,
+    scratch: Path,
+    progress: Progress,
+    reference: Reference | None = None,
+) -> Outcome:
     """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
     started = time.monotonic()
     variables = worker_variables(environment, case, part, options) | environment.scratch(scratch)
-    worker = Worker(environment, "worker", options.task(case, part).as_dict(), variables, scratch / part)
+    worker = Worker(environment, "worker", options.task(case, part, reference).as_dict(), variables, scratch / part)
+    energy = nvml.Energy()
+
+    def on_phase(phase: str) -> None:
+        energy.on_phase(phase)
+        progress(part, phase)
+
     with ProcessPeak(worker.process.pid) as device:
-        outcome = attend(worker, options.time_limit_s, lambda phase: progress(part, phase))
-    outcome.seconds, outcome.device_process = time.monotonic() - started, device.peak
+        outcome = attend(worker, options.time_limit_s, on_phase)
+    outcome.seconds, outcome.joules = time.monotonic() - started, energy.joules
+    outcome.device_process, outcome.device_note = device.peak, device.note
     return outcome
 
 
@@ -157,14 +175,22 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
         return Outcome(result=worker.final["result"])
     if "error" in worker.final:
         error = worker.final["error"]
+        if error.get("no_device"):
+            return Outcome("unsupported", error["message"])
         status: Status = "oom" if error["oom"] else "crashed"
-        return Outcome(status, f"{error['type']} {during}: {error['message']}", log=tail)
+        return Outcome(status, f"{error['type']} {during}: {error['message']}{compiler_said(tail, error['message'])}", log=tail)
     if expired_s is not None:
         return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if (oom_killed and code == -signal.SIGKILL) or OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
-    return Outcome("crashed", f"ended by {name} {during}", log=tail)
+    return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
+
+
+def compiler_said(log: str, told: str) -> str:
+    """The first error of a compiler or linker in a worker's log, unless the reason tells it: why Jittor cannot build."""
+    found = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
+    return f" (the compiler: {found[:300]})" if found and found not in told else ""
 
 
 def oom_kills() -> int:
@@ -188,9 +214,11 @@ def measure(
     environment = environment or environments.describe(case.framework)
     started, load = time.monotonic(), load_average()
     outcomes: dict[str, Outcome] = {}
+    card = nvml.state()
+    reference = references.find(case, session, results / "records" / provenance.machine_name())
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         for part in ("time", "memory") if not (missing := unsupported(case)) else ():
-            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress)
+            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress, reference)
             if outcomes[part].status != "ok" or not passed(outcomes[part]):
                 break
     halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", missing)
@@ -199,7 +227,7 @@ def measure(
         status=status,
         reason=reason,
         log_tail=next((o.log for o in outcomes.values() if o.log), None),
-        provenance=provenance_of(case, session, environment, options, load, outcomes, results),
+        provenance=provenance_of(case, session, environment, options, load, outcomes, results, card),
         **halves,
     )
     if outcomes:
@@ -215,8 +243,9 @@ def unsupported(case: Case) -> str | None:
     return None if case.support.supported else case.support.why
 
 
-MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes")
-TIME_FIELDS = ("first_step_s", "step_s", "cpu_s_per_step", "shares")
+MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "allocator")
+TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "cpu_s_per_step", "shares")
+ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
 
 
 def passed(outcome: Outcome) -> bool:
@@ -228,8 +257,13 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     timed, memory = outcomes["time"], outcomes.get("memory", Outcome())
     halves = timed.result | memory.result
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
+    if "cold_peaks" in fields:
+        fields["cold_peaks"] = larger(timed.result.get("cold_peaks", {}), memory.result.get("cold_peaks", {}))
     if memory.device_process is not None and "peaks" in fields:
         fields["peaks"]["device.process"] = memory.device_process
+        fields["allocator"] = fields.get("allocator", {}) | beyond_the_pool(memory.result, memory.device_process)
+    if timed.joules is not None and halves.get("timed_s", 0) >= ENOUGH_S:
+        fields["energy_j_per_step"] = timed.joules / halves["timed_steps"]
     if "effect" in halves:
         fields["effect"] = Proof(**halves["effect"])
     if "verification" in halves:
@@ -240,6 +274,18 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
         if outcome.status != "ok":
             return fields, outcome.status, f"{part} worker: {outcome.reason}"
     return fields, "ok", None
+
+
+def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """By instrument. The time worker's first step compiles and tunes, the memory worker's finds that done."""
+    return {name: max(d[name] for d in (one, other) if name in d) for name in (*other, *(n for n in one if n not in other))}
+
+
+def beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
+    """Bytes of the process that are not the pool's at its largest: CUDA context, kernels, libraries' own workspaces."""
+    pools = (memory.get(name, {}).get("allocator.reserved") for name in ("peaks", "cold_peaks"))
+    pool = max((p for p in pools if p is not None), default=None)
+    return {} if pool is None or pool > process else {"context_bytes": process - pool}
 
 
 def finite(verification: dict[str, Any]) -> dict[str, Any]:
@@ -285,6 +331,7 @@ def provenance_of(
     load: float | None,
     outcomes: dict[str, Outcome],
     results: Path,
+    card: dict[str, Any] | None = None,
 ) -> Provenance:
     result = next((o.result for o in outcomes.values() if o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
@@ -296,7 +343,7 @@ def provenance_of(
         dirty=provenance.dirty(),
         machine=provenance.machine_name(),
         hardware=provenance.hardware() | ({"device": result["device"]} if "device" in result else {}),
-        python=sys.version.split()[0],
+        python=result.get("python", platform.python_version()),
         versions=result.get("versions", {environment.framework: environment.version}),
         environment={k: v for k, v in variables.items() if k != "HOME"},
         threads=options.threads,
@@ -305,8 +352,15 @@ def provenance_of(
         load_after=load_average(),
         profile=options.profile,
         calibration=records.calibration(results),
+        gpu=around(card, outcomes) if card else {},
         protocol=VERSION,
     )
+
+
+def around(before: dict[str, Any], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+    """The card before and after the case, and why a figure is missing."""
+    note = next((o.device_note for o in outcomes.values() if o.device_note), None)
+    return {"before": before, "after": nvml.state(), **({"device.process": note} if note else {})}
 
 
 def measure_once(

@@ -83,6 +83,7 @@ class Strategy:
     workloads: tuple[str, ...] = NAMES
     exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework -> why not there
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
+    needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
     quick: bool = False  # part of the quick profile
     parts: tuple[Strategy, ...] = ()  # of a combination
 

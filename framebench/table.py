@@ -246,6 +246,63 @@ _EXECUTION = (
         workloads=("transformer",),
     ),
     Strategy(
+        "sdpa_math", ("train", "eval"), "attention", "scaled_dot_product_attention without a fused kernel", "attention operators executed",
+        _cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"),
+            AlwaysOn("jax.nn.dot_product_attention(implementation='xla') is the default"),
+            AlwaysOn("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
+        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
+    ),
+    Strategy(
+        "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
+        _cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)", gpu=True),
+            Unsupported("jax.nn.dot_product_attention has the implementations xla and cudnn"),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "EFFICIENT_ATTENTION"}, workloads=("transformer",),
+    ),
+    Strategy(
+        "sdpa_flash", ("train", "eval"), "attention", "the flash attention kernel alone", "attention operators executed",
+        _cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which takes half precision only", gpu=True),
+            Unsupported("jax.nn.dot_product_attention has the implementations xla and cudnn"),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "FLASH_ATTENTION"}, workloads=("transformer",), needs=("amp_bf16", "amp_fp16"),
+    ),
+    Strategy(
+        "sdpa_cudnn", ("train", "eval"), "attention", "cuDNN's attention kernel alone", "attention operators executed",
+        _cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), which takes half precision only", gpu=True),
+            Native("jax.nn.dot_product_attention(implementation='cudnn'), which takes half precision only", gpu=True),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "CUDNN_ATTENTION"}, workloads=("transformer",), needs=("amp_bf16", "amp_fp16"),
+    ),
+    Strategy(
+        "autotune", ("train", "eval"), "autotuning", "the library's algorithms tried out for every new shape, the fastest kept",
+        "allocations of a first convolution",
+        _cells(
+            Native("torch.backends.cudnn.benchmark = True", gpu=True),
+            AlwaysOn("XLA tries its and the libraries' kernels out when it compiles for a GPU"),
+            AlwaysOn("Jittor tries cuDNN's algorithms for the first 100 shapes it meets"),
+        ),
+        workloads=("resnet50", "unet3d"),
+    ),
+    Strategy(
+        "autotune_off", ("train", "eval"), "autotuning", "the library's first choice of an algorithm taken untried", "the setting in force",
+        _cells(
+            AlwaysOn("torch.backends.cudnn.benchmark is off by default"),
+            Native("XLA_FLAGS=--xla_gpu_autotune_level=0; XLA ends the process for a flag that it does not know", gpu=True,
+                   env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}),
+            Native("jt.cudnn.set_algorithm_cache_size(0)", gpu=True),
+        ),
+        workloads=("resnet50", "unet3d"),
+    ),
+    Strategy(
         "rewrite", ("train",), "rewriting", "a slow kernel avoided by writing the same mathematics differently", "operations counted",
         _cells(_NO_SLOW_PATH, Emulated("see the workload's `rewrites`"), Emulated("see the workload's `rewrites`")),
         quick=True,
@@ -310,7 +367,7 @@ _ALLOCATOR = (
         how="empty_cache", options={"every": 10},
     ),
     Strategy(
-        "pool_off", ("train", "eval"), "allocator", "no caching between allocations", "allocations that reach the system",
+        "pool_off", ("train", "eval"), "allocator", "no caching between allocations", "bytes that the pool holds and counts",
         _cells(
             Native("PYTORCH_NO_CUDA_MEMORY_CACHING=1", gpu=True, env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
             Native("XLA_PYTHON_CLIENT_ALLOCATOR=platform", gpu=True, env={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
@@ -557,6 +614,17 @@ _PIPELINES = tuple(
         ("prefetch", "a thread prepares the next batch, from a memory-mapped file, beside the step"),
         ("reused", "as memmap, prepared into one buffer that is used again"),
     )
+) + (
+    Strategy(
+        "pinned", ("pipeline",), "loading",
+        "as prefetch, each batch put into page-locked memory and copied on a stream of its own while the step before runs",
+        "share of the copies' time that lay beside a step, by events",
+        _cells(
+            Native("Tensor.pin_memory(), copied with non_blocking=True under torch.cuda.stream", gpu=True),
+            Unsupported("jax.device_put copies beside the step anyway, and JAX shows no events that would prove it"),
+            Unsupported("jt.array copies at once; Jittor shows no streams"),
+        ),
+    ),
 )  # fmt: skip
 
 _CUSTOM = (
@@ -591,6 +659,13 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
     "train": (
         "amp_bf16+checkpoint",
         "amp_bf16+accumulate",
+        "amp_bf16+channels_last",
+        "amp_fp16+channels_last",
+        "tf32+channels_last",
+        "autotune+channels_last",
+        "amp_bf16+sdpa_flash",
+        "amp_bf16+sdpa_efficient",
+        "amp_bf16+sdpa_cudnn",
         "amp_bf16+checkpoint+compile",
         "checkpoint+donate",
         "checkpoint+rewrite",

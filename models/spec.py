@@ -88,6 +88,7 @@ class Workload:
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
     described: Callable[..., Any] | None = None  # the configuration with so many parameters, where a number says enough
     scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
+    without_golden: tuple[str, ...] = ()  # sizes too large for float64 references
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
 
     def preset(self, size: str) -> Preset:

@@ -136,7 +136,7 @@ def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:
     done = framebench("doctor", "--json", "--no-calibrate")
     findings = {f["check"]: f for f in json.loads(done.stdout)}
     assert done.returncode == 0, done.stdout
-    assert findings["GPU"]["detail"]
+    assert findings["CUDA: device"]["detail"]
     assert findings["environment torch-" + environment["torch"].version]["passed"]
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -26,6 +26,16 @@ Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
+
+
+class Events(Protocol):
+    """A stopwatch on the device: `seconds`, asked after `synchronize`, lie between what was queued at `start` and at `stop`."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def seconds(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,14 @@ class Adapter(ABC):
     def own_peaks(self) -> dict[str, int]:
         """Bytes by instrument, from the framework's own counters since `reset_peak`; only those that exist here."""
         return {}
+
+    def counters(self) -> dict[str, int]:
+        """What else a GPU's allocator counts, since the process started or `reset_peak`: fragmentation, retries, failures."""
+        return {}
+
+    def events(self) -> Events | None:
+        """A stopwatch on the device, where there is a device beside the host and the framework shows its events."""
+        return None
 
     @abstractmethod
     def is_oom(self, error: BaseException) -> bool:

@@ -12,14 +12,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
 from jax import Array, lax
+from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
@@ -32,6 +35,22 @@ from models.spec import Optimizer
 Tree = Any  # nested dictionaries of arrays
 # (parameters, statistics, constants, x, y) -> (loss, statistics), gradient
 Gradient = Callable[[Tree, Tree, Tree, Array, Array], tuple[tuple[Array, Tree], Tree]]
+
+
+# of Device.memory_stats()
+PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
+COUNTERS = {
+    "allocations": "num_allocs",
+    "largest_allocation_bytes": "largest_alloc_size",
+    "largest_free_block_bytes": "largest_free_block_bytes",
+    "limit_bytes": "bytes_limit",
+}
+CACHE_EVENTS = {
+    "/jax/compilation_cache/cache_hits": "programs_from_cache",
+    "/jax/compilation_cache/cache_misses": "programs_compiled",
+}
+CACHE: Counter[str] = Counter()  # of this process, by event
+jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make(case: Case) -> JaxAdapter:
@@ -278,9 +297,20 @@ class JaxAdapter(Adapter):
         return unique_bytes(jax.live_arrays())
 
     def own_peaks(self) -> dict[str, int]:
-        stats = jax.devices()[0].memory_stats() or {}  # None on the CPU; never resets
-        peaks = {"allocator.in_use": stats["peak_bytes_in_use"]} if "peak_bytes_in_use" in stats else {}
+        """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
+        untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
+        stats = self.statistics()
+        peaks = {name: stats[key] for name, key in PEAKS.items() if key in stats}
         return {**peaks, "compiler.plan": self.program.plan + self.beside()} if self.program.plan else peaks
+
+    def counters(self) -> dict[str, int]:
+        stats = self.statistics()
+        found = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+        return found | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if found else {}
+
+    def statistics(self) -> dict[str, int]:
+        """Of the device's allocator; None, here empty, on the CPU and where there is no pool."""
+        return jax.devices()[0].memory_stats() or {}
 
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
@@ -310,7 +340,11 @@ class JaxAdapter(Adapter):
         return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))
 
     def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
+        """The plug-ins are those of CUDA 12 and 13; on a GPU XLA also says what it was built for."""
+        plugins = [f"jax-cuda{n}-plugin" for n in (12, 13) if find_spec(f"jax_cuda{n}_plugin")]
+        found = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", *plugins)}
+        backend = get_backend()
+        return found if backend.platform == "cpu" else found | {"xla": " ".join(backend.platform_version.split())}
 
     def device(self) -> str:
         device = jax.devices()[0]

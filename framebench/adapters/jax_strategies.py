@@ -303,6 +303,30 @@ def no_jit(run: JaxAdapter) -> Proof:
 
 
 @switch
+def sdpa(run: JaxAdapter, backend: str) -> Proof:
+    """The only one of the table's that JAX can choose; the executable calls the library's kernel."""
+    assert backend == "CUDNN_ATTENTION"
+    run.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+
+    def proof(e: Evidence) -> bool:
+        e["fused_attentions"] = sum(
+            c.as_text().count('custom_call_target="__cudnn$fmha') for c in run.program.compiled.values()
+        )
+        return e["fused_attentions"] > 0
+
+    return proof
+
+
+@switch
+def autotune_off(run: JaxAdapter) -> Proof:
+    def proof(e: Evidence) -> bool:
+        e["flags"] = os.environ.get("XLA_FLAGS", "")
+        return jax.default_backend() == "gpu" and "--xla_gpu_autotune_level=0" in e["flags"].split()
+
+    return proof
+
+
+@switch
 def rewrite(run: JaxAdapter) -> Proof:
     run.model_options["rewrite"] = True
 

@@ -263,6 +263,8 @@ class JittorAdapter(Adapter):
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")
         found = {"jittor": jt.__version__, "numpy": np.__version__, "compiler": f"{jt.compiler.cc_type} {compiler}"}
+        if jt.has_cuda:
+            found["cuda"] = ".".join(map(str, jittor_utils.get_int_version(jt.compiler.nvcc_path)))
         return found | ({"onednn": onednn_version()} if jt.compile_extern.use_mkl else {})
 
     def device(self) -> str:
@@ -328,7 +330,9 @@ def onednn_version() -> str:
 
 
 def gpu_name() -> str:
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError:
+        return "cuda"
     pynvml.nvmlInit()
     return pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))

@@ -93,6 +93,13 @@ def accumulate(run: JittorAdapter) -> Proof:
 
 
 @switch
+def autotune_off(run: JittorAdapter) -> Proof:
+    """The size of the table of algorithms that were tried; once it is full, a heuristic chooses. No counter shows which did."""
+    jt.cudnn.set_algorithm_cache_size(0)
+    return lambda e: jt.flags.use_cuda == 1 and jt.cudnn is not None
+
+
+@switch
 def rewrite(run: JittorAdapter) -> Proof:
     run.build_options["rewrite"] = True
     return lambda e: e["loops_3d"] == 0 and e["onednn_convolutions"] > 0

@@ -12,9 +12,39 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.torch_strategies import SWITCHES
+from framebench.adapters.torch_strategies import FUSED, SWITCHES, Copies, allow_attention
 from framebench.cases import Case
 from models.spec import Optimizer
+
+# of torch.cuda.memory_stats()
+PEAKS = {
+    "allocator.in_use": "allocated_bytes.all.peak",
+    "allocator.active": "active_bytes.all.peak",
+    "allocator.reserved": "reserved_bytes.all.peak",
+}
+COUNTERS = {
+    "inactive_split_bytes": "inactive_split_bytes.all.peak",  # free, but between blocks in use: fragmentation
+    "allocations": "allocation.all.allocated",
+    "segments": "segment.all.peak",
+    "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
+    "ooms": "num_ooms",
+}
+
+
+class CudaEvents:
+    """Two events on the current stream."""
+
+    def __init__(self) -> None:
+        self.first, self.last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def start(self) -> None:
+        self.first.record()
+
+    def stop(self) -> None:
+        self.last.record()
+
+    def seconds(self) -> float:
+        return self.first.elapsed_time(self.last) / 1e3
 
 
 def make(case: Case) -> TorchAdapter:
@@ -50,8 +80,11 @@ class TorchAdapter(Adapter):
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
+        self.copies: Copies  # `pinned`
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
+        allow_attention(*FUSED)
 
     def make(self) -> None:
         if self.float64:
@@ -183,17 +216,27 @@ class TorchAdapter(Adapter):
             torch.cuda.reset_peak_memory_stats()
 
     def own_peaks(self) -> dict[str, int]:
-        if self.where.type != "cuda":
-            return {}
-        return {
-            "allocator.in_use": torch.cuda.max_memory_allocated(),
-            "allocator.reserved": torch.cuda.max_memory_reserved(),
-        }
+        """In use by tensors; active, which adds blocks that were freed but that a stream may still use; taken from the card."""
+        stats = self.statistics()
+        return {name: stats[key] for name, key in PEAKS.items() if key in stats}
+
+    def counters(self) -> dict[str, int]:
+        stats = self.statistics()
+        return {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+
+    def statistics(self) -> dict[str, int]:
+        """Of the caching allocator; empty where there is none, or where it is switched off and counts nothing."""
+        stats = torch.cuda.memory_stats() if self.where.type == "cuda" else {}
+        return stats if stats.get("allocation.all.allocated") else {}
+
+    def events(self) -> CudaEvents | None:
+        return CudaEvents() if self.where.type == "cuda" else None
 
     def is_oom(self, error: BaseException) -> bool:
         """oneDNN says no more than that it could not create what it needs, a primitive or its memory."""
         said = ("can't allocate memory", "could not create a primitive", "could not create a memory", "bad_alloc")
-        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(s in str(error) for s in said)
+        raised = (MemoryError, torch.cuda.OutOfMemoryError)  # its name in every release
+        return isinstance(error, raised) or any(s in str(error) for s in said)
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""
@@ -211,7 +254,10 @@ class TorchAdapter(Adapter):
         return budget is not None
 
     def versions(self) -> dict[str, str]:
-        return {"torch": torch.__version__, "numpy": np.__version__}
+        found = {"torch": torch.__version__, "numpy": np.__version__}
+        if self.where.type == "cuda":
+            found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        return found
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from framebench.adapters.torch_adapter import TorchAdapter
 
 SWITCHES: dict[str, Switch] = {}
+STREAMED = 10  # steps that are watched for copies beside them
 
 
 def switch(function: Switch) -> Switch:
@@ -179,12 +180,28 @@ def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
         run.forward = torch.compile(model, mode=mode)
 
     def proof(e: Evidence) -> bool:
+        """CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
         e["compiled_graphs"], e["graph_breaks"] = counters["stats"]["unique_graphs"], dict(counters["graph_break"])
         e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
-        return e["compiled_graphs"] > 0 and not e["graph_breaks"]
+        seen = True
+        if mode == "reduce-overhead":
+            e["graph_launches"] = seen = launches(run)
+        elif mode == "max-autotune":
+            e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
+        return e["compiled_graphs"] > 0 and not e["graph_breaks"] and bool(seen)
 
     run.on_model.append(attach)
     return proof
+
+
+def launches(run: TorchAdapter) -> int:
+    """CUDA graphs that one step launches, as the profiler sees the runtime being called."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        run.one_step()
+        run.synchronize()
+    return sum(event.count for event in seen.key_averages() if event.key == "cudaGraphLaunch")
 
 
 @switch
@@ -220,6 +237,59 @@ def attention_plain(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
         return fused == 0 and e["operators"]["_softmax"] == e["block_runs"]
+
+    return proof
+
+
+FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
+    "MATH": "",
+    "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
+    "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
+    "CUDNN_ATTENTION": "_scaled_dot_product_cudnn_attention",
+}
+
+
+def allow_attention(*backends: str) -> None:
+    """Which kernels scaled_dot_product_attention may choose from."""
+    choices = torch.backends.cuda
+    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
+    for name, enable in zip(FUSED, switches):
+        enable(name in backends)
+
+
+@switch
+def sdpa(run: TorchAdapter, backend: str) -> Proof:
+    """Where the one kernel that is allowed cannot do it, PyTorch raises. Switched for the whole process: a context would not
+    hold for what checkpointing computes again."""
+    allow_attention(backend)
+
+    def proof(e: Evidence) -> bool:
+        e["attention"] = {
+            n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
+        }
+        fused = {n for n in e["attention"] if "math" not in n}
+        by_products = e["operators"].get("_softmax", 0) + e["operators"].get("_safe_softmax", 0)
+        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products == e["block_runs"] > 0)
+
+    return proof
+
+
+@switch
+def autotune(run: TorchAdapter) -> Proof:
+    """Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations."""
+    torch.backends.cudnn.benchmark = True
+
+    def allocations(benchmark: bool, width: int) -> int:
+        x, w = torch.ones(2, width, 40, 40, device=run.where), torch.ones(width, width, 3, 3, device=run.where)
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        with torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False):
+            F.conv2d(x, w)
+        return torch.cuda.memory_stats()["allocation.all.allocated"] - before
+
+    def proof(e: Evidence) -> bool:
+        e["benchmark"] = torch.backends.cudnn.benchmark
+        e["allocations_untried"], e["allocations_tried"] = allocations(False, 48), allocations(True, 48)
+        return e["benchmark"] and e["allocations_tried"] > e["allocations_untried"]
 
     return proof
 
@@ -320,7 +390,13 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
 @switch
 def pool_off(run: TorchAdapter) -> Proof:
-    return lambda e: torch.cuda.memory_reserved() == 0 < torch.cuda.memory_allocated()
+    """Without the pool nothing is counted either, and yet the weights are on the card."""
+
+    def proof(e: Evidence) -> bool:
+        e["counted_bytes"], e["reserved_bytes"] = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+        return e["counted_bytes"] == e["reserved_bytes"] == 0 and all(p.is_cuda for p in run.model.parameters())
+
+    return proof
 
 
 @switch
@@ -340,6 +416,79 @@ def memory_fraction(run: TorchAdapter) -> Proof:
         except torch.OutOfMemoryError as error:
             e["refused"] = str(error)[:200]
         return "refused" in e
+
+    return proof
+
+
+Span = tuple[float, float]  # start and end, in ms
+
+
+class Copies:
+    """Batches copied from page-locked memory on a stream of their own, by the thread that prepares them; events tell when."""
+
+    def __init__(self, run: TorchAdapter) -> None:
+        self.run, self.stream = run, torch.cuda.Stream()
+        self.made: list[tuple[Any, Any]] = []  # events before and after each copy
+
+    def send(self, x: Any, y: Any) -> tuple[Tensor, Tensor, Any]:
+        """Called by the thread."""
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        host = [torch.from_numpy(array).pin_memory() for array in (x, y)]
+        with torch.cuda.stream(self.stream):
+            first.record()
+            inputs, targets = (tensor.to(self.run.where, non_blocking=True) for tensor in host)
+            last.record()
+        self.made.append((first, last))
+        return inputs, targets, last
+
+    def arrive(self, inputs: Tensor, targets: Tensor, copied: Any) -> tuple[Tensor, Tensor]:
+        """Called by the step, which the device begins when the copy is done; the memory is not given back before it ends."""
+        step = torch.cuda.current_stream()
+        step.wait_event(copied)
+        for tensor in (inputs, targets):
+            tensor.record_stream(step)
+        return self.run.on_input(inputs.to(self.run.dtype)), targets
+
+    def watched(self, steps: int) -> tuple[list[Span], list[Span]]:
+        """When copies and steps ran, in ms from now."""
+        start, marks = torch.cuda.Event(enable_timing=True), []
+        self.run.synchronize()
+        start.record()
+        self.made.clear()
+        for _ in range(steps):
+            marks.append(tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)))
+            marks[-1][0].record()
+            self.run.step()
+            marks[-1][1].record()
+        made = list(self.made)
+        self.run.synchronize()
+        done = [pair for pair in made if pair[1].query()]
+        copies, ran = ([tuple(start.elapsed_time(e) for e in pair) for pair in pairs] for pairs in (done, marks))
+        return copies, ran
+
+
+def overlap(copies: list[Span], steps: list[Span]) -> float:
+    """Share of the copies' time during which a step ran; steps do not overlap each other."""
+    total = sum(end - start for start, end in copies)
+    shared = sum(max(0.0, min(end, b) - max(start, a)) for start, end in copies for a, b in steps)
+    return shared / total if total else 0.0
+
+
+@switch
+def pinned(run: TorchAdapter) -> Proof:
+    from framebench.loading import Loader
+
+    def attach() -> None:
+        run.copies = Copies(run)
+        run.loader = Loader(run.case, "pinned", run.copies.send, run.copies.arrive)
+
+    run.before_first_step.append(attach)
+
+    def proof(e: Evidence) -> bool:
+        copies, steps = run.copies.watched(STREAMED)
+        e |= run.loader.counted() | {"copies_watched": len(copies), "overlap_share": overlap(copies, steps)}
+        e["copy_ms"] = sum(b - a for a, b in copies) / max(1, len(copies))
+        return run.loader.worked_as("pinned") and e["overlap_share"] > 0.5
 
     return proof
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import cases, compare, environments, provenance, runner
+from framebench import cases, compare, environments, installed, provenance, references, runner
 from framebench.cases import Case
 from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, parse_bytes, say
 from framebench.environments import Environment, SetupError
@@ -21,6 +21,11 @@ from framebench.strategies import FRAMEWORKS
 
 if TYPE_CHECKING:
     from framebench.fit import Fit
+
+Env = Annotated[
+    str | None,
+    typer.Option(help="`installed`: this interpreter, as it is; or the path of a python; else the pinned environments"),
+]
 
 
 @app.command()
@@ -33,6 +38,7 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
+    env: Env = None,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
     profile = profile or (None if selectors else cases.profile_name())
@@ -42,9 +48,10 @@ def run(
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.code(), " ".join([*(selectors or []), profile or ""]))
-    frameworks = {c.framework for c in found if not runner.unsupported(c)}
-    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
+    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else [])])
+    session = Session.open(results, provenance.code(), named)
+    ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
+    found = references.in_order([c for c in found if not env or c.framework in ready])
     for environment in ready.values():
         environments.warm(environment, "standard" if profile == "standard" else "quick", say)
     try:
@@ -81,6 +88,7 @@ def compare_(
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
     budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    env: Env = None,
     as_json: AsJson = False,
 ) -> None:
     """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
@@ -91,7 +99,9 @@ def compare_(
         say(f"note: the cases differ in {difference}")
     session = Session.open(results, provenance.code(), f"compare {base} {change}")
     try:
-        ready = {c.framework: environments.ensure(c.framework, say=say) for c in pair}
+        ready = installed.ready((c.framework for c in pair), env, say)
+        if missing := {c.framework for c in pair} - ready.keys():
+            fail(f"{' and '.join(missing)} cannot be measured by --env {env}", 1)
         options = runner.Options(threads=threads, samples=samples, budget_s=budget)
         found = compare.measure(pair, rounds, session.id, ready, options, results, lambda record: say(line(record)))
     except KeyboardInterrupt:
@@ -119,6 +129,7 @@ def fit(
     time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
     again: Annotated[bool, typer.Option("--again", help="search anew, though this was answered before")] = False,
+    env: Env = None,
     as_json: AsJson = False,
 ) -> None:
     """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit.
@@ -131,10 +142,10 @@ def fit(
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found = []
     for case in search.chosen(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
-        one = None if again else search.known(case, room, environments.describe(case.framework), max_batch, results)
+        one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := searched(case, room, max_batch, options, results)) is None:
+        elif (one := searched(case, room, env, max_batch, options, results)) is None:
             continue
         found.append(one)
         if not as_json:
@@ -144,13 +155,13 @@ def fit(
     raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
 
 
-def searched(case: Case, room: int, max_batch: int, options: runner.Options, results: Path) -> Fit | None:
+def searched(case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path) -> Fit | None:
     """None if the framework's environment cannot be built, which is said."""
     from framebench.fit import find
 
     with err.status(case.id) as status:
         try:
-            environment = environments.ensure(case.framework, say=say)
+            environment = installed.ready([case.framework], env, say)[case.framework]
         except SetupError as error:
             say(f"{case.framework}: {error}")
             return None

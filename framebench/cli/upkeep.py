@@ -25,13 +25,14 @@ def doctor(
     as_json: AsJson = False,
     results: Results = runner.RESULTS,
     calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+    env: Annotated[str | None, typer.Option(help="`installed`, or the path of a python; else the pinned environments")] = None,
 ) -> None:
     """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
     from framebench import doctor as examine
 
-    findings = examine.findings()
+    findings = examine.findings(env)
     if calibrate:
-        measured = examine.calibration(say=say)
+        measured = examine.calibration(say=say, env=env)
         examine.save(measured, results)
         findings += measured
     if as_json:

@@ -1,17 +1,31 @@
-"""`device.process`: what NVML says this process holds on the GPU, sampled from outside; the CUDA context is included."""
+"""What NVML tells from outside about the card that workers use, and one process on it. It only asks; no setting is changed.
+
+`device.process` is what the process holds on the card, the CUDA context included. All functions give None or nothing where
+there is no driver, or where the card or a container keeps a figure to itself.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import threading
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any
+
+MIB = 2**20
+JOULE = 1000  # millijoules, in which NVML counts energy
+WATT = 1000  # milliwatts, in which it counts power
 
 
 @functools.cache
 def gpus() -> tuple[str, ...]:
-    """Names of the NVIDIA cards that the driver shows; none where there is no driver."""
-    import pynvml
-
+    """Names of the NVIDIA cards that the driver shows; none where there is no driver, or no nvidia-ml-py to ask it by."""
+    try:
+        import pynvml
+    except ImportError:
+        return ()
     try:
         pynvml.nvmlInit()
         return tuple(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount()))
@@ -19,12 +33,95 @@ def gpus() -> tuple[str, ...]:
         return ()
 
 
+def asked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer, or None where the card does not have it or may not tell it."""
+    import pynvml
+
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def card() -> Any:
+    """Handle of the card that a worker gets: the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all.
+    Call after `gpus`, which starts NVML."""
+    import pynvml
+
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    if first.isdigit():
+        return asked(pynvml.nvmlDeviceGetHandleByIndex, int(first))
+    return asked(pynvml.nvmlDeviceGetHandleByUUID, first) if first else None
+
+
+def state() -> dict[str, Any]:
+    """The card as it is now, for the provenance: clocks in MHz, power in W, temperature in degrees C, and who else is on it."""
+    import pynvml
+
+    handle = card() if gpus() else None
+    if handle is None:
+        return {}
+    memory = asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    power, limit = (asked(f, handle) for f in (pynvml.nvmlDeviceGetPowerUsage, pynvml.nvmlDeviceGetPowerManagementLimit))
+    others = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    found = {
+        "name": asked(pynvml.nvmlDeviceGetName, handle),
+        "driver": asked(pynvml.nvmlSystemGetDriverVersion),
+        "cuda_of_the_driver": cuda_version(),
+        "memory_bytes": memory and int(memory.total),
+        "used_bytes": memory and int(memory.used),
+        "sm_clock_mhz": asked(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": asked(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "max_sm_clock_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "power_w": power and power / WATT,
+        "power_limit_w": limit and limit / WATT,
+        "temperature_c": asked(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "processes": None if others is None else len(others),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def cuda_version() -> str | None:
+    """`13.0`: the newest CUDA that the driver can serve."""
+    import pynvml
+
+    number = asked(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+
+def energy() -> float | None:
+    """Joules that the whole card has taken since its driver was loaded; from Volta on."""
+    import pynvml
+
+    handle = card() if gpus() else None
+    spent = None if handle is None else asked(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    return None if spent is None else spent / JOULE
+
+
+class Energy:
+    """The joules of a worker's timed steps: asked when they begin and when they have ended, as the worker's phases tell."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, float | None] = {}
+
+    def on_phase(self, phase: str) -> None:
+        if phase in ("timing", "effect"):
+            self.marks[phase] = energy()
+
+    @property
+    def joules(self) -> float | None:
+        before, after = self.marks.get("timing"), self.marks.get("effect")
+        return None if before is None or after is None else after - before
+
+
 class ProcessPeak:
-    """Samples a process's GPU memory until left; `peak` stays None where there is no GPU or no answer."""
+    """Samples a process's GPU memory until left. `peak` stays None where there is no GPU or no answer, and `note` says why."""
 
     def __init__(self, pid: int, interval_s: float = 0.02) -> None:
         self.pid, self.interval = pid, interval_s
         self.peak: int | None = None
+        self.seen = False  # the process itself was listed
+        self.listed: int | None = None  # the most processes that were listed at once
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
@@ -37,8 +134,10 @@ class ProcessPeak:
         self.thread.join()
 
     def watch(self) -> None:
-        import pynvml
-
+        try:
+            import pynvml
+        except ImportError:
+            return
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError:
@@ -50,12 +149,27 @@ class ProcessPeak:
         except pynvml.NVMLError:
             return  # a container may hide processes; then nothing was seen and `peak` stays None
         finally:
-            pynvml.nvmlShutdown()
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
 
     def look(self, devices: list[object]) -> None:
         import pynvml
 
         for device in devices:
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device):
+            running = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            self.listed = max(self.listed or 0, len(running))
+            for process in running:
+                self.seen = self.seen or process.pid == self.pid
                 if process.pid == self.pid and process.usedGpuMemory is not None:
                     self.peak = max(self.peak or 0, process.usedGpuMemory)
+
+    @property
+    def note(self) -> str | None:
+        """Why there is no `device.process` though there is a card."""
+        if self.peak is not None or not gpus():
+            return None
+        if self.seen:
+            return "NVML lists the process, but does not tell its memory"
+        if self.listed:
+            return f"NVML lists {self.listed} process(es), none under this number: a container with process numbers of its own?"
+        return "NVML lists no processes here: a container that hides them, or nothing ran on the card"

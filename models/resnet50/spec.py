@@ -98,6 +98,7 @@ WORKLOAD = Workload(
         "cpu": Preset(Config(image=64), (8, 16, 32), base=8),
         "full": Preset(Config(), (32, 64, 128, 256, 512), base=64),
     },
+    without_golden=("full",),
     params=params,
     inputs=inputs,
     couples_samples=True,

@@ -91,6 +91,15 @@ def described(
     return best
 
 
+# GPT-2's four sizes would end at 1.5 B; these are its first two, and one of 1.0 B with heads as wide as kernels like them. The
+# variant `long` takes each to four times the length.
+FULL = {
+    "full": Preset(Config(), (4, 8, 16, 32), base=8),  # 124 M parameters
+    "full-2k": Preset(Config(length=2048), (2, 4, 8, 16), base=4),  # 125 M
+    "full-350m": Preset(Config(layers=24, heads=16, width=1024), (2, 4, 8, 16), base=4),  # 355 M
+    "full-1b": Preset(Config(layers=24, heads=14, width=1792), (1, 2, 4, 8), base=2),  # 1.02 B
+}
+
 WORKLOAD = Workload(
     name="transformer",
     unit="tokens",
@@ -98,8 +107,9 @@ WORKLOAD = Workload(
     sizes={
         "tiny": Preset(Config(vocabulary=64, length=16, layers=2, heads=2, width=16), (4, 8), base=4),
         "cpu": Preset(Config(vocabulary=2048, length=256, layers=8, heads=4, width=256), (1, 2, 4, 8, 16), base=4),
-        "full": Preset(Config(), (4, 8, 16, 32), base=8),
+        **FULL,
     },
+    without_golden=tuple(FULL),
     params=params,
     inputs=inputs,
     couples_samples=False,

@@ -65,6 +65,7 @@ WORKLOAD = Workload(
         "cpu": Preset(Config(patch=32, filters=(8, 16, 32, 64, 80)), (2, 4, 8), base=4),
         "full": Preset(Config(), (1, 2, 4, 8), base=4),
     },
+    without_golden=("full",),
     params=params,
     inputs=inputs,
     couples_samples=False,
