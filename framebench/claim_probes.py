@@ -27,6 +27,7 @@ STEPS = 30  # monitored and unmonitored steps, alternately
 SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in the first attempt
 MANY = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
 ROOM = 0.5  # of what the whole batch needs: the first attempt must fail
+LEAST_ROOM = 2**22  # bytes; in less, what libraries take at once decides
 
 
 class Probed(Part):
@@ -85,12 +86,13 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in records.INSTRUMENTS if i in whole.peaks)
-    found = halving.evaluate(case, case.batch, int(ROOM * peak), run)
+    room = max(int(ROOM * peak), LEAST_ROOM)
+    found = halving.evaluate(case, case.batch, room, run)
     counts = {
         "lost": found.lost,
         "done_twice": found.twice,
         "recoveries": len(found.recoveries),
-        "budget_bytes": int(ROOM * peak),
+        "budget_bytes": room,
     }
     return {key: [float(n)] for key, n in counts.items()}
 

@@ -42,7 +42,7 @@ def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.M
 
 
 def evaluation(lost: int, budget: int | None) -> Evaluation:
-    found = Evaluation(4, {i: 1.0 for i in range(4 - lost)}, peaks={"host.rss": 1000})
+    found = Evaluation(4, {i: 1.0 for i in range(4 - lost)}, peaks={"host.rss": 2**30})
     if budget is not None:
         found.recoveries.append(Recovery(0, 4, "in the process", "no memory"))
     return found
@@ -59,8 +59,8 @@ def test_the_budget_is_a_part_of_what_the_whole_batch_needs(
 
     monkeypatch.setattr(halving, "evaluate", evaluate)
     found = claim_probes.halved(CASE, environment_of_nothing, Options())
-    assert budgets == [None, int(claim_probes.ROOM * 1000)]
-    assert found == {"lost": [1.0], "done_twice": [0.0], "recoveries": [1.0], "budget_bytes": [500.0]}
+    assert budgets == [None, int(claim_probes.ROOM * 2**30)]
+    assert found == {"lost": [1.0], "done_twice": [0.0], "recoveries": [1.0], "budget_bytes": [claim_probes.ROOM * 2**30]}
 
 
 def test_an_evaluation_that_fails_without_a_limit_is_no_result(
