@@ -7,6 +7,7 @@ versions of the kernel, so that the same records give the same bytes.
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,10 +47,10 @@ def measured() -> Measured:
 
 
 def show(*things: Figure | Comparison | str) -> None:
-    """Figures as SVG, tables and sentences as Markdown."""
+    """Figures as PNG, a fraction of an SVG inside a notebook; tables and sentences as Markdown."""
     from IPython.display import display
 
-    from analysis.figures import svg
+    from analysis.figures import png
 
     if not things:
         display({"text/markdown": "*The records of this machine do not fill this.*"}, raw=True)
@@ -59,7 +60,7 @@ def show(*things: Figure | Comparison | str) -> None:
         elif isinstance(thing, Comparison):
             display({"text/markdown": markdown(thing), "text/plain": thing.title}, raw=True)
         else:
-            display({"image/svg+xml": svg(thing), "text/plain": "a figure"}, raw=True)
+            display({"image/png": b64encode(png(thing)).decode(), "text/plain": "a figure"}, raw=True)
 
 
 def sources() -> list[Path]:

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from analysis.figures import rows
 from analysis.figures.batches import curves, largest
+from analysis.figures.fronts import pareto
 from analysis.figures.page import png, save, svg
-from analysis.figures.pareto import pareto
-from analysis.figures.parts import parts, train_eval
+from analysis.figures.peaks import parts, train_eval
 from analysis.figures.steps import first_steps, shares
 from analysis.figures.strategies import heat, support
 

@@ -30,7 +30,7 @@ def place(
     """
     renderer = FigureCanvasAgg(axes.figure.get_figure(root=True)).get_renderer()  # type: ignore[union-attr]
     pixels = renderer.points_to_pixels(1.0)
-    panel = axes.get_window_extent(renderer).extents
+    panel = np.array(axes.get_window_extent(renderer).extents)
     dots = axes.transData.transform([*points, *others]) if points else np.empty((0, 2))
     taken = np.hstack([dots - DOT, dots + DOT])  # (things, 4): left, bottom, right, top in pixels
     made = []

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -127,9 +128,10 @@ def support_figure(table: pd.DataFrame) -> Figure:
     measured = outcomes(table)
     for scenario, axes in panels.items():
         support_panel(axes, scenario, measured)
-    entries = [Patch(color=colour, label=WORDS[kind]) for kind, colour in KINDS.items()]
-    entries += [page.key("o", "white", "measured here, effect seen"), page.key("X", "black", "measured here, and failed")]
-    entries[-2].set(markeredgecolor="0.3")
+    entries: list[Artist] = [Patch(color=colour, label=WORDS[kind]) for kind, colour in KINDS.items()]
+    seen, failed = page.key("o", "white", "measured here, effect seen"), page.key("X", "black", "measured here, and failed")
+    seen.set_markeredgecolor("0.3")
+    entries += [seen, failed]
     body.legend(handles=entries, loc="outside lower center", ncols=3, frameon=False)
     return drawn
 

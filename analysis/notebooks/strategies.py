@@ -74,9 +74,10 @@ show(*(figure for _, figure in support(table)))
 # %%
 saving = train[(train["status"] == "ok") & (train["effect_proven"] == True) & train["peak_ratio"].notna()]  # noqa: E712
 for (workload, framework), group in saving.groupby(["workload", "framework"]):
-    best = group.loc[group["peak_ratio"].idxmin()]
+    best = group.sort_values("peak_ratio").iloc[0]
     less = tables.number(best["peak_bytes"], ",.0f", 1 / MIB)
     show(
         f"- {workload} in {framework}: the smallest peak is that of `{best['strategy']}`, {less} MiB (2^20 bytes) by "
-        f"{best['peak_instrument']}: {best['peak_ratio']:.2f} of the baseline's, with steps {best['time_ratio']:.2f} times as long."
+        f"{best['peak_instrument']}: {best['peak_ratio']:.2f} of the baseline's, with steps "
+        f"{best['time_ratio']:.2f} times as long."
     )

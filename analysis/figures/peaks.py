@@ -20,8 +20,8 @@ PALETTE = dict(zip(PARTS, ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161"
 REST = "#dddddd"
 PARTS_NOTE = (
     "MiB = 2^20 bytes. Coloured: the floor, the least that any implementation needs at its worst moment (models/floor.py). "
-    "Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of activations, fragmentation, what "
-    "is kept beyond the least. Peaks of two panels may be read by two instruments: compare within one."
+    "Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of activations, fragmentation, "
+    "what is kept beyond the least. Peaks of two panels may be read by two instruments: compare within one."
 )
 
 
