@@ -76,7 +76,7 @@ def nearest(table: pd.DataFrame, speed: Speed) -> dict[str, Any] | None:
     for strategy in speed.strategies:
         ours = here[here["strategy"] == strategy]
         if not ours.empty:
-            return ours.sort_values("throughput").iloc[-1].to_dict()
+            return ours.sort_values("throughput").to_dict("records")[-1]  # type: ignore[return-value]
     return None
 
 

@@ -75,4 +75,4 @@ def test_the_table_of_a_gpu_shows_what_was_counted() -> None:
 
 def test_why_a_process_is_missing_stands_in_the_notes() -> None:
     hidden = record(step_s=[1.0], provenance=provenance(gpu=NVML | {"device.process": "NVML lists <no> processes here"}))
-    assert "NVML lists &lt;no&gt; processes here" in markdown(gpu.table([hidden]))
+    assert "NVML lists &lt;no> processes here" in markdown(gpu.table([hidden]))
