@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
 
-.PHONY: setup bench test lint study site report clean
+.PHONY: setup bench bench-gpu test lint study site report clean
 
 setup: $(READY)
 
@@ -33,6 +33,10 @@ else
 	@# a failed case fails the run, after the report of all the others
 	$(BIN)/asv run $(AS); status=$$?; $(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench report --here && exit $$status
 endif
+
+# The full profile on a GPU, by the torch and JAX that PYTHON has already: docs/gpu.md
+bench-gpu:
+	PYTHON=$(PYTHON) tools/gpu.sh
 
 # two at once: most of the time goes into compilers, on one core each
 test: $(READY)
