@@ -14,7 +14,7 @@ import pytest
 
 from framebench import records
 from framebench.environments import Environment
-from tests.conftest import ROOT, Tried, believed, small_disk
+from tests.conftest import ROOT, Tried, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -124,7 +124,7 @@ def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_pa
     with small_disk(tmp_path / "disk", "size=16k") as disk:
         done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
         kept = list(records.read_all(disk / "results"))
-        tried("full disk", kept, 0, seen=f"exit code {done.returncode}", right=all(believed(r) for r in kept))
+        tried("full disk", kept, 0, seen=f"exit code {done.returncode}", may_be_ok=True)
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr

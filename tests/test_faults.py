@@ -29,7 +29,7 @@ from framebench import records
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
-from tests.conftest import ROOT, Tried, believed, small_disk
+from tests.conftest import ROOT, Tried, believed, borne_out, small_disk
 from tests.test_records import provenance, record
 
 SWITCHES = "framebench/adapters/torch_strategies.py"
@@ -66,6 +66,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--samples", "3"]
     return subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True)
+
+
+def test_the_count_would_see_a_false_ok() -> None:
+    """The published records are borne out by what they hold; none is with any of its observations a tenth off."""
+    found = [r for r in records.read_all(ROOT / "results") if believed(r)]
+    assert found
+    assert all(map(borne_out, found))
+    for r in found[:20]:
+        assert r.verification
+        for name, value in r.verification.observed.items():
+            off = r.verification.observed | {name: 1.1 * (value or 0)}
+            wrong = r.model_copy(update={"verification": r.verification.model_copy(update={"observed": off})})
+            assert not borne_out(wrong) or name == "logits_checksum", r.case  # it may be a small part of the norm
 
 
 @pytest.mark.slow
@@ -118,7 +131,7 @@ def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
         assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
     found = list(records.read_all(results))
     name = "run interrupted by Ctrl-C, SIGTERM or kill -9 at a random moment, and taken up"
-    tried(name, found, len(selectors), sent, "each case once", right=all(believed(r) for r in found))
+    tried(name, found, len(selectors), sent, "each case once", may_be_ok=True)
     assert Counter(r.case for r in found) == Counter(selectors), "each case once"
     assert all(r.status == "ok" for r in found)
     assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
