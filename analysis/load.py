@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.statistics import spread
-from framebench import records
+from framebench import environments, records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
 
@@ -141,6 +141,19 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
     table["break_even_steps"] = (lost / gained).where(gained > 0, np.inf).where(lost > 0)
     return table.drop(columns=[f"{column}_base" for column in ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s")])
+
+
+def current(table: pd.DataFrame) -> pd.DataFrame:
+    """One version of each framework and machine: the pinned one, or without records of it the one measured last.
+
+    For tables in which a case has one row; `analysis.versions` compares the versions.
+    """
+    shown: dict[Any, Any] = {}
+    for pair, versions in table.sort_values("measured_at").groupby(["machine", "framework"])["framework_version"]:
+        pinned, known = environments.default_version(pair[1]), list(versions.dropna())
+        shown[pair] = pinned if pinned in known or not known else known[-1]
+    wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
+    return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
 
 
 def load(results: Path) -> pd.DataFrame:

@@ -82,9 +82,16 @@ def default_version(framework: str) -> str:
     return pins(REQUIREMENTS / f"{framework}.txt")[framework]
 
 
+def versions(framework: str) -> dict[str, Path]:
+    """The requirements file of each version, the default one first. Raises SetupError, with the frameworks."""
+    default = default_version(framework)
+    others = {pins(f)[framework]: f for f in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
+    return others | {default: REQUIREMENTS / f"{framework}.txt"}
+
+
 def requirement_file(framework: str, version: str) -> Path:
     """Raises SetupError, with the versions that have a requirements file."""
-    files = {pins(f)[framework]: f for f in sorted(REQUIREMENTS.glob(f"{framework}*.txt"))}
+    files = versions(framework)
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
     return files[version]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import load, tables
+from analysis import load, tables, versions
 from analysis.claims import show as claims
 from analysis.docs import NoSuchTable, refresh
 from analysis.report import report_of
@@ -52,7 +52,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def published() -> list[Comparison]:
     found = [records.read(ROOT / file) for file in tracked("results/records")]
-    return report_of(load.frame(load.latest(found)))
+    return [*report_of(load.frame(load.latest(found))), *versions.comparisons(found)]
 
 
 @pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])

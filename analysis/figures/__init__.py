@@ -20,7 +20,10 @@ from analysis.figures.parts import parts, train_eval
 from analysis.figures.steps import first_steps, shares
 from analysis.figures.strategies import heat, support
 
-__all__ = ["QUESTIONS", "draw_all", "png", "save", "save_all", "svg"]
+__all__ = [
+    "QUESTIONS", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts", "png", "save", "save_all", "shares",
+    "support", "svg", "train_eval",
+]  # fmt: skip
 
 Question = Callable[[pd.DataFrame], Iterator[tuple[str, Figure]]]
 QUESTIONS: tuple[Question, ...] = (pareto, heat, curves, parts, train_eval, first_steps, shares, support)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,6 +18,8 @@ from analysis.figures import page, rows
 from analysis.tables import Line, groups, missing
 from framebench.fit import Fit
 from framebench.records import RecordWarning, case_of
+from framebench.strategies import FRAMEWORKS
+from framebench.table import BASELINES
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",
@@ -27,7 +31,8 @@ Curve = tuple[str, str]  # framework and strategy
 def curves(table: pd.DataFrame, limit: int | None = None) -> Iterator[tuple[str, Figure]]:
     """A figure for each workload, scenario and size with a strategy that was measured at several batches; `limit` in bytes."""
     for (workload, scenario, size), found in groups(table.to_dict("records"), "workload", "scenario", "size"):
-        by_curve = {key: group for key, group in groups(found, "framework", "strategy") if spans(group)}
+        several = {key: group for key, group in groups(found, "framework", "strategy") if spans(group)}
+        by_curve = {key: several[key] for key in sorted(several, key=lambda k: (FRAMEWORKS.index(k[0]), k[1]))}
         if by_curve:
             yield f"batches-{workload}-{scenario}{rows.suffix(size)}", figure(by_curve, limit)  # type: ignore[arg-type]
 
@@ -45,12 +50,14 @@ def figure(by_curve: dict[Curve, list[Line]], limit: int | None) -> Figure:
     shared = rows.shared_peak(every)
     read = {shared[1]: shared[0]} if shared else {name: "peak_bytes" for name in rows.instruments(every)}
     size = every[0]["size"]
-    notes = rows.footer(every, " ".join([f"Size {size}. GiB = 2^30 bytes.", *crosses(every, limit)]))
+    notes = rows.footer(every, " ".join([f"Size {size}. GiB = 2^30 bytes.", *crosses(every, limit)]), read_by=", ".join(read))
     drawn, body = page.page(title(by_curve, read), notes, 1.9 + 3.6 * (len(read) + 1), 3.4)
     panels = body.subplots(1, len(read) + 1, squeeze=False)[0]
     for axes, (instrument, column) in zip(panels, read.items()):
         own = {k: g for k, g in by_curve.items() if shared or instrument in rows.instruments(g)}
         lines(axes, own, column, 1 / rows.GIB)
+        if limit and limit / rows.GIB > axes.get_ylim()[1]:
+            axes.set_ylim(top=1.1 * limit / rows.GIB)
         if limit:
             axes.axhline(limit / rows.GIB, color="black", linestyle="--", linewidth=1)
         mark_failures(axes, own, None if limit is None else limit / rows.GIB, top=True)
@@ -68,21 +75,28 @@ def lines(axes: Axes, by_curve: dict[Curve, list[Line]], column: str, unit: floa
     for curve, group in by_curve.items():
         found = sorted((r["batch"], r[column] * unit) for r in group if rows.usable(r) and not missing(r[column]))
         if found:
-            style = {"color": page.COLOURS[curve[0]], "marker": marker(curve), "linestyle": dash(group)}
+            style: dict[str, Any] = {"color": page.COLOURS[curve[0]], "marker": marker(curve), "linestyle": dash(group)}
             axes.plot(*zip(*found), markersize=5, linewidth=1.4, **style)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
+    whole_octaves(axes)
     axes.set_xticks(sorted({r["batch"] for group in by_curve.values() for r in group}))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"))
         axis.set_minor_locator(NullLocator())
     axes.set_xlabel("batch")
-    axes.margins(0.08)
     page.plain(axes)
 
 
+def whole_octaves(axes: Axes) -> None:
+    """From the power of two below the data to the one above: there are always two ticks to read by."""
+    known = [float(y) for line in axes.lines for y in line.get_ydata()]  # type: ignore[union-attr, arg-type]
+    if known:
+        axes.set_ylim(2.0 ** math.floor(math.log2(min(known) / 1.05)), 2.0 ** math.ceil(math.log2(max(known) * 1.05)))
+
+
 def marker(curve: Curve) -> str:
-    return "o" if curve[1] in ("fp32", "no_grad") else "s"
+    return "o" if curve[1] in BASELINES.values() else "s"
 
 
 def dash(group: list[Line]) -> str:
@@ -91,7 +105,7 @@ def dash(group: list[Line]) -> str:
 
 def mark_failures(axes: Axes, by_curve: dict[Curve, list[Line]], at: float | None, top: bool) -> None:
     """A cross for each batch that ran out of memory: at the limit, or at the panel's edge if that is unknown."""
-    where = {"transform": axes.get_xaxis_transform()} if at is None else {}
+    where: dict[str, Any] = {"transform": axes.get_xaxis_transform()} if at is None else {}
     height = at if at is not None else 0.97 if top else 0.03
     for (framework, _), group in by_curve.items():
         lost = [r["batch"] for r in group if r["status"] == "oom"]
@@ -200,8 +214,8 @@ def largest_notes(ranked: list[Fit]) -> list[str]:
     days = sorted({p.measured_at.date().isoformat() for p in proofs})
     commits = sorted({(p.commit or "unknown")[:10] + (" with uncommitted changes" if p.dirty else "") for p in proofs})
     return [
-        "Searched by framebench fit under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. Triangle: no "
-        "larger batch was allowed.",
+        "Searched by framebench fit under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. Triangle: "
+        "no larger batch was allowed.",
         f"Machine {proofs[0].machine} ({proofs[0].hardware.get('cpu', 'unknown')}); {', '.join(versions)}; measured "
         f"{' to '.join(dict.fromkeys((days[0], days[-1])))} at {', '.join(commits)}.",
     ]

@@ -37,8 +37,8 @@ STYLE: list[Any] = [
     {
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
         "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
-        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "grid.color": "0.9", "axes.edgecolor": "0.6", "grid.linewidth": 0.6,
-        "axes.titlelocation": "left", "svg.hashsalt": "framebench",
+        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "grid.color": "0.9", "axes.edgecolor": "0.6",
+        "grid.linewidth": 0.6,        "axes.titlelocation": "left", "svg.hashsalt": "framebench",
         "svg.fonttype": "none",  # text stays text: smaller, and found by a search
         "figure.constrained_layout.use": True,
     },
@@ -61,7 +61,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 def page(title: str, notes: list[str], width: float, height: float) -> tuple[Figure, SubFigure]:
     """A figure with the finding above and the provenance below; `width` x `height` inches between are for the panels."""
-    above = folded(title, width, TITLE_PT, TITLE_EM)
+    above = even(title, width)
     below = [line for note in notes for line in folded(note, width, FOOTER_PT, FOOTER_EM)]
     heights = (tall(above, TITLE_PT), height, tall(below, FOOTER_PT))
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
@@ -73,11 +73,14 @@ def page(title: str, notes: list[str], width: float, height: float) -> tuple[Fig
 
 
 def folded(text: str, width: float, size: float, em: float) -> list[str]:
-    """Lines of about equal length, as few as the width allows."""
-    most = int((width - 2 * MARGIN_IN) * 72 / (size * em))
-    text, lines = safe(text), wrap(safe(text), most)
-    widths = range(len(text) // max(len(lines), 1), most)
-    return next((found for w in widths if w > 0 and len(found := wrap(text, w)) <= len(lines)), lines)
+    return wrap(safe(text), int((width - 2 * MARGIN_IN) * 72 / (size * em)))
+
+
+def even(title: str, width: float) -> list[str]:
+    """As few lines as the width allows, of about equal length."""
+    text, lines = safe(title), folded(title, width, TITLE_PT, TITLE_EM)
+    narrower = (wrap(text, w) for w in range(max(map(len, lines), default=1) * 2 // 3, len(text) + 1))
+    return next((found for found in narrower if len(found) <= len(lines)), lines)
 
 
 def tall(lines: list[str], size: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +22,13 @@ STAIRS = 12  # points along one stair that labels keep clear of
 SAVES = 0.97  # a peak ratio above this is no saving worth a title
 NOTE = (
     "Up and left is better. Each framework is compared with its own baseline (ring) at the same batch, by its own instrument. "
-    "Lines: the front, for every peak the highest throughput. Hollow: another model, which is not on the front. One run of each "
-    "case: differences of a few percent in time may be noise."
+    "Lines: the front, for every peak the highest throughput. Hollow: another model, which is not on the front. One run of "
+    "each case: differences of a few percent in time may be noise."
 )
 
 
 def pareto(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """A figure for each workload, scenario and size, with a panel for each framework that has a strategy beside its baseline."""
+    """A figure for each workload, scenario and size, with a panel for each framework."""
     for (workload, scenario, size), found in groups(table.to_dict("records"), "workload", "scenario", "size"):
         group = rows.one_batch(found)
         points = [r for r in group if drawable(r)]
@@ -80,7 +81,11 @@ def figure(group: list[Line], points: list[Line]) -> Figure:
 def panel(axes: Axes, points: list[Line], colour: str) -> None:
     for r in points:
         hollow = not rows.same_model(r)
-        style = {"facecolors": "none" if hollow else colour, "edgecolors": colour if hollow else "white", "linewidths": 0.9}
+        style: dict[str, Any] = {
+            "facecolors": "none" if hollow else colour,
+            "edgecolors": colour if hollow else "white",
+            "linewidths": 0.9,
+        }
         size = 75 if shape(r) in "*PX" else 34
         if rows.baseline(r):
             axes.scatter(*xy(r), s=90, facecolors="none", edgecolors="black", linewidths=1.4, zorder=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +19,9 @@ from framebench.table import BASELINES
 PALETTE = dict(zip(PARTS, ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161", "#de8f05")))
 REST = "#dddddd"
 PARTS_NOTE = (
-    "MiB = 2^20 bytes. Coloured: the floor, the least that any implementation needs at its worst moment (models/floor.py). Grey: "
-    "the rest of the measured peak, which the black tick marks: workspaces, gradients of activations, fragmentation, what is kept "
-    "beyond the least. Peaks of two panels may be read by two instruments: compare within one."
+    "MiB = 2^20 bytes. Coloured: the floor, the least that any implementation needs at its worst moment (models/floor.py). "
+    "Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of activations, fragmentation, what "
+    "is kept beyond the least. Peaks of two panels may be read by two instruments: compare within one."
 )
 
 
@@ -47,7 +48,7 @@ def parts_figure(group: list[Line]) -> Figure:
         parts_panel(axes, [by.get(name) for name in order])
         axes.set_title(rows.heading(framework, shown), color=page.COLOURS[framework])
     panels[0].set_yticks(range(len(order)), order)
-    panels[0].invert_yaxis()
+    panels[0].set_ylim(len(order) - 0.4, -0.6)
     used = [p for p in PARTS if any(r[p] for r in split.values())]
     entries = [Patch(color=PALETTE[p], label=p) for p in used] + [Patch(color=REST, label="rest")]
     body.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False)
@@ -79,17 +80,15 @@ def parts_panel(axes: Axes, bars: list[Line | None]) -> None:
 
 def parts_title(split: list[Line]) -> str:
     """The baseline's peak over its floor, and what most of the floor is."""
-    base = [r for r in split if rows.baseline(r)] or split
-    over = [f"{rows.times(r['peak_over_floor'])} in {page.NAMES[r['framework']]} ({r['peak_instrument']})" for r in base]
+    base = [r for r in split if rows.baseline(r)]
+    if not base:
+        return f"{split[0]['workload']} {split[0]['scenario']}: where the peak goes"
+    over = [f"{r['peak_over_floor']:.2f} times in {page.NAMES[r['framework']]} ({r['peak_instrument']})" for r in base]
     largest = max(PARTS, key=lambda p: float(np.mean([r[p] / r["floor"] for r in base])))
-    share = sorted({f"{r[largest] / r['floor'] * 100:.0f} %" for r in base}, key=lambda s: float(s[:-2]))
-    some = base[0]
-    floor = (
-        f"of which {largest} {'is' if largest == 'optimizer' else 'are'} {' to '.join(dict.fromkeys((share[0], share[-1])))}"
-    )
-    return f"{some['workload']} {some['scenario']}: {some['strategy']} peaks at {rows.listed(over)} times the floor, {floor}".replace(
-        "x in", " in"
-    )
+    share = sorted(round(r[largest] / r["floor"] * 100) for r in base)
+    most = " to ".join(dict.fromkeys((f"{share[0]}", f"{share[-1]}")))
+    name = f"{base[0]['workload']} {base[0]['scenario']} ({base[0]['strategy']})"
+    return f"{name}: the peak is {rows.listed(over)} the floor; {most} % of the floor: {largest}"
 
 
 KINDS = (("train", BASELINES["train"]), ("eval", "grad"), ("eval", BASELINES["eval"]))
@@ -118,7 +117,8 @@ def triples(found: list[Line]) -> dict[str, tuple[Line, Line | None, Line]]:
             by_batch.setdefault(batch, {})[framework] = (train, grad, plain)
     if not by_batch:
         return {}
-    best = by_batch[min(by_batch, key=lambda b: (-len(by_batch[b]), b))]
+    most = by_batch[min(by_batch, key=lambda b: (-len(by_batch[b]), b))]
+    best = {f: most[f] for f in rows.frameworks(lines_of(most))}
     return best if rows.shared_peak(lines_of(best)) else {}
 
 
@@ -131,8 +131,10 @@ def train_eval_figure(by_workload: dict[str, dict[str, tuple[Line, Line | None, 
     every = [r for found in by_workload.values() for r in lines_of(found)]
     _, instrument = rows.shared_peak(every) or ("", "")
     sizes = ", ".join(f"{w} batch {lines_of(t)[0]['batch']}" for w, t in by_workload.items())
-    note = f"GiB = 2^30 bytes; all peaks here by {instrument}. {sizes}, size {every[0]['size']}. Numbers: ratio to training."
-    drawn, body = page.page(train_eval_title(by_workload), rows.footer(every, note), 1.5 + 3.0 * max(2, len(by_workload)), 3.2)
+    note = f"GiB = 2^30 bytes. {sizes}, size {every[0]['size']}. Numbers: ratio to training."
+    drawn, body = page.page(
+        train_eval_title(by_workload), rows.footer(every, note, read_by=instrument), 1.5 + 3.0 * max(2, len(by_workload)), 3.2
+    )
     panels = body.subplots(1, len(by_workload), squeeze=False)[0]
     for axes, (workload, found) in zip(panels, by_workload.items()):
         train_eval_panel(axes, found)
@@ -160,7 +162,7 @@ def train_eval_panel(axes: Axes, found: dict[str, tuple[Line, Line | None, Line]
                     color="0.5",
                 )
                 continue
-            style = {"color": page.COLOURS[framework], "alpha": fade, "hatch": hatch, "edgecolor": "white"}
+            style: dict[str, Any] = {"color": page.COLOURS[framework], "alpha": fade, "hatch": hatch, "edgecolor": "white"}
             axes.bar(at, r[column] / rows.GIB, 0.25, linewidth=0, **style)
             axes.annotate(
                 f"{r[column] / whole:.2f}" if j else "",
@@ -187,4 +189,4 @@ def train_eval_title(by_workload: dict[str, dict[str, tuple[Line, Line | None, L
                 left_on.setdefault(framework, []).append(grad[column] / train[column])
     lean = rows.listed([f"{rows.between(v)} in {page.NAMES[f]}" for f, v in without.items()])
     leaky = rows.listed([f"{rows.between(v)} in {page.NAMES[f]}" for f, v in left_on.items()])
-    return f"Evaluation takes {lean} of training's peak" + (f"; with gradients left on {leaky}" if leaky else "")
+    return f"Evaluation takes {lean} the peak of training" + (f"; with gradients left on {leaky}" if leaky else "")

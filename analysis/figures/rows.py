@@ -98,6 +98,7 @@ def of(rows: Iterable[Line], framework: str) -> list[Line]:
 
 
 def frameworks(rows: Iterable[Line]) -> list[str]:
+    """Those that occur, in the order of the table."""
     present = {r["framework"] for r in rows}
     return [f for f in FRAMEWORKS if f in present]
 
@@ -143,11 +144,13 @@ def shared_peak(rows: Iterable[Line]) -> tuple[str, str] | None:
     return ("peak_bytes", found[0]) if len(found) == 1 else None
 
 
-def footer(rows: list[Line], *more: str) -> list[str]:
-    """Where the numbers come from, what is missing and why, and what to beware of."""
+def footer(rows: list[Line], *more: str, read_by: str = "") -> list[str]:
+    """Where the numbers come from, what is missing and why, and what to beware of. `read_by`: the one instrument that the
+    figure shows, where it is not each row's own."""
     shown = [r for r in rows if usable(r)]
     known = conditions(shown or rows)
-    read = f"Peaks by {', '.join(instruments(shown))}" if instruments(shown) else ""
+    by = read_by or ", ".join(instruments(shown))
+    read = f"Peaks by {by}" if by else ""
     return [*filter(None, [*more, left_out(rows), *cautions(rows), ". ".join(filter(None, [read, known]))])]
 
 

@@ -16,7 +16,7 @@ from analysis.tables import Line, groups, missing
 
 ENOUGH = 3  # strategies beside the baseline, for a figure of its own
 FIRST_NOTE = (
-    "First step: tracing, compilation and one step, in a process that has generated kernels cached on disk (framebench setup). "
+    "First step: the first of a process, with the compilation that it triggers. "
     "Break-even: steps until a first step that is longer than the baseline's has paid by shorter ones; arrow: never. Without "
     "a mark on the right: the first step is no longer than the baseline's."
 )
@@ -44,7 +44,6 @@ def first_figure(group: list[Line], shown: list[Line]) -> Figure:
     logarithmic(seconds, order, "first step, seconds")
     logarithmic(steps, order, "break-even, steps")
     seconds.set_yticks(range(len(order)), order)
-    seconds.invert_yaxis()
     entries = [page.key("o", page.COLOURS[f], page.NAMES[f]) for f in rows.frameworks(shown)]
     entries.append(page.key(">", label="never pays", hollow=True))
     body.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False)
@@ -73,7 +72,7 @@ def dots(axes: Axes, order: list[str], values: dict[str, float], framework: str)
 def logarithmic(axes: Axes, order: list[str], label: str) -> None:
     if not any(len(line.get_xdata()) for line in axes.lines if line.get_transform() == axes.transData):  # type: ignore[arg-type]
         axes.set_xlim(1, 10)  # every value is infinite, or there is none
-    axes.set(xscale="log", xlabel=label, ylim=(-0.6, len(order) - 0.4))
+    axes.set(xscale="log", xlabel=label, ylim=(len(order) - 0.4, -0.6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.margins(x=0.08)
@@ -85,12 +84,16 @@ def logarithmic(axes: Axes, order: list[str], label: str) -> None:
 def first_title(shown: list[Line]) -> str:
     """The baseline's first step in steady steps, and how many longer first steps never pay."""
     base = {r["framework"]: r["first_step_s"] / r["step_time_s"] for r in shown if rows.baseline(r)}
-    cost = rows.listed([f"{steady:,.1f} steady steps in {page.NAMES[f]}" for f, steady in base.items()])
+    cost = rows.listed([f"{steady:,.1f} in {page.NAMES[f]}" for f, steady in base.items()])
     longer = [r["break_even_steps"] for r in shown if not missing(r["break_even_steps"])]
     never = sum(math.isinf(n) for n in longer)
     head = f"{shown[0]['workload']} {shown[0]['scenario']}: "
-    head += f"the first {next(r['strategy'] for r in shown if rows.baseline(r))} step costs as much as {cost}; " if base else ""
-    return f"{head}of {len(longer)} strategies with a longer one, {never} never earn it back"
+    head += (
+        f"the first {next(r['strategy'] for r in shown if rows.baseline(r))} step takes as long as later ones times {cost}; "
+        if base
+        else ""
+    )
+    return f"{head}of {len(longer)} strategies with a longer one, {never} never make up for it"
 
 
 WORTH = 0.01
@@ -134,7 +137,7 @@ def shares_figure(group: list[Line]) -> Figure:
         shares_panel(axes, [by.get(p) for p in order])
         axes.set_title(page.NAMES[framework], color=page.COLOURS[framework])
     panels[0].set_yticks(range(len(order)), [" ".join(p) for p in order])
-    panels[0].invert_yaxis()
+    panels[0].set_ylim(len(order) - 0.4, -0.6)
     entries = [Patch(color=colour, label=text) for text, colour in SHARES.values()]
     body.legend(handles=entries, loc="outside lower center", ncols=2, frameon=False)
     return drawn

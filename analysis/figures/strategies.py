@@ -21,8 +21,8 @@ ROW_IN = 0.17  # height of a strategy's row in inches
 WORTH = 0.05  # a change that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 HEAT = (
-    "Ratios to the baseline of the same framework and batch, each by the framework's own instrument: compare down a column, not "
-    "across. Violet: less, orange: more. Italic: another model."
+    "Ratios to the baseline of the same framework and batch, each by the framework's own instrument: compare down a column, "
+    "not across. Violet: less, orange: more. Italic: another model."
 )
 QUANTITIES = {"peak_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
@@ -94,9 +94,8 @@ def heat_title(group: list[Line]) -> str:
         saving = [r for r in found if not missing(r["peak_ratio"]) and r["peak_ratio"] < 1 - WORTH]
         free = [r for r in saving if r["time_ratio"] < 1 + WORTH]
         if found:
-            parts.append(
-                f"{len(saving)} of {len(found)} in {page.NAMES[framework]} ({len(free)} with steps at most {WORTH * 100:.0f} % longer)"
-            )
+            cheap = f"{len(free)} with steps at most {WORTH * 100:.0f} % longer"
+            parts.append(f"{len(saving)} of {len(found)} in {page.NAMES[framework]} ({cheap})")
     head = f"{group[0]['workload']} {group[0]['scenario']}, strategies that save more than {WORTH * 100:.0f} % of the peak: "
     return head + (rows.listed(parts) or "none was measured")
 

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from framebench.cases import UnknownCase
-from framebench.cli import claims, measuring, reading, upkeep  # noqa: F401  # importing a room adds its commands
+from framebench.cli import claims, figures, measuring, reading, upkeep, versions  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, say
 from framebench.environments import SetupError
 from framebench.session import Busy

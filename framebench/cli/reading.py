@@ -79,19 +79,19 @@ def report(
     """Comparison tables from the records, on the terminal and as Markdown (results/tables/<machine>.md), or as a site."""
     if html:
         return site(selectors, results, here, html)
-    from analysis import load, tables
+    from analysis import load, tables, versions
     from analysis.claims import show as claims
     from analysis.docs import NoSuchTable, refresh
     from analysis.report import report_of
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
-    table = load.load(results)
-    table = table[table["case"].isin(wanted)]
+    kept = [r for r in records.read_all(results) if r.case in wanted]
     if here:
-        table = table[table["machine"] == provenance.machine_name()]
-    if table.empty:
+        kept = [r for r in kept if r.provenance.machine == provenance.machine_name()]
+    if not kept:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    found = report_of(table)
+    table = load.frame(load.latest(kept))
+    found = [*report_of(table), *versions.comparisons(kept)]
     for comparison in found:
         tables.terminal(comparison, out)
     for machine in sorted(set(table["machine"])):

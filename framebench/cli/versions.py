@@ -1,0 +1,136 @@
+"""Commands on versions of a framework: `versions run | compare | timeline`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench import environments, provenance, runner, versions
+from framebench.cli.shared import AsJson, Profile, Results, app, fail, out, say
+from framebench.progress import line
+from framebench.session import Session
+
+room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
+app.add_typer(room, name="versions")
+
+Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
+Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
+
+
+@room.command()
+def run(
+    framework: Annotated[str, typer.Option(help="such as jax")],
+    selectors: Annotated[list[str] | None, typer.Argument(help="cases; a standing selection of few if none is named")] = None,
+    profile: Profile = None,
+    version: Annotated[list[str] | None, typer.Option(help="may be repeated; all pinned ones if none is named")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="processes of each case in each version")] = versions.ROUNDS,
+    results: Results = runner.RESULTS,
+    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
+    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
+) -> None:
+    """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped."""
+    chosen, matrix = versions.selection(framework, selectors, profile), versions.matrix(framework, version)
+    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit)
+    able = [c for c in chosen if not runner.unsupported(c)]
+    for case in chosen:
+        if why := runner.unsupported(case):
+            say(f"{case.id}: unsupported: {why}")
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    asked = " ".join(["versions run", framework, *matrix, str(rounds), *(selectors or []), profile or "", str(options)])
+    session = Session.open(results, provenance.code(), asked)
+    try:
+        ready = {v: environments.ensure(framework, v, say) for v in matrix}
+        for environment in ready.values():
+            environments.warm(environment, "standard" if profile == "standard" else "quick", say)
+        plan = list(versions.turns(able, matrix, rounds))
+        statuses = versions.measure(plan, ready, session.id, options, results, tell)
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
+    session.close(results)
+    for old, new in pairwise(matrix):
+        say(f"framebench versions compare {framework}=={old} {framework}=={new}")
+    if bad := [s for s in statuses if s != "ok"]:
+        say(f"{len(bad)} of {len(statuses)} measurements gave no numbers ({', '.join(sorted(set(bad)))}); the others stand")
+
+
+def tell(turn: versions.Turn, record: runner.Record, remaining: versions.Remaining) -> None:
+    seconds = remaining.seconds
+    left = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    say(f"round {turn.round + 1}, {turn.version:<9} {line(record)}, about {left} left")
+
+
+@room.command("compare")
+def compare_(
+    base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
+    change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],
+    machine: Machine = None,
+    threshold: Threshold = None,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few processes to tell."""
+    from analysis import tables
+    from analysis import versions as judged
+
+    try:
+        rows = judged.compare(results, base, change, machine, fraction(threshold))
+    except judged.UnknownVersion as error:
+        fail(str(error), 2)
+    if not rows:
+        fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
+    if as_json:
+        typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
+    else:
+        tables.terminal(judged.table(rows), out)
+    worse = [r for r in rows if r.verdict == judged.REGRESSION]
+    for r in worse:
+        more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""
+        say(f"regression: {r.case}, {r.quantity}{more} ({r.machine})")
+    if worse:
+        raise typer.Exit(1)
+    if all(r.verdict == judged.FEW for r in rows):
+        fail("too few processes for any verdict; measure the versions in turn: framebench versions run", 3)
+
+
+def fraction(text: str | None) -> float | None:
+    """`5%` and `0.05` as 0.05. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1:
+        raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
+    return found
+
+
+@room.command()
+def timeline(
+    to: Annotated[Path, typer.Option(help="a new folder, an empty one, or an earlier timeline")] = provenance.ROOT
+    / ".asv/timeline",
+    results: Results = runner.RESULTS,
+) -> None:
+    """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
+    from analysis.rounds import points
+    from framebench import records
+    from framebench.timeline import NoTimeline, Point, build
+
+    try:
+        made = build([Point(*p) for p in points(records.read_all(results))], to)
+    except NoTimeline as error:
+        fail(str(error), 1)
+    typer.echo(f"cd {made.folder}")
+    machine = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
+    for old, new in pairwise(made.tags):
+        if old.split("-")[0] == new.split("-")[0]:
+            typer.echo(f"asv compare{machine} {old} {new}")
+    typer.echo("asv publish && asv preview")
+    say("verdicts by effect size and interval: framebench versions compare; asv's own page of regressions is off")

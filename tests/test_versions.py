@@ -1,0 +1,436 @@
+"""Versions of a framework: measured in turn, judged by rounds and never by two points, shown to asv as history."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asv.config import Config
+
+from analysis import load, study, tables, versions
+from analysis.report import report_of
+from analysis.rounds import Point, points
+from analysis.statistics import FEWEST, PEAK, TIME
+from analysis.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
+from framebench import environments, records, runner, timeline
+from framebench import versions as measuring
+from framebench.cases import Case, UnknownCase
+from framebench.environments import Environment, SetupError
+from framebench.records import Record
+from framebench.strategies import FRAMEWORKS
+from tests.conftest import ROOT
+from tests.test_cli import framebench
+from tests.test_records import provenance, record
+
+OLD, NEW = "jax==0.9.2", "jax==0.10.2"
+Change = Callable[[Record, int], Record]  # of one record, in the round of this number
+
+
+@cache
+def committed() -> list[Record]:
+    return [r for r in records.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
+
+
+def originals(count: int = 6) -> list[Record]:
+    """Real records of as many cases."""
+    found = {r.case: r for r in committed() if r.status == "ok" and r.step_time_s and r.cpu_s_per_step}
+    return [found[case] for case in sorted(found)][:count]
+
+
+def at(record: Record, version: str, when: datetime, session: str = "s") -> Record:
+    proof = record.provenance
+    named = {**proof.versions, "jax": version}
+    return record.model_copy(
+        update={"provenance": proof.model_copy(update={"versions": named, "measured_at": when, "session": session})}
+    )
+
+
+def times(record: Record, factor: float) -> Record:
+    """A record whose steps took so many times as long."""
+    assert record.cpu_s_per_step
+    return record.model_copy(
+        update={"step_s": [s * factor for s in record.step_s], "cpu_s_per_step": record.cpu_s_per_step * factor}
+    )
+
+
+def larger(record: Record, factor: float) -> Record:
+    return record.model_copy(update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}})
+
+
+def unchanged(record: Record, number: int) -> Record:
+    return record
+
+
+@cache
+def noise() -> np.ndarray:
+    """Logarithms of ratios of step times that were measured between equal arms."""
+    (found,) = (n.logs for n in study.quiet() if n.quantity is TIME)
+    return found - np.median(found)
+
+
+def rounds(
+    record: Record, count: int = measuring.ROUNDS, change: Change = unchanged, session: str = "s", seed: int = 0
+) -> list[Record]:
+    """Rounds of one real record in two versions that differ by the noise that was measured between equal arms, and by a change
+    of the newer one."""
+    drawn = np.random.default_rng(seed).choice(noise(), count)
+    start, found = datetime(2026, 1, 1, tzinfo=UTC), []
+    for number, log in enumerate(drawn):
+        one, other = times(record, float(np.exp(log / 2))), times(record, float(np.exp(-log / 2)))
+        when = start + timedelta(minutes=number)
+        found += [at(one, "0.9.2", when, session), change(at(other, "0.10.2", when + timedelta(seconds=30), session), number)]
+    return found
+
+
+def store(found: list[Record], results: Path) -> Path:
+    for record in found:
+        environment = f"jax-{record.framework_version}"
+        records.write(record, records.folder(results, record.provenance.machine, environment, record.parsed))
+    return results
+
+
+def verdicts_of(found: list[Record], **options: Any) -> dict[str, str]:
+    """By quantity, of records of one case."""
+    return {row.quantity: row.verdict for row in versions.rows_of(found, OLD, NEW, **options)}
+
+
+def regressions(rows: list[versions.Row]) -> set[tuple[str, str]]:
+    return {(row.case, row.quantity) for row in rows if row.verdict == REGRESSION}
+
+
+@pytest.fixture(scope="module")
+def equal() -> list[Record]:
+    return [r for seed, original in enumerate(originals()) for r in rounds(original, seed=seed)]
+
+
+def plant(found: list[Record], slow: str, large: str) -> list[Record]:
+    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for another."""
+
+    def planted(r: Record) -> Record:
+        if r.framework_version != "0.10.2":
+            return r
+        return times(r, 1.2) if r.case == slow else larger(r, 1.05) if r.case == large else r
+
+    return [planted(r) for r in found]
+
+
+def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    before = versions.rows_of(equal, OLD, NEW)
+    assert regressions(before) == set()
+    store(plant(equal, slow, large), results)
+    rows = versions.compare(results, OLD, NEW)
+    assert regressions(rows) == {(slow, TIME.name), (large, PEAK.name)}
+    assert not [r for r in rows if r.verdict == IMPROVEMENT], "throughput fell, and nothing takes that for good"
+    done = framebench("versions", "compare", OLD, NEW, "--json", "--results", str(results))
+    assert done.returncode == 1
+    assert {(r["case"], r["quantity"]) for r in json.loads(done.stdout) if r["verdict"] == REGRESSION} == regressions(rows)
+    assert f"regression: {slow}, step time +2" in done.stderr
+    assert f"regression: {large}, peak memory +5.0%" in done.stderr
+
+
+def test_what_is_planted_into_the_committed_records_is_found(results: Path) -> None:
+    """The versions as they were measured; what they really differ in is found too, and stays."""
+    found = committed()
+    if not points(found):
+        pytest.skip("no committed records of two JAX versions measured in turn")
+    found = [r for r in found if r.provenance.machine == points(found)[0].machine]
+    before = versions.rows_of(found, OLD, NEW)
+    calm = {q: sorted(r.case for r in before if (r.quantity, r.verdict) == (q, NONE)) for q in (TIME.name, PEAK.name)}
+    pairs = [(slow, large) for slow in calm[TIME.name] for large in calm[PEAK.name] if slow != large]
+    if not pairs:
+        pytest.skip("every case differs between the versions already, or is undecided")
+    slow, large = pairs[0]
+    after = versions.rows_of(plant(found, slow, large), OLD, NEW)
+    assert regressions(after) - regressions(before) == {(slow, TIME.name), (large, PEAK.name)}
+    assert regressions(before) <= regressions(after)
+
+
+def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[:2]
+    planted = plant(equal, slow, large)
+    forth, back = versions.rows_of(planted, OLD, NEW), versions.rows_of(planted, NEW, OLD)
+    assert {(r.case, r.quantity) for r in back if r.verdict == IMPROVEMENT} == regressions(forth)
+    assert regressions(back) == set()
+    for one, other in zip(forth, back):
+        assert one.ratio
+        assert other.ratio == pytest.approx(1 / one.ratio)
+
+
+def test_two_points_decide_nothing(results: Path) -> None:
+    """However far they lie apart; nor do five of each, nor seven of each that were not measured in turn."""
+    (original,) = originals(1)
+    twice: Change = lambda r, number: larger(times(r, 2), 2)  # noqa: E731
+    for count in (1, FEWEST - 1):
+        found = rounds(original, count, twice)
+        assert set(verdicts_of(found).values()) == {FEW}
+        (peak, *_) = versions.rows_of(found, OLD, NEW)
+        assert peak.ratio == 2
+        assert peak.low is None
+        assert f"{count} and {count} processes" in (peak.reason or "")
+    apart = [r if number % 2 else at(r, "0.9.2", r.provenance.measured_at, "other")
+             for number, r in enumerate(rounds(original, change=twice))]  # fmt: skip
+    assert set(verdicts_of(apart).values()) == {FEW}
+    done = framebench("versions", "compare", OLD, NEW, "--results", str(store(found, results)))
+    assert done.returncode == 3, "nothing could be judged, which must not pass for fine"
+    assert "framebench versions run" in done.stderr
+    assert set(verdicts_of(rounds(original, FEWEST, twice)).values()) == {REGRESSION, NONE}  # the first step was left alone
+
+
+def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Path) -> None:
+    slow, large = sorted({r.case for r in equal})[:2]
+    planted = plant(equal, slow, large)
+    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.04)) == {(slow, TIME.name), (large, PEAK.name)}
+    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.3)) == set()
+    store(planted, results)
+    said = [framebench("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results)) for t in ("30%", "many")]
+    assert (said[0].returncode, said[1].returncode) == (0, 2)
+    assert "write for instance 5%" in said[1].stderr
+
+
+def broken(r: Record, number: int) -> Record:
+    return r.model_copy(update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []})
+
+
+def test_a_case_that_stops_working_is_a_regression() -> None:
+    (original,) = originals(1)
+    assert verdicts_of(rounds(original, change=broken)) == {STATUS: REGRESSION}
+    assert {r.verdict for r in versions.rows_of(rounds(original, change=broken), NEW, OLD)} == {IMPROVEMENT}
+    assert verdicts_of(rounds(original, 3, change=broken)) == {STATUS: FEW}
+    once = verdicts_of(rounds(original, change=lambda r, number: broken(r, number) if number == 2 else r))
+    assert once[STATUS] == UNDECIDED
+    assert once[PEAK.name] == NONE, "the other six rounds are enough"
+    both = [broken(r, 0) for r in rounds(original)]
+    assert verdicts_of(both) == {STATUS: NONE}
+    (row,) = versions.rows_of(rounds(original, change=broken), OLD, NEW)
+    assert row.reason == "failed in 0 of 7 and 7 of 7 processes: oom: memory ran out"
+
+
+def test_peaks_of_two_instruments_are_not_compared() -> None:
+    (original,) = originals(1)
+    found = rounds(original, change=lambda r, number: r.model_copy(update={"peaks": {"allocator.in_use": 1}}))
+    assert verdicts_of(found)[PEAK.name] == INCOMPARABLE
+    assert verdicts_of(found)[TIME.name] != INCOMPARABLE
+
+
+def test_rounds_of_other_code_play_no_part() -> None:
+    """Else a repair of ours, with the newer version measured after it, would look like one of theirs."""
+    (original,) = originals(1)
+    before = rounds(original, change=lambda r, number: times(r, 2), session="before")
+    old = [r.model_copy(update={"provenance": r.provenance.model_copy(update={"commit": "0" * 40})}) for r in before]
+    later = [at(r, str(r.framework_version), r.provenance.measured_at + timedelta(days=1)) for r in rounds(original)]
+    assert regressions(versions.rows_of([*old, *later], OLD, NEW)) == set()
+    assert {r.rounds for r in versions.rows_of([*old, *later], OLD, NEW)} == {measuring.ROUNDS}
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "machine", "named"),
+    [
+        ("jax", NEW, None, "framework==version"),
+        ("tensorflow==2", NEW, None, "torch, jax, jittor"),
+        ("jax==0.1", NEW, None, f"there are: {NEW}, {OLD}"),
+        (OLD, "torch==2.13.0", None, "not two versions of one framework"),
+        (OLD, OLD, None, "not two versions"),
+        (OLD, NEW, "elsewhere", "no records of a machine 'elsewhere'"),
+    ],
+)
+def test_unknown_versions_are_answered(base: str, change: str, machine: str | None, named: str) -> None:
+    found = rounds(originals(1)[0])
+    with pytest.raises(UnknownVersion) as raised:
+        versions.rows_of(found, base, change, machine)
+    assert named in str(raised.value)
+
+
+def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
+    newer = [r.model_copy(update={"provenance": r.provenance.model_copy(update={"versions": {**r.provenance.versions, "flax": "9"}})})
+             if r.framework_version == "0.10.2" else r for r in equal]  # fmt: skip
+    shown = versions.table(versions.rows_of(newer, OLD, NEW))
+    machine = equal[0].provenance.machine
+    assert shown.key == f"{machine}: jax 0.10.2 against 0.9.2"
+    assert "also different: flax" in shown.caption
+    assert str(equal[0].provenance.commit)[:10] in shown.caption
+    assert len(shown.rows) == 3 * len({r.case for r in equal})
+    evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
+    assert "<script>" not in tables.markdown(versions.table(versions.rows_of(evil, OLD, NEW)))
+    moved = [r.model_copy(update={"provenance": r.provenance.model_copy(update={"machine": "other"})}) for r in equal]
+    both = versions.table(versions.rows_of([*equal, *moved], OLD, NEW))
+    assert both.head[0] == "machine"
+    assert both.machine == ""
+    assert versions.rows_of([*equal, *moved], OLD, NEW, "other") == versions.rows_of(moved, OLD, NEW)
+
+
+def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
+    table = load.frame(load.latest(equal))
+    pinned = environments.default_version("jax")
+    assert set(table["framework_version"]) == {"0.9.2", "0.10.2"}
+    assert set(load.current(table)["framework_version"]) == {pinned}
+    older = table[table["framework_version"] == "0.9.2"]
+    assert len(load.current(older)) == len(older), "where the pinned one was not measured, what was"
+    assert "0.9.2" not in "".join(c.caption for c in report_of(table))
+    (shown,) = versions.comparisons(equal)
+    assert shown.title == "jax 0.10.2 against 0.9.2"
+
+
+def test_the_matrix() -> None:
+    assert measuring.matrix("jax") == ["0.9.2", "0.10.2"], "oldest first, by version and not by letter"
+    assert measuring.matrix("jax", ["0.10.2", "0.9.2"]) == ["0.9.2", "0.10.2"]
+    with pytest.raises(SetupError, match=r"one version to measure, 2.13.0.*requirements/versions/torch-VERSION.txt"):
+        measuring.matrix("torch")
+    with pytest.raises(SetupError, match="no pinned requirements for jax 0.1; there are"):
+        measuring.matrix("jax", ["0.1", "0.9.2"])
+
+
+def test_asv_and_the_pins_have_the_same_versions() -> None:
+    said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
+    pinned = [{f: v} for f in FRAMEWORKS for v in environments.versions(f)]
+    assert sorted(map(str, said)) == sorted(map(str, pinned))
+    for file in (environments.REQUIREMENTS / "versions").glob("*.txt"):
+        lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+        assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
+        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in environments.versions(f)}
+    plain, matrix = (Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json"))
+    assert {k: v for k, v in plain.items() if k != "include"} == {k: v for k, v in matrix.items() if k != "include"}
+
+
+def test_a_version_has_an_environment_of_its_own() -> None:
+    one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
+    assert one.python != other.python
+    assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
+    assert environments.describe("jax") == environments.describe("jax", environments.default_version("jax"))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_standing_selection_has_the_canary(framework: str) -> None:
+    found = [c.id for c in measuring.selection(framework)]
+    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in found
+    assert {c.workload for c in measuring.selection(framework)} == {"resnet50", "unet3d", "transformer"}
+    assert len(found) == len(measuring.STANDING), "one batch each"
+    assert len(measuring.selection(framework, profile="quick")) > 3 * len(found)
+    with pytest.raises(UnknownCase, match=f"none of the .* cases named is one of {framework}"):
+        measuring.selection(framework, ["resnet50/" + next(f for f in FRAMEWORKS if f != framework)])
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_versions_take_turns_and_an_interrupted_run_goes_on(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    cases = [Case("transformer", "jax", "train", s, 4, "tiny") for s in ("fp32", "checkpoint")]
+    plan = list(measuring.turns(cases, ["0.9.2", "0.10.2"], 3))
+    ready = {v: Environment("jax", v, Path("python")) for v in ("0.9.2", "0.10.2")}
+    seen: list[tuple[str, str]] = []
+    last = iter([5, len(plan)])
+    stop = next(last)
+
+    def measure(case: Case, session: str, environment: Environment, *_: object) -> Record:
+        if len(seen) == stop:
+            raise Interrupted
+        seen.append((case.strategy, environment.version))
+        proof = provenance(session=session, machine="m", versions={"jax": environment.version})
+        found = record(case, status="oom", spent_s={"total": 2.0}, provenance=proof)
+        records.write(found, records.folder(results, "m", environment.name, case))
+        return found
+
+    monkeypatch.setattr(runner, "measure", measure)
+    left: list[float] = []
+    with pytest.raises(Interrupted):
+        measuring.measure(plan, ready, "s", runner.Options(), results, lambda t, r, remaining: left.append(remaining.seconds))
+    assert seen == [
+        ("fp32", "0.9.2"),
+        ("fp32", "0.10.2"),
+        ("checkpoint", "0.9.2"),
+        ("checkpoint", "0.10.2"),
+        ("fp32", "0.10.2"),
+    ]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 2.0 * (len(plan) - stop), "as long as they took before"
+    stop = next(last)
+    measuring.measure(plan, ready, "s", runner.Options(), results)
+    assert seen == [(t.case.strategy, t.version) for t in plan], "nothing lost, nothing measured twice"
+
+
+@pytest.fixture
+def history(equal: list[Record], tmp_path: Path) -> Path:
+    """Results in which one case got slower, and another larger."""
+    slow, large = sorted({r.case for r in equal})[1:3]
+    return store(plant(equal, slow, large), tmp_path / "results")
+
+
+def asv(where: Path, *arguments: str) -> str:
+    """Stock asv, with a home of its own."""
+    command = [str(Path(sys.executable).with_name("asv")), *arguments]
+    done = subprocess.run(command, cwd=where, env={**os.environ, "HOME": str(where)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_stock_asv_shows_versions_as_history(history: Path, equal: list[Record], tmp_path: Path) -> None:
+    to = tmp_path / "timeline"
+    done = framebench("versions", "timeline", "--to", str(to), "--results", str(history))
+    assert done.returncode == 0, done.stderr
+    assert "asv compare jax-0.9.2 jax-0.10.2" in done.stdout
+    told = subprocess.run(["git", "log", "--format=%D"], cwd=to, capture_output=True, text=True).stdout
+    assert told.split("\n")[:2] == ["HEAD -> versions, tag: jax-0.10.2", "tag: jax-0.9.2"]
+    slow, large = sorted({r.case for r in equal})[1:3]
+    lines = asv(to, "compare", "-f", "1.03", "jax-0.9.2", "jax-0.10.2").splitlines()
+    worse = [line for line in lines if line.startswith("| +")]
+    expected = [(slow, "track_step_time"), (large, "track_peak_memory")]
+    for case, metric in expected:
+        workload, framework, rest = case.split("/", 2)
+        assert any(f"{workload}.{framework}.{metric}('{rest}')" in line for line in worse), lines
+    assert len(worse) == len(expected)
+    assert not [line for line in lines if line.startswith("| -")]
+    assert "throughput" not in "".join(lines)
+    asv(to, "publish")
+    index = json.loads((to / "html/index.json").read_text())
+    assert set(index["tags"]) == {"jax-0.9.2", "jax-0.10.2"}
+    assert json.loads((to / "html/regressions.json").read_text()) == {"regressions": []}, (
+        "asv's would take two points for a step"
+    )
+    assert list((to / "html/graphs").rglob("*track_step_time.json"))
+
+
+def test_a_timeline_is_made_anew_and_harms_nothing_else(history: Path, tmp_path: Path) -> None:
+    found = [timeline.Point(*p) for p in points(records.read_all(history))]
+    to = tmp_path / "timeline"
+    first = timeline.build(found, to)
+    assert timeline.build(found, to) == first, "an earlier one is replaced"
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/only-copy.txt").write_text("years of work")
+    with pytest.raises(timeline.NoTimeline, match="holds something else"):
+        timeline.build(found, tmp_path / "thesis")
+    assert (tmp_path / "thesis/only-copy.txt").exists()
+    with pytest.raises(timeline.NoTimeline, match="which git tracks"):
+        timeline.build(found, ROOT / "docs" / "no-such-folder")
+    assert not (ROOT / "docs" / "no-such-folder").exists()
+    with pytest.raises(timeline.NoTimeline, match="framebench versions run"):
+        timeline.build([], to)
+
+
+def test_failures_and_strange_names_in_a_timeline(tmp_path: Path) -> None:
+    (original,) = originals(1)
+    found = [Point("../evil", p.case, p.version, p.processes) for p in points(rounds(original, change=broken))]
+    made = timeline.build([timeline.Point(*p) for p in found], tmp_path / "timeline")
+    assert made.machines == ["_evil"]
+    assert "| !" in asv(made.folder, "compare", "jax-0.9.2", "jax-0.10.2"), "asv's mark for what fails now"
+    assert not list(tmp_path.glob("evil*"))
+
+
+def test_history_is_one_session_with_enough_processes() -> None:
+    (original,) = originals(1)
+    few = rounds(original, FEWEST - 1, session="later")
+    later = [at(r, str(r.framework_version), r.provenance.measured_at + timedelta(days=1), "later") for r in few]
+    enough = rounds(original)
+    assert points(later) == []
+    assert {r.provenance.session for p in points([*enough, *later]) for r in p.processes} == {"s"}
+    assert [p.version for p in points(enough)] == ["0.9.2", "0.10.2"]
