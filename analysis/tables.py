@@ -220,6 +220,8 @@ def of_the_table() -> list[Comparison]:
 
 def conditions(group: list[Line]) -> str:
     """What was held constant, and where it was measured."""
+    if not group:
+        return "Nothing was measured."
 
     def one(column: str) -> str:
         return ", ".join(sorted({str(r[column]) for r in group if not missing(r[column])})) or "unknown"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import load
 from analysis.statistics import PEAK, TIME
 from analysis.tables import GIB, Comparison, Line, conditions, groups, missing, number, repeats
 from framebench.strategies import FRAMEWORKS, find
@@ -21,7 +22,7 @@ HEAD = (
 
 def headlines(table: pd.DataFrame) -> Iterator[Comparison]:
     """One table for each machine, scenario and size, of the cases that are comparable."""
-    lines = [line for line in newest(table) if comparable(line)]
+    lines = [line for line in load.current(table).to_dict("records") if comparable(line)]
     for scenario in MAIN:
         yield from of_scenario(scenario, [line for line in lines if line["scenario"] == scenario])
 
@@ -41,13 +42,6 @@ def of_scenario(scenario: str, lines: list[Line]) -> Iterator[Comparison]:
             left=3,
             machine=machine,
         )  # fmt: skip
-
-
-def newest(table: pd.DataFrame) -> list[Line]:
-    """The rows of the framework version that each machine measured last."""
-    ordered = table.sort_values("measured_at")
-    last = ordered.groupby(["machine", "framework"])["framework_version"].transform("last")
-    return ordered[ordered["framework_version"] == last].to_dict("records")
 
 
 def comparable(r: Line) -> bool:

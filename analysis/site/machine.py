@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis import load, tables
+from analysis import load, tables, versions
 from analysis.site import casepage, headlines
 from analysis.tables import Comparison, Line, in_order
 from framebench.records import Record
@@ -51,12 +51,18 @@ class Machine:
     @cached_property
     def pages(self) -> list[tuple[str, str]]:
         """File names without ending, and titles."""
-        workloads = ((w, w) for w in self.workloads)
-        return [("index", "Summary"), *workloads, ("figures", "Figures"), ("claims", "Claims"), ("cases", "All cases")]
+        compared = [("versions", "Versions")] if self.versions else []
+        others = [("figures", "Figures"), ("claims", "Claims"), *compared, ("cases", "All cases")]
+        return [("index", "Summary"), *((w, w) for w in self.workloads), *others]
+
+    @cached_property
+    def versions(self) -> list[Comparison]:
+        """Each version of a framework against the one before it, where both have a case."""
+        return versions.comparisons(r for several in self.found.values() for r in several)
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
-        return tuple(tables.frameworks(self.table))
+        return tuple(tables.frameworks(load.current(self.table)))
 
     @property
     def headline_keys(self) -> list[str]:
