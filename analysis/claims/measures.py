@@ -237,6 +237,8 @@ class Exponent(OfSweep):
 class SmallestStep(OfSweep):
     """The least ratio of the quantity at a batch to that at the next smaller one: below 1, a larger batch needs less."""
 
+    form: str = "change"
+
     def effect(self, store: Store, size: str) -> Effect:
         steps = [quotient(larger, smaller) for (_, smaller), (_, larger) in pairwise(self.points(store, size))]
         return min(steps, key=lambda step: step.value)

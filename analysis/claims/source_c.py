@@ -60,7 +60,7 @@ CLAIMS = (
     Claim(
         "C3", "Inputs of varying length fragment the allocator.", "more", "free share of the pool, and peak, raw / padded",
         False, "PyTorch's caching allocator exists on a GPU only; Jittor's pool is the one that a CPU can show",
-        "Sort by length and pad to a few lengths: it is faster too. Measured for raw lengths: {range}.",
+        "Sort by length and pad to a few lengths (the bucketed rows). Measured for raw lengths: {range}.",
         arms=(
             *each(lambda w, f: Ratio(FRAGMENTATION, ref(w, f, "varlen/raw"), ref(w, f, "varlen/padded")), FRAGMENTS, GPT, JITTOR,
                   "free share"),

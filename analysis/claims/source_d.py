@@ -50,7 +50,7 @@ CLAIMS = (
     Claim(
         "D4", "A batch iterator lowers the cost of transfers.", "less waiting", "step time, iterator / whole array; waiting's share of each",
         False, "there is no transfer to a device on a CPU: only the preparation is seen",
-        "Iterate to save memory, and prefetch against the wait; a whole array never waits. Measured: {range}.",
+        "Iterate to save memory, and prefetch against the wait, whose shares stand beside. The step time changed by {range}.",
         arms=ratios("pipeline/iterator", "pipeline/whole", FASTER, RESNET, label="time", quantity=TIME),
         evidence=(
             *each(lambda w, f: Value(share("wait"), ref(w, f, "pipeline/iterator"), "share"), Target(-1, 0.0, POINTS), RESNET,
