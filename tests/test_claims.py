@@ -245,6 +245,17 @@ def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
     assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
 
 
+@pytest.mark.parametrize(("wait", "verdict"), [(0.3, "contradicted"), (0.0, "contradicted")])
+def test_shares_are_subtracted_since_one_may_be_zero(results: Path, wait: float, verdict: Verdict) -> None:
+    """D4 claims that an iterator waits less than a whole array."""
+    put(results, "resnet50/torch/pipeline/whole/b4/tiny", shares={"wait": 0.0})
+    put(results, "resnet50/torch/pipeline/iterator/b4/tiny", shares={"wait": wait})
+    found = one(results, "D4")
+    assert (found.verdict, found.value) == (verdict, pytest.approx(wait))
+    put(results, "resnet50/torch/pipeline/whole/b4/tiny", shares={"wait": wait + 0.2}, minute=1, origin={"commit": "d" * 40})
+    assert one(results, "D4").verdict == "reproduced"
+
+
 def test_evidence_that_is_no_number_is_none(results: Path) -> None:
     put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=Proof(proven=True, evidence={"graph_nodes": "<b>"}))
     assert one(results, "C2").verdict == "not measured"
@@ -303,9 +314,10 @@ def test_probes_are_judged_like_records(results: Path) -> None:
     grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
     probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
     found = one(results, "C12")
-    assert found.verdict == "reproduced"
-    assert found.value == pytest.approx(1 / 256)
-    assert found.lines[1].verdict == "contradicted"
+    assert found.verdict == "contradicted"
+    assert found.value == pytest.approx(260 / 256)
+    assert found.lines[1].verdict == "reproduced"
+    assert found.lines[1].value == pytest.approx(1 / 256)
     for framework in ("torch", "jax", "jittor"):
         probe(results, f"halving-{framework}", found={"lost": [0.0], "recoveries": [2.0]})
     assert one(results, "C14").verdict == "reproduced"

@@ -175,6 +175,22 @@ class Apart(OfCases):
 
 
 @dataclass(frozen=True)
+class Difference(OfCases):
+    """Change - base: for shares, of which one may be zero."""
+
+    change: Ref
+    base: Ref
+    form: str = "points"
+
+    def cases(self, size: str) -> list[Case]:
+        return all_of([self.base, self.change], size)
+
+    def effect(self, store: Store, size: str) -> Effect:
+        base, change = (self.estimate(store, case) for case in self.cases(size))
+        return Effect(change.value - base.value, change.low - base.high, change.high - base.low)
+
+
+@dataclass(frozen=True)
 class OfTheWay(OfCases):
     """What part of the difference between `high` and `low` the change saves of `high`: 1 is all of it."""
 
@@ -236,6 +252,8 @@ class Exponent(OfSweep):
 @dataclass(frozen=True)
 class SmallestStep(OfSweep):
     """The least ratio of the quantity at a batch to that at the next smaller one: below 1, a larger batch needs less."""
+
+    form: str = "change"
 
     def effect(self, store: Store, size: str) -> Effect:
         steps = [quotient(larger, smaller) for (_, smaller), (_, larger) in pairwise(self.points(store, size))]

@@ -88,7 +88,7 @@ CLAIMS = (
     Claim(
         "B4", "Grouped and depthwise convolutions cut memory and parameters.", "less of both",
         "peak and parameters, grouped / dense", False, "kernels for grouped convolutions and their workspaces are others on a GPU",
-        "They cut parameters for certain, and so optimizer states; activations stay ({range}). Check the speed.",
+        "They cut parameters for certain, and so optimizer states; the whole peak changed by {range}. Check the speed beside it.",
         arms=(
             *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
             *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
@@ -243,7 +243,7 @@ CLAIMS = (
     Claim(
         "B19", "torch.compile of version 1.13 and later fuses kernels, and saves memory and time.", "less, faster",
         "peak and step time, compiled / eager", False, "another back end generates the GPU's kernels",
-        "Compile for speed and measure the peak beside it: {range}; the first step pays for it.",
+        "Measure both before you compile: the peak changed by {range}, and the first step pays for it; see the times beside it.",
         arms=(
             *ratios("train/compile", "train/fp32", workloads=GPT),
             *ratios("train/compile", "train/fp32", FASTER, GPT, label="time", quantity=TIME),
