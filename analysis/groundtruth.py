@@ -1,22 +1,18 @@
-"""Figures that others published, beside ours: `python -m analysis.groundtruth docs/ground-truth.md` writes the tables there.
+"""Figures that others published, beside ours: `framebench report --docs docs/ground-truth.md` writes the tables there.
 
 Ours come from records and from the counted floor; nothing of ours is typed here. Where no record fits, the cell says so.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.docs import refresh
 from analysis.tables import Comparison, number
 from framebench.cases import Case
-from framebench.provenance import ROOT
 from framebench.records import case_of as case_named
 from models.floor import floor, layers, mixed_precision_adam
 
@@ -188,14 +184,3 @@ def states() -> Comparison:
 def comparisons(table: pd.DataFrame) -> list[Comparison]:
     """All of them; those that rest on records are empty without any."""
     return [speeds(table), activations(table), recomputation(table), states()]
-
-
-def main(document: str, results: str = str(ROOT / "results")) -> None:
-    from analysis import load
-
-    path = Path(document)
-    path.write_text(refresh(path.read_text(), comparisons(load.load(Path(results)))))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

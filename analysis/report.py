@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis import breakdown, explained, load, predict, tables, versions
+from analysis import breakdown, explained, groundtruth, load, predict, tables, versions
 from analysis.claims import show as claims
 from analysis.load import collector_paused
 from analysis.tables import Comparison
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows give, of one version of each framework."""
     table = load.current(table)
-    return [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
+    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
+    return [*ours, *groundtruth.comparisons(table)]
 
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
