@@ -155,8 +155,8 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
     For tables in which a case has one row; `analysis.versions` compares the versions.
     """
     shown: dict[Any, Any] = {}
-    for pair, versions in table.sort_values("measured_at").groupby(["machine", "framework"])["framework_version"]:
-        pinned, known = environments.default_version(str(pair[1])), list(versions.dropna())
+    for pair, group in table.sort_values("measured_at").groupby(["machine", "framework"]):
+        pinned, known = environments.default_version(group["framework"].iloc[0]), list(group["framework_version"].dropna())
         shown[pair] = pinned if pinned in known or not known else known[-1]
     wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
     return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]

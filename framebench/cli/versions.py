@@ -35,13 +35,18 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
 ) -> None:
-    """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped."""
+    """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped.
+
+    Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
+    """
     chosen, matrix = versions.selection(framework, selectors, profile), versions.matrix(framework, version)
     options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
     for case in chosen:
         if why := runner.unsupported(case):
             say(f"{case.id}: unsupported: {why}")
+    if not able:
+        fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     asked = " ".join(["versions run", framework, *matrix, str(rounds), *(selectors or []), profile or "", str(options)])
     session = Session.open(results, provenance.code(), asked)
@@ -124,9 +129,11 @@ def timeline(
     from framebench.timeline import NoTimeline, Point, build
 
     try:
-        made = build([Point(*p) for p in points(records.read_all(results))], to)
+        found = [Point(*p) for p in points(records.read_all(results))]
+        made = build(found, to)
     except NoTimeline as error:
         fail(str(error), 1)
+    say(f"{len({(p.machine, p.case) for p in found})} cases; what was not measured in turn often enough is left out")
     typer.echo(f"cd {made.folder}")
     machine = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
     for old, new in pairwise(made.tags):
