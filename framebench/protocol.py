@@ -50,11 +50,11 @@ class Task:
 LOSS_STEPS = 3  # the second verified loss is observed after this many updates
 
 # Relative tolerances by precision. On the first values they allow for rounding alone; three updates feed rounding back through
-# the optimizer: U-Net's loss after them was 5.9e-5 off on one processor, where another's kernels stayed below 5e-5.
+# the optimizer: U-Net's loss after them was up to 9e-5 off on one processor, where another's kernels stayed below 5e-5.
 TOLERANCES: dict[str, dict[str, float]] = {
     "fp32": {
         "loss_0": 1e-5,
-        "loss_3": 1e-4,
+        "loss_3": 2e-4,
         "grad_norm": 3e-4,
         "loss": 1e-5,
         "logits_norm": 1e-5,

@@ -99,12 +99,14 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
 
 
 def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
-    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent."""
+    """Seconds of steady steps, those in `wall` included: at most `samples` (and one more, if `wall` has as many), fewer when the
+    budget is spent."""
     device: list[float] = []
     events = adapter.events()
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
     adapter.spent.clear()
-    while len(wall) < task.samples and (len(wall) < task.min_samples or time.perf_counter() - start < task.budget_s):
+    wanted, least = max(task.samples, before + 1), max(task.min_samples, before + 1)
+    while len(wall) < wanted and (len(wall) < least or time.perf_counter() - start < task.budget_s):
         wall.append(timed_step(adapter, events, device))
     total, steps = sum(wall[before:]), len(wall) - before
     shares = {purpose: seconds / total for purpose, seconds in adapter.spent.items()}

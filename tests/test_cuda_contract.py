@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -148,19 +149,21 @@ def test_too_short_a_time_has_no_energy() -> None:
     assert "energy_j_per_step" not in runner.join(outcomes(timed_s=0.4))[0]
 
 
-def spoken(final: dict[str, Any], tail: str = "") -> Outcome:
-    child: Any = SimpleNamespace(phase="import", final=final)
-    return runner.classify(child, 1, False, Options(), tail, False)
+def spoken(final: dict[str, Any], folder: Path, tail: str = "") -> Outcome:
+    log = folder / "log"
+    log.write_text(tail)
+    child: Any = SimpleNamespace(phase="import", final=final, log=log, process=SimpleNamespace(returncode=1))
+    return runner.classify(child, None, False)
 
 
-def test_a_framework_without_cuda_makes_gpu_cells_unsupported() -> None:
+def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) -> None:
     error = {
         "type": "NoDevice",
         "message": "needs a GPU, and this torch (2.13.0+cpu) finds none",
         "oom": False,
         "no_device": True,
     }
-    found = spoken({"error": error})
+    found = spoken({"error": error}, tmp_path)
     assert (found.status, found.reason) == ("unsupported", error["message"])
 
 
@@ -169,12 +172,12 @@ NVCC = """[i 1121 12:00:00 compiler.py:956] Jittor(1.3.11.0) src
 nvcc error : 'cudafe++' died"""
 
 
-def test_the_compiler_s_reason_is_told() -> None:
+def test_the_compiler_s_reason_is_told(tmp_path: Path) -> None:
     error = {"type": "RuntimeError", "message": "Compile error", "oom": False}
-    found = spoken({"error": error}, NVCC)
+    found = spoken({"error": error}, tmp_path, NVCC)
     assert found.status == "crashed"
     assert "C++17 or newer is required" in (found.reason or "")
-    assert "compiler" not in (spoken({"error": error}, "Traceback\nRuntimeError: Compile error").reason or "")
+    assert "compiler" not in (spoken({"error": error}, tmp_path, "Traceback\nRuntimeError: Compile error").reason or "")
 
 
 class OnCard(Adapter):
@@ -228,6 +231,12 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert len(found["step_s"]) == 5
     assert found["device_step_s"] == [0.0015] * 4, "of the timed steps, not of those before"
     assert found["timed_steps"] == 4
+
+
+def test_one_sample_is_a_sample() -> None:
+    """Also where verification's steps are as many already."""
+    found = worker.sample(OnCard(), Task("", "time", samples=1), [0.5, 0.5])
+    assert found["timed_steps"] == 1
 
 
 def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
