@@ -99,7 +99,7 @@ def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
 
 
 def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
-    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent; one at least is new."""
+    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent, one of them new."""
     device: list[float] = []
     events = adapter.events()
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)

@@ -12,6 +12,7 @@ from functools import wraps
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal, ParamSpec, TypeVar
+from zlib import crc32
 
 import matplotlib.style
 import seaborn as sns
@@ -121,12 +122,19 @@ def key(
     return Line2D([], [], marker=marker, color=colour, markerfacecolor=face, linestyle=line, label=label, markersize=size)
 
 
+NAME = re.compile(r'(?<=[#"])[a-z][0-9a-f]{10}(?=[")])')
+
+
 @styled
 def svg(figure: Figure) -> str:
-    """The same text for the same figure, always: no date, no random names."""
+    """The same text for the same figure, always: no date, and names by their order. Matplotlib's are hashes of floats whose last
+    bits the layout solver does not repeat."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+    text = "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+    own = crc32(NAME.sub("", text).encode())  # several figures may stand in one page
+    names: dict[str, str] = {}
+    return NAME.sub(lambda name: names.setdefault(name[0], f"f{own:08x}-{len(names)}"), text)
 
 
 @styled
