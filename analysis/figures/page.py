@@ -127,8 +127,8 @@ NAME = re.compile(r'(?<=[#"])[a-z][0-9a-f]{10}(?=[")])')
 
 @styled
 def svg(figure: Figure) -> str:
-    """The same text for the same figure, always: no date, and names by their order. Matplotlib's are hashes of floats whose last
-    bits the layout solver does not repeat."""
+    """The same text for the same figure, always: no date, and names by their order. Matplotlib's own are hashes of floats whose
+    last bits the layout solver does not repeat."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
     text = "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
