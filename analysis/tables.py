@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -123,26 +124,31 @@ def places(scenario: str) -> dict[str, int]:
 
 
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
-    """Framework x strategy, for each machine, workload, size, scenario and batch."""
+    """Framework x strategy, for each machine, workload, size, scenario and batch. Where there are more strategies than those of
+    the quick profile, also a table of these alone."""
     for key, group in groups(lines_of(table), "machine", "workload", "size", "scenario", "batch"):
-        machine, workload, size, scenario, batch = key
-        ranked = in_order(group)
-        shown = shares(group)
-        yield Comparison(
-            f"{workload} {scenario}, batch {batch}, size {size}",
-            f"base = {BASELINES[scenario]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
-            f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
-            f"against float64. {repeats(group)} {conditions(group)}",
-            (*HEAD, *shown),
-            tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
-            notes=tuple(
-                dict.fromkeys(
-                    f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok"
-                )
-            ),
-            machine=machine,
-            cases=tuple(r["case"] for r in ranked),
-        )
+        _, workload, size, scenario, batch = key
+        title = f"{workload} {scenario}, batch {batch}, size {size}"
+        yield of_strategies(title, group)
+        short = [r for r in group if "+" not in r["strategy"] and find(scenario, r["strategy"]).quick]
+        if BASELINES[scenario] in {r["strategy"] for r in short} and len(short) < len(group):
+            yield of_strategies(f"{title}, in short", short)
+
+
+def of_strategies(title: str, group: list[Line]) -> Comparison:
+    ranked, shown = in_order(group), shares(group)
+    told = (f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok")
+    return Comparison(
+        title,
+        f"base = {BASELINES[ranked[0]['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
+        f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
+        f"against float64. {repeats(group)} {conditions(group)}",
+        (*HEAD, *shown),
+        tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
+        notes=tuple(dict.fromkeys(told)),
+        machine=ranked[0]["machine"],
+        cases=tuple(r["case"] for r in ranked),
+    )
 
 
 def shares(group: list[Line]) -> dict[str, str]:
@@ -239,7 +245,7 @@ def conditions(group: list[Line]) -> str:
 def repeats(group: list[Line]) -> str:
     """How the group was measured: precision, warm-up, repeats, and the commands that did it."""
     protocols = ", ".join(sorted({str(r["protocol"]) for r in group}))
-    typed = sorted({r["command"] for r in group})
+    typed = sorted({shorten(r["command"].replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...") for r in group})
     return (
         f"{precisions(group)} Protocol {protocols}: one process for the time ({Task.warmup} steps of warm-up or more, then n "
         f"timed ones), another for the memory; interval = bootstrap 95 % of the median over the n steps. "

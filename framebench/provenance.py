@@ -73,4 +73,5 @@ def cpu_model() -> str:
 
 def command() -> str:
     """What was typed, with the program's name instead of its path; asv's benchmark processes are told it."""
-    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
+    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([program, *sys.argv[1:]])
