@@ -6,8 +6,10 @@ BIN    := $(VENV)/bin
 # the name that the results go under; by default the host's
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
+# the machine that README, docs and notebooks show
+SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu test lint study site report clean
+.PHONY: setup bench bench-gpu test lint study site report notebooks clean
 
 setup: $(READY)
 
@@ -57,10 +59,15 @@ study: $(READY)
 site: $(READY)
 	$(BIN)/framebench report --html site
 
-# Everything that the committed results say: tables, documents, pages. Measures nothing, needs no framework
+# Everything that the committed results say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(READY)
 	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
+	$(BIN)/framebench figures --machine $(SHOWN)
 	$(MAKE) site
+
+# The notebooks' executed form
+notebooks: $(READY)
+	$(BIN)/framebench notebooks --machine $(SHOWN)
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache
