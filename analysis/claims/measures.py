@@ -1,18 +1,18 @@
 """How an effect is computed: what is taken from a record (`samples.py`), of which cases, and how they are compared.
 
-An interval is a bootstrap's where there are samples (times), the extremes widened by the instrument's resolution where there
-are none (bytes), and that of the least-squares slope for an exponent.
+An interval is a bootstrap's where there are samples (times); where there are none (bytes), it reaches from the smallest to the
+largest value, widened by the instrument's resolution.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import stats
 
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
@@ -234,19 +234,19 @@ class OfSweep(OfCases):
 
 @dataclass(frozen=True)
 class Exponent(OfSweep):
-    """The slope of the quantity against the batch, both as logarithms: 1 is proportional, 0 constant."""
+    """How the quantity grows from the smallest batch to the largest, both as logarithms: 1 is proportional, 0 constant.
+
+    Of the two ends alone: what lies between strays from a straight line by its nature, which is no uncertainty of the growth.
+    """
 
     def effect(self, store: Store, size: str) -> Effect:
-        batches, found = zip(*self.points(store, size))
-        if min(e.low for e in found) <= 0:
+        points = self.points(store, size)
+        (small, first), (large, last) = points[0], points[-1]
+        if min(first.low, last.low) <= 0:
             raise Nothing(f"{self.quantity.name} is not positive at every batch")
-        x, logs = np.log(batches), [np.log([getattr(e, end) for e in found]) for end in ("value", "low", "high")]
-        slope = stats.linregress(x, logs[0])
-        if len(batches) == 2:  # no residuals: the ends of the two points decide
-            (_, low, high), run = logs, x[1] - x[0]
-            return Effect(slope.slope, (low[1] - high[0]) / run, (high[1] - low[0]) / run)
-        wide = stats.t.ppf((1 + CONFIDENCE) / 2, len(batches) - 2) * slope.stderr
-        return Effect(slope.slope, slope.slope - wide, slope.slope + wide)
+        run = math.log(large / small)
+        growth = (last.value / first.value, last.low / first.high, last.high / first.low)
+        return Effect(*(math.log(ratio) / run for ratio in growth))
 
 
 @dataclass(frozen=True)
