@@ -10,6 +10,7 @@ from framebench.cli import advice, claims, figures, measuring, reading, upkeep, 
 from framebench.cli.shared import app, fail, say
 from framebench.environments import SetupError
 from framebench.session import Busy
+from models.spec import UnknownName
 
 
 def main() -> None:
@@ -17,10 +18,11 @@ def main() -> None:
     warnings.showwarning = plain_warning  # type: ignore[assignment]
     try:
         app()
-    except (UnknownCase, SetupError, Busy) as error:
+    except (UnknownCase, UnknownName, SetupError, Busy) as error:
         fail(str(error), 2)
     except OSError as error:
-        fail(f"{error.strerror}: {error.filename}; what was measured so far is kept", 1)
+        said = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        fail(f"{said}; what was measured so far is kept", 1)
 
 
 def plain_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -103,7 +103,10 @@ def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
             asked = f"--workload {question.workload} --scenario {question.scenario}"
             raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
     # in any size that is declared, as a described model has none
-    (strategy,) = {c.strategy for c in cases.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
+    named = {c.strategy for c in cases.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
+    if len(named) > 1:
+        raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {', '.join(sorted(named))}")
+    (strategy,) = named
     wanted = [f for f in question.frameworks if framework in ("*", f)]
     changes = [c for f in wanted if (c := advice.change(found, f, strategy))]
     if not changes:

@@ -27,7 +27,7 @@ def claims(
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     machine: Annotated[str | None, typer.Option(help="whose records; by default this one's, if it has any")] = None,
     size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = cases.DEFAULT_SIZE,
-    time_limit: Annotated[float, typer.Option(help="with --run: seconds for each of a case's two workers")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:

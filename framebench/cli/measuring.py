@@ -34,9 +34,9 @@ def run(
     profile: Profile = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
-    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
-    time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
     env: Env = None,
 ) -> None:
@@ -48,7 +48,8 @@ def run(
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else [])])
+    # options too: what was measured with other threads or under a limit does not stand for what is asked for now
+    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else []), str(options)])
     session = Session.open(results, provenance.code(), named)
     ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
     found = references.in_order([c for c in found if not env or c.framework in ready])
@@ -86,7 +87,7 @@ def compare_(
     rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     env: Env = None,
     as_json: AsJson = False,
@@ -126,7 +127,7 @@ def fit(
     strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
     size: str = cases.DEFAULT_SIZE,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
-    time_limit: Annotated[float, typer.Option(help="seconds for each probe")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
     again: Annotated[bool, typer.Option("--again", help="search anew, though this was answered before")] = False,
     env: Env = None,
@@ -180,16 +181,19 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1)] = 64,
     batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
     size: str = cases.DEFAULT_SIZE,
-    time_limit: Annotated[float, typer.Option(help="seconds for each process")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
     from analysis import fits
     from framebench import halving
 
-    (case,) = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
-    environment = environments.ensure(framework, say=say)
+    found_cases = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    if len(found_cases) > 1:
+        fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
+    (case,) = found_cases
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    environment = environments.ensure(case.framework, say=say)
     with err.status(case.id) as status:
         run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
         found = halving.evaluate(case, samples, room, run)

@@ -50,6 +50,8 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
 
     wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
     found = [r for r in records.read_all(results) if r.case in wanted]
+    if not found and not as_json:
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     if as_json:
         typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
         return
@@ -76,7 +78,7 @@ def report(
     docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
     html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
 ) -> None:
-    """Comparison tables from the records, on the terminal and as Markdown (results/tables/<machine>.md), or as a site."""
+    """Comparison tables from the records, on the terminal and (of all cases) as results/tables/<machine>.md, or as a site."""
     if html:
         return site(selectors, results, here, html)
     from analysis import tables
@@ -92,7 +94,8 @@ def report(
     found = of_records(kept)
     for comparison in found:
         tables.terminal(comparison, out)
-    for machine in sorted({r.provenance.machine for r in kept}):
+    # of some of the cases nothing is written: the file is the machine's whole table
+    for machine in sorted({r.provenance.machine for r in kept}) if not selectors else ():
         target = results / "tables" / f"{machine.replace('/', '_')}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))

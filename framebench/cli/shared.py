@@ -32,13 +32,16 @@ def chosen(selectors: list[str] | None, default: list[Case], profile: str | None
 
 
 def parse_bytes(text: str) -> int:
-    """`2GiB`, `512MiB`, `1e9`. Raises typer.BadParameter."""
+    """`2GiB`, `512MiB`, `1e9`; at least one byte. Raises typer.BadParameter."""
     units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
     number = text.rstrip("KMGiB")
     try:
-        return int(float(number) * units[text[len(number) :]])
-    except (ValueError, KeyError):
-        raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB") from None
+        found = int(float(number) * units[text[len(number) :]])
+    except (ValueError, KeyError, OverflowError):  # what overflows is `inf`
+        found = 0
+    if found < 1:
+        raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
+    return found
 
 
 def say(message: Any) -> None:

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from framebench import environments, runner
-from framebench.cli.shared import AsJson, Results, app, out, say
+from framebench.cli.shared import AsJson, Results, app, fail, out, say
 from framebench.strategies import FRAMEWORKS
 
 
 @app.command()
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now (they are built when first needed otherwise)."""
+    for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
+        environments.default_version(framework)
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
         typer.echo(f"{environment.name}: {environment.python}")
@@ -47,11 +49,16 @@ def doctor(
 def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
     from framebench import golden as references
-    from models.spec import NAMES
+    from models.spec import NAMES, workload
 
+    for name in workloads or ():
+        workload(name)
     for name in workloads or NAMES:
         made, confirmed = (references.compute(name, environments.ensure(f)) for f in ("torch", "jax"))
-        path = references.write(name, made, confirmed)
+        try:
+            path = references.write(name, made, confirmed)
+        except ValueError as error:
+            fail(str(error), 1)
         typer.echo(
             f"{path}: {len(made)} keys, the two frameworks differ by at most {references.difference(made, confirmed):.1e}"
         )

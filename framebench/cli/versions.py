@@ -31,15 +31,15 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="processes of each case in each version")] = versions.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
-    time_limit: Annotated[float, typer.Option(help="seconds for each of a case's two workers")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
 ) -> None:
     """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped.
 
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
-    chosen, matrix = versions.selection(framework, selectors, profile), versions.matrix(framework, version)
+    matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
     options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
     for case in chosen:
