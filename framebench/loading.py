@@ -32,8 +32,7 @@ class Loader:
         self.arrive = arrive
         rng = np.random.default_rng([SEED, 2, case.batch])
         self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)
-        self.mapped = mode in MAPPED
-        if self.mapped:
+        if mode in MAPPED:
             self.images = on_disk(self.images)
         self.made = 0  # batches prepared
         self.buffers: set[int] = set()  # where they were prepared into
@@ -76,7 +75,11 @@ class Loader:
 
     def counted(self) -> dict[str, Any]:
         found = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
-        return found | {"memory_mapped": isinstance(self.images, np.memmap), "beside_the_step": self.beside()}
+        return found | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
+
+    @property
+    def mapped(self) -> bool:
+        return isinstance(self.images, np.memmap)
 
     def beside(self) -> bool:
         """Whether another thread than the one that steps prepares the batches."""
@@ -103,15 +106,22 @@ def on_disk(images: np.ndarray) -> np.memmap:
 
 
 def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
-    """One batch ahead, by a thread that may use every core: the timing worker itself is pinned to one."""
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=1)
+    """One batch ahead, by a thread that may use every core: the timing worker itself is pinned to one. What the thread raises
+    is raised by the step that waits for its batch."""
+    waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(threading.get_native_id(), range(os.cpu_count() or 1))
-        for batch in prepared:
-            waiting.put(batch)
+        try:
+            for batch in prepared:
+                waiting.put((batch, None))
+        except BaseException as error:
+            waiting.put((None, error))
 
     threading.Thread(target=work, daemon=True).start()
     while True:
-        yield put(*waiting.get())
+        batch, error = waiting.get()
+        if error is not None:
+            raise error
+        yield put(*batch)

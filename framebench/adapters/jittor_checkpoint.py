@@ -22,17 +22,21 @@ def frozen_statistics(block: Module) -> Iterator[None]:
     momenta = [m.momentum for m in norms]
     for norm in norms:
         norm.momentum = 0.0
-    yield
-    for norm, momentum in zip(norms, momenta):
-        norm.momentum = momentum
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta):
+            norm.momentum = momentum
 
 
 @contextmanager
 def drawing(draw: Any) -> Iterator[None]:
     """Every random variable comes from `draw`; all of Jittor's random functions call `jt.random`."""
     original, jt.random = jt.random, draw
-    yield
-    jt.random = original
+    try:
+        yield
+    finally:
+        jt.random = original
 
 
 class Checkpoint(jt.Function):
