@@ -181,10 +181,15 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
         return Outcome(status, f"{error['type']} {during}: {error['message']}{compiler_said(tail, error['message'])}", log=tail)
     if expired_s is not None:
         return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
-    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    name = signal_name(-code) if code < 0 else f"exit code {code}"
     if (oom_killed and code == -signal.SIGKILL) or OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
     return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
+
+
+def signal_name(number: int) -> str:
+    """Most of the real-time signals have no name."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def compiler_said(log: str, told: str) -> str:

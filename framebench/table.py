@@ -35,7 +35,6 @@ _NO_BF16 = Unsupported(
 _FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
 _NO_SLOW_PATH = Unsupported("no slow path was found in this workload to write differently")
 _JITTOR_ONLY = Unsupported("a setting of Jittor's")
-_EAGER = Unsupported("JAX compiles the whole step, in which the order of buffers is the compiler's")
 _XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")
 _VARIANT = {f: Native("a smaller configuration of the same model file") for f in ("torch", "jax", "jittor")}
 _COLLECTOR = {f: Native("Python's gc module, around the framework's step") for f in ("torch", "jax", "jittor")}
