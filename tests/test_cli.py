@@ -11,9 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from framebench import records
+from framebench.cli import measuring
+from framebench.cli.shared import app
 from framebench.environments import Environment
+from framebench.session import Session
 from tests.conftest import ROOT, Tried, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -70,6 +74,16 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["show", "a/b/c/d/e/f/g"], "workload/framework"),
         (["setup", "tensorflow"], "jittor"),
         (["report", "--results", "nowhere"], "make bench"),
+        (["show", "--results", "nowhere"], "make bench"),
+        (["run", CASE, "--memory-limit=-1"], "512MiB"),
+        (["run", CASE, "--time-limit=-1"], "0.01"),
+        (["fit", "--workload", "resnet50", "--budget", "0"], "512MiB"),
+        (["advise", "--budget", "inf"], "512MiB"),
+        (["advise", "--budget", "1GiB", "--from", "f*"], "fp32"),
+        (["advise", "--budget", "1GiB", "--workload", "*"], "resnet50"),
+        (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
+        (["versions", "run", "--framework", "tensorflow"], "jittor"),
+        (["golden", "resnet51"], "resnet50"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
@@ -77,6 +91,36 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert done.returncode != 0
     assert named in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_report_of_some_cases_leaves_the_table_of_all_alone(tmp_path: Path) -> None:
+    one = min((ROOT / "results" / "records").glob("*/torch-*/transformer.*/*.json"))
+    kept = tmp_path / one.relative_to(ROOT / "results")
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(one.read_bytes())
+    case = records.read(one).case
+    assert framebench("report", case, "--results", str(tmp_path)).returncode == 0
+    assert not (tmp_path / "tables").exists()
+    assert framebench("report", "--results", str(tmp_path)).returncode == 0
+    assert len(list((tmp_path / "tables").iterdir())) == 1
+
+
+def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured with other threads, or under a limit, is not taken for what is asked for now."""
+
+    def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(measuring.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(measuring, "measure_all", interrupted)
+    opened = []
+    for options in ([], ["--threads", "2"], ["--threads", "2"]):
+        assert CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options]).exit_code == 130
+        session = Session.load(results)
+        assert session
+        opened.append(session.id)
+    assert opened[0] != opened[1] == opened[2]
 
 
 def test_bad_files_are_warned_about(measured: Path) -> None:

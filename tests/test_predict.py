@@ -100,7 +100,9 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 def test_the_published_records_give_lines() -> None:
     table = load.load(ROOT / "results")
     for framework in ("torch", "jax", "jittor"):
-        for where, line in predictions(table, f"transformer/{framework}/train/fp32/b24/cpu"):
+        found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
+        assert found, framework
+        for where, line in found:
             assert line.per_sample.value > 0
             assert line.fixed.value > 0
             assert where["framework"] == framework
