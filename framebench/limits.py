@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from framebench.cases import Case
+from framebench.instruments import nvml
 from framebench.instruments.host import status_bytes
 
 UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
@@ -69,13 +70,11 @@ def set_before_import(case: Case, budget: int | None) -> None:
 
 
 def card_bytes() -> int | None:
-    """Memory of the first GPU, or None where there is none, or nothing that could be asked."""
-    try:
-        import pynvml
-    except ImportError:  # an interpreter that was found as it is need not have it
+    """Memory of the GPU that the process gets, or None where there is none, or nothing that could be asked."""
+    handle = nvml.card() if nvml.gpus() else None
+    if handle is None:
         return None
-    try:
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).total)
-    except pynvml.NVMLError:
-        return None
+    import pynvml
+
+    memory = nvml.asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None else int(memory.total)

@@ -93,16 +93,26 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert "Traceback" not in done.stderr
 
 
-def test_a_report_of_some_cases_leaves_the_table_of_all_alone(tmp_path: Path) -> None:
-    one = min((ROOT / "results" / "records").glob("*/torch-*/transformer.*/*.json"))
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A results folder with one published record, as if it were of CASE."""
+    one = min((ROOT / "results" / "records").glob("*/torch-*/transformer.torch.*/*.json"))
     kept = tmp_path / one.relative_to(ROOT / "results")
     kept.parent.mkdir(parents=True)
-    kept.write_bytes(one.read_bytes())
-    case = records.read(one).case
-    assert framebench("report", case, "--results", str(tmp_path)).returncode == 0
-    assert not (tmp_path / "tables").exists()
-    assert framebench("report", "--results", str(tmp_path)).returncode == 0
-    assert len(list((tmp_path / "tables").iterdir())) == 1
+    kept.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
+    return tmp_path
+
+
+def test_a_report_of_some_cases_leaves_the_table_of_all_alone(published: Path) -> None:
+    assert framebench("report", CASE, "--results", str(published)).returncode == 0
+    assert not (published / "tables").exists()
+    assert framebench("report", "--results", str(published)).returncode == 0
+    assert len(list((published / "tables").iterdir())) == 1
+
+
+def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
+    assert CASE in framebench("show", "transformer/torch/train", "--results", str(published)).stdout
+    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(published)).returncode == 1
 
 
 def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from framebench import cuda_check, environments, runner, worker
+from framebench import cuda_check, environments, limits, runner, worker
 from framebench.adapters.base import Adapter, Batch, Evidence
 from framebench.cases import Case, parse
 from framebench.environments import Environment
@@ -88,6 +88,14 @@ def test_the_worker_s_card_is_the_first_visible(card: FakeNvml, monkeypatch: pyt
     for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
         assert nvml.card() == handle
+
+
+def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
+    assert limits.card_bytes() == 4 * GIB
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert limits.card_bytes() is None
 
 
 def test_energy_lies_between_the_phases(card: FakeNvml) -> None:

@@ -199,3 +199,8 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, E
     found = json.loads(done.stdout)
     assert found["low"] <= 1.02, found
     assert found["rounds"] == 30
+
+
+def test_every_signal_has_a_name_to_be_told_by() -> None:
+    assert runner.signal_name(signal.SIGKILL) == "SIGKILL"
+    assert runner.signal_name(40) == "signal 40"

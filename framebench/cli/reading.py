@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,8 +49,8 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
     """The newest record of each case, as lines or as one JSON array of flat rows."""
     from analysis import load
 
-    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
-    found = [r for r in records.read_all(results) if r.case in wanted]
+    wanted = named(selectors)
+    found = [r for r in records.read_all(results) if wanted(r.case)]
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     if as_json:
@@ -59,6 +60,14 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
     for record in found:
         if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
             typer.echo(line(record))
+
+
+def named(selectors: list[str] | None) -> Callable[[str], bool]:
+    """Whether a record's case is one of those named, in any size unless it is stated. Without names every one is, also a
+    combination that no profile has. Raises UnknownCase."""
+    if not selectors:
+        return lambda case: True
+    return {c.id for c in chosen(selectors, [], size="*")}.__contains__
 
 
 class FolderMayBeLeftOut(TyperCommand):
@@ -85,8 +94,8 @@ def report(
     from analysis.docs import NoSuchTable, refresh
     from analysis.report import for_documents, of_records
 
-    wanted = {c.id for c in chosen(selectors, list(cases.every_case()))}
-    kept = [r for r in records.read_all(results) if r.case in wanted]
+    wanted = named(selectors)
+    kept = [r for r in records.read_all(results) if wanted(r.case)]
     if here:
         kept = [r for r in kept if r.provenance.machine == provenance.machine_name()]
     if not kept:
@@ -111,12 +120,10 @@ def site(selectors: list[str] | None, results: Path, here: bool, target: Path) -
     """All that the records say as pages that need neither network nor server."""
     from analysis.site.build import Unbuildable, build
 
-    wanted = {c.id for c in chosen(selectors, [])}
+    wanted = named(selectors)
     machine = provenance.machine_name()
     try:
-        pages = build(
-            results, target, lambda r: r.case in (wanted or {r.case}) and (not here or r.provenance.machine == machine)
-        )
+        pages = build(results, target, lambda r: wanted(r.case) and (not here or r.provenance.machine == machine))
     except Unbuildable as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")

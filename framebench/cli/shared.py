@@ -23,12 +23,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 
 
-def chosen(selectors: list[str] | None, default: list[Case], profile: str | None = None) -> list[Case]:
-    """The cases that are named; of a profile those that are named, if both are given; without names the default."""
+def chosen(
+    selectors: list[str] | None, default: list[Case], profile: str | None = None, size: str = cases.DEFAULT_SIZE
+) -> list[Case]:
+    """The cases that are named; of a profile those that are named, if both are given; without names the default. `size` is
+    that of a selector which states none."""
     if not selectors:
         return cases.profile(profile) if profile else default
     among = cases.profile(profile) if profile else None
-    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, among=among)))
+    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, size, among)))
 
 
 def parse_bytes(text: str) -> int:
