@@ -114,9 +114,11 @@ def row(r: Record) -> Row:
 
 
 def latest(found: Iterable[Record]) -> list[Row]:
-    """Rows of the newest record for each case, machine and framework version, sorted."""
+    """Rows of the newest record for each case, machine and framework version, sorted; without those under a limit of memory."""
     newest: dict[tuple[str, str, str], tuple[str, Row]] = {}
     for record in found:
+        if record.provenance.memory_limit is not None:
+            continue  # what a case does under a limit is not what it needs
         key = (record.provenance.machine, record.case, record.framework_version or "")
         measured_at = record.provenance.measured_at.isoformat()
         if key not in newest or measured_at > newest[key][0]:

@@ -72,6 +72,7 @@ def cpu_model() -> str:
 
 
 def command() -> str:
-    """What was typed, with the program's name instead of its path; asv's benchmark processes are told it."""
+    """What was typed, without the folders of whoever typed it; asv's benchmark processes are told it."""
     program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
-    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([program, *sys.argv[1:]])
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([program, *words])

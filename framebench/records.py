@@ -88,6 +88,7 @@ class Provenance(Part):
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
+    memory_limit: int | None = None  # bytes that the worker was allowed to map: a record under a limit is in no table
     calibration: Calibration | None = None
     gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
     protocol: int

@@ -356,6 +356,7 @@ def provenance_of(
         load_before=load,
         load_after=load_average(),
         profile=options.profile,
+        memory_limit=options.memory_limit,
         calibration=records.calibration(results),
         gpu=around(card, outcomes) if card else {},
         protocol=VERSION,

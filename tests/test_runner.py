@@ -120,6 +120,7 @@ def test_running_out_of_memory_is_a_result(mib: int, environment: dict[str, Envi
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "memory" in record.reason.lower()
+    assert record.provenance.memory_limit == mib * 2**20
 
 
 def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], results: Path, tmp_path: Path) -> None:

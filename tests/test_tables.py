@@ -53,6 +53,14 @@ def test_the_newest_record_counts() -> None:
     assert [r.peak_bytes for r in load.latest([later, old])] == [300]
 
 
+def test_what_ran_under_a_limit_is_in_no_table() -> None:
+    free, limited = (
+        record(),
+        record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
+    )
+    assert [r.status for r in load.latest([free, limited])] == ["ok"]
+
+
 def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))

@@ -89,7 +89,8 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
 
 def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None]) -> list[tuple[Path, Record]]:
     """The ok records of the highest version and of the newest code, the newest record last."""
-    good = [(p, r) for p, r in found if r.status == "ok" and r.framework_version == versions[r.parsed.framework]]
+    free = [(p, r) for p, r in found if r.status == "ok" and r.provenance.memory_limit is None]
+    good = [(p, r) for p, r in free if r.framework_version == versions[r.parsed.framework]]
     if not good:
         return []
     code = made_by(newest(good)[1])
