@@ -159,7 +159,10 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
         pinned, known = environments.default_version(group["framework"].iloc[0]), list(group["framework_version"].dropna())
         shown[pair] = pinned if pinned in known or not known else known[-1]
     wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
-    return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
+    kept = table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
+    # a process that died before it could name its version is forgotten once its case was measured again
+    last = kept.groupby(["machine", "case"])["measured_at"].transform("max")
+    return kept[kept["framework_version"].notna() | (kept["measured_at"] == last)]
 
 
 def load(results: Path) -> pd.DataFrame:

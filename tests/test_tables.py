@@ -100,3 +100,22 @@ def test_the_collector_is_paused_only_while_records_are_read() -> None:
 
 def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
     assert load.load(tmp_path).empty
+
+
+def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
+    """A worker that ended before it could name its framework's version."""
+    case = Case("transformer", "torch", "train", strategy, 4, "tiny")
+    return record(case, status="crashed", reason="SIGKILL", provenance=provenance(versions={}, measured_at=when))
+
+
+def test_rows_without_a_version_stand_beside_those_with_one() -> None:
+    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), died()))
+    assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.000")]
+
+
+def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
+    (again,) = load.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
+    assert again == "ok"
+    later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
+    assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
+    assert load.current(frame()).empty
