@@ -47,6 +47,13 @@ def test_peaks_of_two_instruments_have_no_ratio() -> None:
     assert row["time_ratio"] == 1.5
 
 
+def test_numbers_of_two_protocols_have_no_ratio() -> None:
+    base, later = made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)
+    later = later.model_copy(update={"provenance": provenance(versions={"torch": "1"}, protocol=2)})
+    row = frame(base, later).set_index("strategy").loc["checkpoint"]
+    assert row[["peak_ratio", "time_ratio", "break_even_steps"]].isna().all()
+
+
 def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
     later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
