@@ -59,7 +59,7 @@ study: $(READY)
 site: $(READY)
 	$(BIN)/framebench report --html site
 
-# Everything that the committed results say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
+# Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(READY)
 	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
 	$(BIN)/framebench figures --machine $(SHOWN)

@@ -132,13 +132,13 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are not
     faster, missing if the first step is no longer.
 
-    The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size and machine; a ratio is missing
-    where the baseline is, or where its peak was read by another instrument.
+    The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
+    missing where the baseline is, or where its peak was read by another instrument.
     """
     import pandas as pd
 
     table = pd.DataFrame(rows, columns=list(Row._fields))
-    same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size"]
+    same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size", "protocol"]
     base = table[table["strategy"] == table["scenario"].map(BASELINES)]
     base = base[[*same, "peak_bytes", "peak_instrument", "step_time_s", "first_step_s"]]
     table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
@@ -161,7 +161,10 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
         pinned, known = environments.default_version(group["framework"].iloc[0]), list(group["framework_version"].dropna())
         shown[pair] = pinned if pinned in known or not known else known[-1]
     wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
-    return table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
+    kept = table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
+    # a process that died before it could name its version is forgotten once its case was measured again
+    last = kept.groupby(["machine", "case"])["measured_at"].transform("max")
+    return kept[kept["framework_version"].notna() | (kept["measured_at"] == last)]
 
 
 def load(results: Path) -> pd.DataFrame:

@@ -113,7 +113,9 @@ def in_order(group: list[Line]) -> list[Line]:
     def place(r: Line) -> tuple[Any, ...]:
         known = places(r["scenario"])
         strategy = known.get(r["strategy"], len(known))
-        return FRAMEWORKS.index(r["framework"]), r["framework_version"] or "", strategy, r["strategy"]
+        # a process that died before it could tell has no version
+        version = "" if missing(r["framework_version"]) else r["framework_version"]
+        return FRAMEWORKS.index(r["framework"]), version, strategy, r["strategy"]
 
     return sorted(group, key=place)
 

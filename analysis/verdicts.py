@@ -36,7 +36,7 @@ def of(said: dict[str, Any]) -> list[Verdict]:
 
 
 def instruments(said: dict[str, Any]) -> set[str]:
-    return {r[arm]["peak_instrument"] for r in said["rounds"] for arm in ARMS}
+    return {name for r in said["rounds"] for arm in ARMS if (name := r[arm]["peak_instrument"])}
 
 
 def cautions(said: dict[str, Any]) -> Iterator[str]:

@@ -163,21 +163,24 @@ def quantity_row(
     blank: Row, quantity: Quantity, minimum: float, rounds: list[Round], processes: tuple[list[Record], list[Record]]
 ) -> Row:
     """One quantity of one case. `processes` are the medians' where there are no rounds."""
-    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum, rounds=len(rounds))
+    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
     if quantity is PEAK:
-        named = sorted({str(r.peak_instrument) for found in processes for r in found})
+        named = sorted({r.peak_instrument for found in processes for r in found if r.peak_instrument})
         if len(named) > 1:
-            return row._replace(verdict=INCOMPARABLE, reason=f"read by different instruments: {', '.join(named)}")
-        row = row._replace(instrument=named[0])
+            why = f"read by different instruments: {', '.join(named)}"
+            return row._replace(rounds=len(rounds), verdict=INCOMPARABLE, reason=why)
+        row = row._replace(instrument=next(iter(named), None))
     value = VALUES[quantity]
-    if len(rounds) < FEWEST:
+    whole = [r for r in rounds if value(r.base) is not None and value(r.change) is not None]
+    row = row._replace(rounds=len(whole))
+    if len(whole) < FEWEST:
         return too_few(row, *([x for r in found if (x := value(r)) is not None] for found in processes))
-    pairs = [(b, c) for r in rounds if (b := value(r.base)) is not None and (c := value(r.change)) is not None]
-    said = judge([b for b, _ in pairs], [c for _, c in pairs], quantity._replace(minimum=minimum))
+    base, change = ([x for r in arm if (x := value(r)) is not None] for arm in zip(*whole))
+    said = judge(base, change, quantity._replace(minimum=minimum))
     words = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}
     return row._replace(
         base_value=said.base, change_value=said.change, ratio=said.ratio, low=said.low, high=said.high, p=said.p,
-        verdict=words.get(said.verdict, said.verdict), reason=caution(rounds) if quantity is TIME else None,
+        verdict=words.get(said.verdict, said.verdict), reason=caution(whole) if quantity is TIME else None,
     )  # fmt: skip
 
 

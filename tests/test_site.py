@@ -157,6 +157,13 @@ def test_differences_within_the_noise_are_none() -> None:
     assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none lower", "none shorter"]
 
 
+def test_a_single_step_is_never_the_shortest() -> None:
+    """It has no interval."""
+    found = load.frame(load.latest([made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])]))
+    (comparison,) = headlines.headlines(found)
+    assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none shorter"]
+
+
 def test_figures_and_claims_are_there(site: Path) -> None:
     """Each figure with its finding, each claim with its verdict and a way to the records behind it."""
     lab = site / "machines" / "lab"

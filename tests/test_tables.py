@@ -47,6 +47,13 @@ def test_peaks_of_two_instruments_have_no_ratio() -> None:
     assert row["time_ratio"] == 1.5
 
 
+def test_numbers_of_two_protocols_have_no_ratio() -> None:
+    base, later = made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)
+    later = later.model_copy(update={"provenance": provenance(versions={"torch": "1"}, protocol=2)})
+    row = frame(base, later).set_index("strategy").loc["checkpoint"]
+    assert row[["peak_ratio", "time_ratio", "break_even_steps"]].isna().all()
+
+
 def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
     later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
@@ -108,3 +115,22 @@ def test_the_collector_is_paused_only_while_records_are_read() -> None:
 
 def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
     assert load.load(tmp_path).empty
+
+
+def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
+    """A worker that ended before it could name its framework's version."""
+    case = Case("transformer", "torch", "train", strategy, 4, "tiny")
+    return record(case, status="crashed", reason="SIGKILL", provenance=provenance(versions={}, measured_at=when))
+
+
+def test_rows_without_a_version_stand_beside_those_with_one() -> None:
+    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), died()))
+    assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.000")]
+
+
+def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
+    (again,) = load.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
+    assert again == "ok"
+    later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
+    assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
+    assert load.current(frame()).empty

@@ -19,7 +19,7 @@ from asv.config import Config
 from analysis import load, study, tables, versions
 from analysis.report import report_of
 from analysis.rounds import Point, points
-from analysis.statistics import FEWEST, PEAK, TIME
+from analysis.statistics import FEWEST, PEAK, TIME, Quantity
 from analysis.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
 from framebench import environments, records, runner, timeline
 from framebench import versions as measuring
@@ -220,6 +220,20 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
     found = rounds(original, change=lambda r, number: r.model_copy(update={"peaks": {"allocator.in_use": 1}}))
     assert verdicts_of(found)[PEAK.name] == INCOMPARABLE
     assert verdicts_of(found)[TIME.name] != INCOMPARABLE
+
+
+@pytest.mark.parametrize(
+    ("lacking", "quantity"), [({"peaks": {}}, PEAK), ({"step_s": []}, TIME), ({"first_step_s": None}, versions.FIRST)]
+)
+def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
+    """Rounds without the number count for nothing, and the other quantities stand."""
+    (original,) = originals(1)
+    some = rounds(original, change=lambda r, number: r.model_copy(update=lacking if number < 5 else {}))
+    (row,) = [r for r in versions.rows_of(some, OLD, NEW) if r.quantity == quantity.name]
+    assert (row.verdict, row.rounds) == (FEW, measuring.ROUNDS - 5)
+    none = verdicts_of(rounds(original, change=lambda r, number: r.model_copy(update=lacking)))
+    assert none.pop(quantity.name) == FEW
+    assert FEW not in none.values()
 
 
 def test_rounds_of_other_code_play_no_part() -> None:

@@ -13,7 +13,7 @@ Found = dict[str, list[float]]
 
 
 def median_ratio(change: list[float], base: list[float]) -> Effect:
-    """Ratio of medians over rounds, with a bootstrap interval over the rounds (percentile method): the rounds are pairs."""
+    """Median over the rounds of the ratio within each, with a bootstrap interval over the rounds (percentile method)."""
     pairs = np.array(change) / np.array(base)
     found = stats.bootstrap(
         (pairs,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", rng=0

@@ -25,6 +25,7 @@ Verdict = Literal[
     "reproduced", "weaker", "stronger", "contradicted", "no such API", "needs a GPU (not measured here)", "not measured"
 ]
 MEASURED: tuple[Verdict, ...] = ("contradicted", "weaker", "reproduced", "stronger")  # in the order of a growing gain
+FAILED = MEASURED[:2]  # what was measured and is less than claimed
 TOLERANCE = 0.2  # of the claimed gain: what "as large as claimed" allows either way
 
 

@@ -83,7 +83,11 @@ def logarithmic(axes: Axes, order: list[str], label: str) -> None:
 
 def first_title(shown: list[Line]) -> str:
     """The baseline's first step in steady steps, and how many longer first steps never pay."""
-    base = {r["framework"]: r["first_step_s"] / r["step_time_s"] for r in shown if rows.baseline(r)}
+    base = {
+        r["framework"]: r["first_step_s"] / r["step_time_s"]
+        for r in shown
+        if rows.baseline(r) and not missing(r["step_time_s"])
+    }
     cost = rows.listed([f"{steady:,.1f} in {page.NAMES[f]}" for f, steady in base.items()])
     longer = [r["break_even_steps"] for r in shown if not missing(r["break_even_steps"])]
     never = sum(math.isinf(n) for n in longer)

@@ -44,14 +44,14 @@ show(*(figure for _, figure in largest(said.machine, said.results)))
 # ## What this says
 
 # %%
-for (workload, framework, scenario, strategy), group in table[table["status"] == "ok"].groupby(
-    ["workload", "framework", "scenario", "strategy"]
+for (workload, framework, scenario, strategy, size), group in table[table["status"] == "ok"].groupby(
+    ["workload", "framework", "scenario", "strategy", "size"]
 ):
     group = group.sort_values("batch")
     first, last = group.iloc[0], group.iloc[-1]
     if last["batch"] > first["batch"] and first["peak_instrument"] == last["peak_instrument"]:
         show(
-            f"- {workload} {scenario} `{strategy}` in {framework}: {last['batch'] / first['batch']:g} times the batch "
-            f"({first['batch']} to {last['batch']}) needs {last['peak_bytes'] / first['peak_bytes']:.2f} times the memory "
-            f"({last['peak_instrument']}), for {last['throughput'] / first['throughput']:.2f} times the throughput."
+            f"- {workload} {scenario} `{strategy}` in {framework}, size {size}: {last['batch'] / first['batch']:g} times the "
+            f"batch ({first['batch']} to {last['batch']}) needs {last['peak_bytes'] / first['peak_bytes']:.2f} times the "
+            f"memory ({last['peak_instrument']}), for {last['throughput'] / first['throughput']:.2f} times the throughput."
         )

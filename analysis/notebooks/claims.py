@@ -20,6 +20,7 @@
 from collections import Counter
 
 from analysis.claims import ledger, table
+from analysis.claims.rule import FAILED
 from analysis.notebook import measured, show
 
 said = measured()
@@ -39,7 +40,6 @@ show(table(entries))
 # The claims that were measured and did not hold.
 
 # %%
-kept = {"reproduced", "stronger", "not measured", "needs a GPU"}
 for entry in entries:
-    if entry.value is not None and entry.verdict not in kept:
+    if entry.verdict in FAILED:
         show(f"- **{entry.id}** ({entry.verdict}: claimed {entry.claimed}, measured {entry.measured}): {entry.instead}")

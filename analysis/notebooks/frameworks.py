@@ -49,12 +49,12 @@ show(*(figure for _, figure in first_steps(table[table["scenario"] == "train"]))
 
 # %%
 shared = base[(base["status"] == "ok") & base["host_rss_bytes"].notna()]
-for (workload, scenario, batch), group in shared.groupby(["workload", "scenario", "batch"]):
+for (workload, scenario, batch, size), group in shared.groupby(["workload", "scenario", "batch", "size"]):
     least, most = (group.loc[getattr(group["host_rss_bytes"], f)()] for f in ("idxmin", "idxmax"))
     fast, slow = (group.loc[getattr(group["step_time_s"], f)()] for f in ("idxmin", "idxmax"))
     if len(frameworks(group.to_dict("records"))) > 1:
         show(
-            f"- {workload} {scenario}, batch {batch}: {most['framework']} peaks at "
+            f"- {workload} {scenario}, batch {batch}, size {size}: {most['framework']} peaks at "
             f"{most['host_rss_bytes'] / least['host_rss_bytes']:.2f} times the {least['framework']} peak (host.rss); "
             f"{slow['framework']} takes {slow['step_time_s'] / fast['step_time_s']:.2f} times as long as {fast['framework']}."
         )

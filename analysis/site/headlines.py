@@ -77,7 +77,8 @@ def answers(found: list[Line]) -> Iterator[tuple[str, ...]]:
 
 def apart(fast: Line, base: Line) -> bool:
     """Whether the intervals of the two medians leave a gap; a single step has no interval, and tells nothing."""
-    return bool(fast["step_high_s"] < base["step_low_s"])
+    ends = fast["step_high_s"], base["step_low_s"]
+    return not any(map(missing, ends)) and bool(ends[0] < ends[1])
 
 
 def answer(base: Line, lean: Line, fast: Line) -> tuple[str, ...]:

@@ -23,8 +23,6 @@ def numbers(comparison: Comparison) -> list[bool]:
     return [i >= comparison.left and any(NUMBER.match(cell) for cell in cells) for i, cells in enumerate(columns)]
 
 
-STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
-NUMBER = re.compile(r"[+-]?\d")
 HELPERS = {
     "machine_folder": machine_folder,
     "case_page": case_page,
