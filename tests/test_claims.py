@@ -165,9 +165,10 @@ def compiled(results: Path, peak: float, step: float) -> Entry:
 
 @pytest.mark.parametrize(
     ("peak", "step", "verdict"),
-    [(80, 0.5, "reproduced"), (120, 2.0, "contradicted"), (80, 2.0, "weaker"), (100, 1.0, "contradicted")],
+    [(80, 0.5, "reproduced"), (120, 2.0, "contradicted"), (80, 2.0, "weaker"), (100, 1.0, "weaker")],
 )
 def test_directions_are_judged(results: Path, peak: float, step: float, verdict: Verdict) -> None:
+    """The last: one process each cannot tell that two times are the same."""
     assert compiled(results, peak, step).verdict == verdict
 
 
@@ -274,7 +275,7 @@ def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None
     for strategy, instrument in (("fp32", "host.rss"), ("compile", "allocator.in_use")):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", instrument=instrument)
     found = one(results, "B19")
-    assert [line.verdict for line in found.lines[:2]] == ["not measured", "contradicted"]
+    assert [line.verdict for line in found.lines[:2]] == ["not measured", "weaker"]
     assert found.verdict == "not measured"
 
 

@@ -249,15 +249,6 @@ def test_old_and_uncommitted_records_are_named_in_the_footer() -> None:
     assert "uncommitted changes: transformer/torch/train/amp_bf16/b4/cpu" in foot
 
 
-def test_one_version_of_a_framework_is_shown() -> None:
-    def of(version: str, *names: str) -> list[Record]:
-        return [made(n, 100, provenance=origin("torch", versions={"torch": version})) for n in names]
-
-    table = rows.one_version(frame(*of("2.9", "fp32"), *of("2.10", "fp32"), *of("2.1", "fp32", "checkpoint")))
-    assert set(table["framework_version"]) == {"2.1"}
-    assert set(rows.one_version(frame(*of("2.9", "fp32"), *of("2.10", "fp32")))["framework_version"]) == {"2.10"}
-
-
 def test_two_machines_are_refused() -> None:
     both = frame(made("fp32", 1), made("fp32", 1, provenance=origin("torch", machine="other")))
     with pytest.raises(ValueError, match="other"):
@@ -286,7 +277,7 @@ def test_the_published_records_fill_the_questions(published: pd.DataFrame, drawn
 
 
 def test_numbers_in_published_titles_are_those_of_the_rows(published: pd.DataFrame, drawn: dict[str, Figure]) -> None:
-    table = rows.one_version(published)
+    table = load.current(published)
     table = table[(table["scenario"] == "train") & (table["size"] == "cpu")]
     for workload in set(table["workload"]):
         title = texts(drawn[f"pareto-{workload}-train"])[0]

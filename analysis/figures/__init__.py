@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import rows
+from analysis import load
 from analysis.figures.batches import curves, largest
 from analysis.figures.fronts import pareto
 from analysis.figures.page import png, save, svg
@@ -38,7 +38,7 @@ def draw_all(table: pd.DataFrame, results: Path | None = None) -> dict[str, Figu
     machines = sorted(set(table["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
-    settled = rows.one_version(table)
+    settled = load.current(table)
     found = {name: drawn for question in QUESTIONS for name, drawn in question(settled)}
     return found | {name: drawn for machine in machines for name, drawn in largest(machine, results)}
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import pandas as pd
-from packaging.version import InvalidVersion, Version
-
 from analysis.figures.page import NAMES
 from analysis.tables import Line, conditions, in_order, missing
 from framebench.cases import DEFAULT_SIZE
@@ -19,25 +16,6 @@ from framebench.table import BASELINES, names
 GIB, MIB = 2**30, 2**20
 NAMED = 12  # so many cases are named in a footer, the others are counted
 FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU
-
-
-def one_version(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each framework only the version with the most records, the newest among equals. Rows that never ran, such as
-    unsupported ones, belong to every version."""
-    keep = table["framework_version"].isna()
-    for framework, group in table.groupby("framework"):
-        counts = group["framework_version"].value_counts()
-        if len(counts):
-            best = max(counts.index, key=lambda v: (counts[v], ordered(v)))
-            keep |= (table["framework"] == framework) & (table["framework_version"] == best)
-    return table[keep]
-
-
-def ordered(version: str) -> Version:
-    try:
-        return Version(version)
-    except InvalidVersion:
-        return Version("0")
 
 
 def one_batch(rows: list[Line]) -> list[Line]:

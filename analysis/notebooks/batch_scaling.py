@@ -17,13 +17,12 @@
 # measured batches, and so can the largest batch that fits, as far as the line holds.
 
 # %%
-from analysis import predict
+from analysis import load, predict
 from analysis.figures import curves, largest
-from analysis.figures.rows import one_version
 from analysis.notebook import measured, show
 
 said = measured()
-table = one_version(said.table)
+table = load.current(said.table)
 show(*(figure for _, figure in curves(table)))
 
 # %% [markdown]

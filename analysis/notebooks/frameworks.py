@@ -17,14 +17,14 @@
 # before the step, plus what the resident memory grew by during it. The frameworks' own counters are finer, and each is its own.
 
 # %%
-from analysis import tables
+from analysis import load, tables
 from analysis.figures import curves, first_steps
-from analysis.figures.rows import frameworks, one_version
+from analysis.figures.rows import frameworks
 from analysis.notebook import measured, show
 from framebench.table import BASELINES
 
 said = measured()
-table = one_version(said.table)
+table = load.current(said.table)
 base = table[table["strategy"] == table["scenario"].map(BASELINES)]
 show(*tables.frameworks(table))
 

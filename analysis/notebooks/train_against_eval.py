@@ -17,13 +17,12 @@
 # left on, holds what training would hold. Between the two lies one line of code.
 
 # %%
-from analysis import tables
+from analysis import load, tables
 from analysis.figures import heat, parts, train_eval
-from analysis.figures.rows import one_version
 from analysis.notebook import measured, show
 
 said = measured()
-table = one_version(said.table)
+table = load.current(said.table)
 show(*(figure for _, figure in train_eval(table)))
 
 # %% [markdown]
