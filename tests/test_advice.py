@@ -320,7 +320,7 @@ def test_the_command_for_people() -> None:
         (["--budget", "1GiB", "--size", "huge"], "tiny"),
         (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
         (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "another workload"),
-        (["--budget", "1GiB", "--from", "amp_level_3"], "framebench run"),
+        (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
         (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
         (["--budget", "1GiB", "--machine", "nobodys"], "these have"),
         (["--budget", "1GiB", "--parameters", "10"], "the closest has"),
