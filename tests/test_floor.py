@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analysis import load, tables
-from analysis.breakdown import PARTS, breakdown, comparisons
+from analysis.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
 from framebench.cases import Case, every_case, parse
 from framebench.environments import Environment
 from framebench.records import Record, read_all
@@ -76,6 +76,8 @@ def test_activations_are_proportional_to_the_batch() -> None:
 def test_below_every_measured_peak() -> None:
     assert len(measured()) > 100
     for record in measured():
+        if not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
+            continue
         least = floor.floor(record.parsed).total
         for instrument, peak in record.peaks.items():
             assert least <= peak, (record.case, instrument)
@@ -178,7 +180,7 @@ def test_the_breakdown_sums_to_the_peak() -> None:
 def test_the_breakdown_as_tables() -> None:
     table = load.frame(load.latest(measured()))
     found = list(comparisons(table))
-    assert sum(len(c.rows) for c in found) == len(table)
+    assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
     assert one.rows[0][0:2] == ("torch", "fp32")
     assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)

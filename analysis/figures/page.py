@@ -122,6 +122,7 @@ def key(
     return Line2D([], [], marker=marker, color=colour, markerfacecolor=face, linestyle=line, label=label, markersize=size)
 
 
+LONG = re.compile(r"\b\d+\.\d{4,}\b")  # coordinates in points: a hundredth is enough, and the same every time
 NAME = re.compile(r'(?<=[#"])[a-z][0-9a-f]{10}(?=[")])')
 
 
@@ -132,6 +133,7 @@ def svg(figure: Figure) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
     text = "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+    text = LONG.sub(lambda number: f"{float(number[0]):.2f}", text)
     own = crc32(NAME.sub("", text).encode())  # several figures may stand in one page
     names: dict[str, str] = {}
     return NAME.sub(lambda name: names.setdefault(name[0], f"f{own:08x}-{len(names)}"), text)

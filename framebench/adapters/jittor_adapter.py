@@ -236,8 +236,9 @@ class JittorAdapter(Adapter):
         probe().reset_peak()
 
     def own_peaks(self) -> dict[str, int]:
-        """The pool does not shrink by itself, so what it holds now is the most it has reserved since `reset_peak`."""
-        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": self.reserved()}
+        """What the pools hold at the end counts too: the watched one is not the only one."""
+        reserved = max(self.reserved(), probe().peak_reserved())
+        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": reserved}
 
     def compile(self) -> None:
         """A step, or in place of a large one a step of a few samples, since kernels are made for operators and not for shapes;

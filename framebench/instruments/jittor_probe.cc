@@ -17,6 +17,7 @@ struct pair_hash { // as in allocator.cc
 extern std::unordered_map<pair<string, Allocator*>, unique_ptr<Allocator>, pair_hash> allocators;
 
 static int64 used, peak; // bytes given out, by what was asked for: the pool's blocks are larger
+static int64 reserved_peak; // of the pool, free blocks included; some strategies empty it within a step
 static bool noting; // the rest of these only where a step is explained
 static int64 bound;
 static vector<string> makers; // operators, by block taken
@@ -59,6 +60,7 @@ struct Watched : Allocator {
         if (!memory) return memory;
         blocks[allocation] = {(int64)size, 1};
         peak = std::max(peak, used += size);
+        reserved_peak = std::max<int64>(reserved_peak, used_memory + unused_memory);
         if (noting) note_taken(size, allocation);
         return memory;
     }
@@ -108,9 +110,11 @@ inline int64 elsewhere() { // what Python refers to and another allocator gave: 
 // @pyjt(used_bytes)
 inline int64 used_bytes() { return used + elsewhere(); }
 // @pyjt(reset_peak)
-inline void reset_peak() { peak = used; }
+inline void reset_peak() { peak = used; reserved_peak = 0; }
 // @pyjt(peak_bytes)
 inline int64 peak_bytes() { return peak + elsewhere(); }
+// @pyjt(peak_reserved)
+inline int64 peak_reserved() { return reserved_peak; }
 // @pyjt(kept_arrays)
 inline int kept_arrays(int64 size) {
     std::vector<Node*> nodes;
