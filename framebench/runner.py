@@ -155,8 +155,9 @@ def attend(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None])
     """Listen to a worker until it ends, or end it when its time is up."""
     kills = oom_kills()
     timer = threading.Timer(time_limit_s, worker.kill)
-    timer.start()
+    timer.daemon = True  # interrupted at the wrong moment, the program would wait for it at its end
     try:
+        timer.start()
         worker.listen(on_phase)
         worker.process.wait()
     finally:
