@@ -1,6 +1,8 @@
-"""Peak rates of graphics cards, dense, in TFLOP/s (1e12), from their makers' data sheets; and what share of them a step used.
+"""Peak rates of graphics cards, dense, in TFLOP/s (1e12), and what share of them a step used.
 
-Sparse rates, which some sheets print alone, are halved. Half precision is with float32 accumulation on tensor cores.
+`source` names the data sheet in which to look a rate up: none was at hand when these were written down, so check a card's
+line before its utilisation is published. Sparse rates, which some sheets print alone, are halved. Half precision is with
+float32 accumulation on tensor cores.
 """
 
 from __future__ import annotations
