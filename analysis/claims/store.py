@@ -1,7 +1,8 @@
 """What was measured on one machine, by case and with the files' names, and which of it counts.
 
-Of a framework the highest version that has results here counts; of a case all `ok` records of that version that were taken
-by the same code as its newest one (commit and protocol): repeats are processes of one experiment, older code is another.
+Of a framework the highest version that has results here counts, and only the newest protocol: arms of one ratio must be
+measured alike. Of a case all `ok` records count that were taken at the same commit as its newest one: repeats are processes
+of one experiment, older code is another.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class Measured:
         self.results, self.machine = results, machine
         every: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
         versions: dict[str, str | None] = {}
+        protocol = 0
         for path, record in readable(results / "records" / machine, records.read):
             every[record.case].append((path, record))
+            protocol = max(protocol, record.provenance.protocol)
             framework, version = record.parsed.framework, record.framework_version
             if record.status == "ok" and number(version) > number(versions.get(framework)):
                 versions[framework] = version
-        self.found = {case: counting(found, versions) for case, found in every.items()}
+        self.found = {case: counting(found, versions, protocol) for case, found in every.items()}
         self.last = {case: newest(found)[1] for case, found in every.items()}
         self.probes = {p.probe: (path, p) for path, p in sorted(self.all_probes(), key=lambda x: x[1].provenance.measured_at)}
 
@@ -87,18 +90,17 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
     return max(found, key=lambda pair: pair[1].provenance.measured_at)
 
 
-def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None]) -> list[tuple[Path, Record]]:
-    """The ok records of the highest version and of the newest code, the newest record last."""
+def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
+    """The ok records of the highest version, of this protocol and of the newest commit, the newest record last."""
     free = [(p, r) for p, r in found if r.status == "ok" and r.provenance.memory_limit is None]
-    good = [(p, r) for p, r in free if r.framework_version == versions[r.parsed.framework]]
+    good = [
+        (p, r) for p, r in free if r.framework_version == versions[r.parsed.framework] and r.provenance.protocol == protocol
+    ]
     if not good:
         return []
-    code = made_by(newest(good)[1])
-    return sorted(((p, r) for p, r in good if made_by(r) == code), key=lambda pair: pair[1].provenance.measured_at)
-
-
-def made_by(record: Record) -> tuple[str | None, int]:
-    return record.provenance.commit, record.provenance.protocol
+    commit = newest(good)[1].provenance.commit
+    same = [(p, r) for p, r in good if r.provenance.commit == commit]
+    return sorted(same, key=lambda pair: pair[1].provenance.measured_at)
 
 
 def machines(results: Path) -> list[str]:
