@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from analysis.advice import MARGIN, Advice, Change, Offer
+from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import Comparison, conditions, number
 
 MIB = 2**20
@@ -17,7 +18,8 @@ CAPTION = (
     "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
     f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
     "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always "
-    "measured, as the last column says; those of another size only rank strategies."
+    "measured, as the last column says; those of another size only rank strategies. Two processes of one case "
+    f"differ by {BETWEEN_PROCESSES:.0%} in step time: closer than that, the order may be chance."
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -91,6 +92,7 @@ def adjusted_bytes(case: Case) -> int:
     return c.layers * round(2 * s * b * h * (32 + 2 * a * s / h))
 
 
+@cache  # many records are of few cases
 def counted_bytes(case: Case) -> int:
     """The floor's own count of what the blocks keep, in float32."""
     return 4 * case.batch * sum(k.elements for k in layers(case) if k.block)

@@ -6,10 +6,11 @@ import gc
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.statistics import spread
+from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench import environments, records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
@@ -115,22 +116,23 @@ def row(r: Record) -> Row:
 
 def latest(found: Iterable[Record]) -> list[Row]:
     """Rows of the newest record for each case, machine and framework version, sorted; without those under a limit of memory."""
-    newest: dict[tuple[str, str, str], tuple[str, Row]] = {}
+    newest: dict[tuple[str, str, str], tuple[datetime, Row]] = {}
     for record in found:
-        if record.provenance.memory_limit is not None:
+        proof = record.provenance
+        if proof.memory_limit is not None:
             continue  # what a case does under a limit is not what it needs
-        key = (record.provenance.machine, record.case, record.framework_version or "")
-        measured_at = record.provenance.measured_at.isoformat()
-        if key not in newest or measured_at > newest[key][0]:
-            newest[key] = measured_at, row(record)
+        key = (proof.machine, record.case, record.framework_version or "")
+        if key not in newest or proof.measured_at > newest[key][0]:
+            newest[key] = proof.measured_at, row(record)
     return [newest[key][1] for key in sorted(newest)]
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
     """The rows as a table with `peak_ratio` and `time_ratio` to the baseline strategy of the same group.
 
-    `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are not
-    faster, missing if the first step is no longer.
+    `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are
+    slower, missing if the first step is no longer. Of single processes a difference counts that is larger than usual between
+    two processes of one case; where there is none, the break-even is missing too.
 
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
     missing where the baseline is, or where its peak was read by another instrument.
@@ -147,7 +149,9 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     table["time_ratio"] = table["step_time_s"] / table["step_time_s_base"]
     seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
     lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
-    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(lost > 0)
+    longer = lost > BETWEEN_PROCESSES * seconds["first_step_s_base"]
+    told = gained.abs() > BETWEEN_PROCESSES * seconds["step_time_s_base"]
+    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(longer & told)
     return table.drop(columns=[f"{column}_base" for column in ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s")])
 
 
@@ -156,15 +160,15 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
 
     For tables in which a case has one row; `analysis.versions` compares the versions.
     """
-    shown: dict[Any, Any] = {}
-    for pair, group in table.sort_values("measured_at").groupby(["machine", "framework"]):
-        pinned, known = environments.default_version(group["framework"].iloc[0]), list(group["framework_version"].dropna())
-        shown[pair] = pinned if pinned in known or not known else known[-1]
-    wanted = [shown[pair] for pair in zip(table["machine"], table["framework"])]
-    kept = table[(table["framework_version"] == wanted) | table["framework_version"].isna()]
+    pins = {framework: environments.default_version(framework) for framework in table["framework"].unique()}
+    named = table[table["framework_version"].notna()]
+    named = named.assign(pinned=named["framework_version"] == named["framework"].map(pins))
+    of_each = ["machine", "framework"]
+    best = named.sort_values(["pinned", "measured_at"]).drop_duplicates(of_each, keep="last")
+    shown = table.join(best.set_index(of_each)["framework_version"].rename("shown"), on=of_each)["shown"]
     # a process that died before it could name its version is forgotten once its case was measured again
-    last = kept.groupby(["machine", "case"])["measured_at"].transform("max")
-    return kept[kept["framework_version"].notna() | (kept["measured_at"] == last)]
+    last = ~table.sort_values("measured_at", ascending=False).duplicated(["machine", "case"])
+    return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & last)]
 
 
 def load(results: Path) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from analysis.statistics import BETWEEN_PROCESSES
 from framebench.protocol import Task
 from framebench.strategies import FRAMEWORKS, Strategy, find
 from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
@@ -143,7 +144,8 @@ def of_strategies(title: str, group: list[Line]) -> Comparison:
     return Comparison(
         title,
         f"base = {BASELINES[ranked[0]['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
-        f"instrument. break-even = steps until a longer first step has paid. verified = largest relative error "
+        f"instrument. break-even = steps until a longer first step has paid. Two processes of one case differ by "
+        f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance, and gives no break-even. verified = largest relative error "
         f"against float64. {repeats(group)} {conditions(group)}",
         (*HEAD, *shown),
         tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
@@ -247,12 +249,17 @@ def conditions(group: list[Line]) -> str:
 def repeats(group: list[Line]) -> str:
     """How the group was measured: precision, warm-up, repeats, and the commands that did it."""
     protocols = ", ".join(sorted({str(r["protocol"]) for r in group}))
-    typed = sorted({shorten(r["command"].replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...") for r in group})
+    typed = sorted({typed_in_short(command) for command in {r["command"] for r in group}})
     return (
         f"{precisions(group)} Protocol {protocols}: one process for the time ({Task.warmup} steps of warm-up or more, then n "
         f"timed ones), another for the memory; interval = bootstrap 95 % of the median over the n steps. "
         f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
     )
+
+
+@cache
+def typed_in_short(command: str) -> str:
+    return shorten(command.replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...")
 
 
 def precisions(group: list[Line]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Kept:
     output: int = 0  # of a product: elements of its result, which exists together with its input
     border: bool = False  # the input of a block: checkpointing keeps it
 
-    @property
+    @cached_property
     def block(self) -> str:
         """`layer1.0` of `layer1.0.conv1`; empty outside the blocks that checkpointing recomputes."""
         head, _, tail = self.name.partition(".")

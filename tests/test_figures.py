@@ -194,7 +194,7 @@ def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
     figure = one(strategies.heat(table))
     found = [t.get_text() for t in panels(figure)[0].texts]  # strategies in the table's order, torch and jax
     assert found == ["1.00", "1.00", "wrong", "1.00", "0.50", "-", "not proven", "1.00"]
-    assert "1 of 1 in PyTorch (0 with steps at most 5 % longer)" in texts(figure)[0]
+    assert "1 of 1 in PyTorch (0 with steps at most 7 % longer)" in texts(figure)[0]
     assert "not proven: torch accumulate" in texts(figure)[1]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis import study, verdicts
-from analysis.statistics import CPU_TIME, PEAK, TIME, Quantity, chance, interval, judge, peaks, times
+from analysis.statistics import CPU_TIME, PEAK, TIME, Quantity, chance, interval, judge, peaks, spread, times
 from framebench import compare, records, runner
 from framebench.cases import Case
 from framebench.environments import Environment
@@ -123,6 +123,26 @@ def rates() -> dict[str, dict[str, float]]:
     """Of the study: the quiet machine at the default number of rounds, 200 comparisons."""
     found = study.rates(study.quiet(), [compare.ROUNDS], comparisons=200)
     return found.set_index("quantity").to_dict("index")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 10, 20])
+def test_the_spread_of_one_process_is_the_interval_of_its_median(size: int) -> None:
+    """Against SciPy's own bootstrap, over many processes: as wide, and ends in the same places."""
+    samples = np.random.default_rng(size).lognormal(0, 0.05, (100, size))
+    ours = np.array([spread(process.tolist()) for process in samples])
+    if size == 1:
+        assert (ours == samples).all(), "one sample is all there is"
+        return
+    theirs = np.transpose(interval(samples))
+    strayed = np.abs(ours - theirs).mean() / np.ptp(theirs, axis=1).mean()
+    assert strayed < 0.1, f"{size} samples: ends lie {strayed:.0%} of the width apart"
+
+
+def test_the_spread_mirrors_and_needs_a_sample() -> None:
+    low, high = spread([3.0, 1.0, 2.0, 5.0, 8.0, 13.0])
+    assert spread([-x for x in (3.0, 1.0, 2.0, 5.0, 8.0, 13.0)]) == (-high, -low)
+    with pytest.raises(ValueError, match="no samples"):
+        spread([])
 
 
 @pytest.mark.parametrize("quantity", [TIME, PEAK])

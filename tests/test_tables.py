@@ -54,6 +54,16 @@ def test_numbers_of_two_protocols_have_no_ratio() -> None:
     assert row[["peak_ratio", "time_ratio", "break_even_steps"]].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("first", "step", "steps"),
+    [(3.0, 0.5, "4"), (3.0, 2.0, "never"), (3.0, 0.95, "-"), (3.0, 1.05, "-"), (0.5, 0.5, "-"), (1.05, 0.5, "-")],
+)
+def test_a_break_even_needs_more_than_processes_differ_by(first: float, step: float, steps: str) -> None:
+    compiled = made("compile", 200, step).model_copy(update={"first_step_s": first})
+    row = frame(made("fp32", 200, 1.0), compiled).set_index("strategy").loc["compile"]
+    assert tables.steps(row["break_even_steps"]) == steps
+
+
 def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
     later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})

@@ -19,12 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.statistics import CONFIDENCE, RESAMPLES
+from analysis.statistics import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
 from framebench.records import Record
-
-# standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
-BETWEEN_PROCESSES = 0.073
-
 
 RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
 ALONE = {"host.rss": 0.005}  # the same where there is a single process

@@ -12,13 +12,15 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from analysis.figures import page, rows
+from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import Line, groups, missing
 
 ENOUGH = 3  # strategies beside the baseline, for a figure of its own
 FIRST_NOTE = (
     "First step: the first of a process, with the compilation that it triggers. "
     "Break-even: steps until a first step that is longer than the baseline's has paid by shorter ones; arrow: never. Without "
-    "a mark on the right: the first step is no longer than the baseline's."
+    "a mark on the right: the first step is no longer than the baseline's, or times differ no more than those of two "
+    f"processes of one case ({BETWEEN_PROCESSES:.0%})."
 )
 
 
