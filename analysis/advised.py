@@ -7,9 +7,8 @@ from typing import Any
 
 from analysis.advice import MARGIN, Advice, Change, Offer
 from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import Comparison, conditions, number
+from analysis.tables import Comparison, conditions, mib, number
 
-MIB = 2**20
 HEAD = (
     "framework", "strategy", "batch", "peak is", "instrument", "peak MiB", "of budget", "host.rss MiB", "step ms", "throughput",
     "measured at",
@@ -21,10 +20,6 @@ CAPTION = (
     "measured, as the last column says; those of another size only rank strategies. Two processes of one case "
     f"differ by {BETWEEN_PROCESSES:.0%} in step time: closer than that, the order may be chance."
 )
-
-
-def mib(count: float | None) -> str:
-    return number(None if count is None else count / MIB, ",.1f")
 
 
 def tables(advice: Advice) -> Iterator[Comparison]:
@@ -103,7 +98,7 @@ def nothing(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         yield "nothing that computes the same has a record that could be advice"
         return
     closest = advice.beyond[0]
-    yield f"nothing fits. Closest: {short(closest)}; a budget of {closest.peak.needs / MIB:,.1f} MiB would do"
+    yield f"nothing fits. Closest: {short(closest)}; a budget of {mib(closest.peak.needs)} MiB would do"
     if roomiest:
         yield f"the largest batch that fits: {roomiest.case.batch}, by {short(roomiest)}"
     elif advice.question.batch:

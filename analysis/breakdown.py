@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from analysis.tables import Comparison, conditions, groups, in_order, lines_of, number
+from analysis.tables import Comparison, conditions, groups, in_order, lines_of, mib, number
 from framebench.hypothetical import named
 from models.floor import Floor, floor
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MIB = 2**20
 # what keeps bytes on disk or in host memory for a while may stay below the floor, which counts them all
 ELSEWHERE = {"mem_limit", "offload"}
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
@@ -50,7 +49,7 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     for key, group in groups(split, "machine", "workload", "size", "scenario", "batch"):
         machine, workload, size, scenario, batch = key
         rows = tuple(
-            (r["framework"], r["strategy"], *(number(r[c], ",.1f", 1 / MIB) for c in columns),
+            (r["framework"], r["strategy"], *(mib(r[c]) for c in columns),
              number(r["peak_over_floor"], ".2f"), r["peak_instrument"])
             for r in in_order(group)
         )  # fmt: skip

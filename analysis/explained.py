@@ -7,12 +7,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from analysis.tables import Comparison
+from analysis.tables import MIB, Comparison, mib
 from framebench.cases import Case
 from framebench.explain import Explanation, Holder
 
-MIB = 2**20
 LARGEST = 12
+FINE = ",.2f"  # a hundredth of a MiB
 COLOURS = {"forward": "C0", "backward": "C1", "optimizer": "C2"}
 
 
@@ -22,20 +22,18 @@ def kept(results: Path) -> list[Explanation]:
     return sorted((Explanation.model_validate_json(f.read_bytes()) for f in files), key=lambda e: Case.of(e.case))
 
 
-def mib(size: int) -> str:
-    return f"{size / MIB:,.2f}"
-
-
 def by_kind(found: Explanation) -> Comparison:
     """Bytes at the peak by what they are."""
     peak = found.peak.bytes
-    rows = tuple((kind, mib(size), f"{size / peak:.1%}") for kind, size in found.kinds.items())
-    measured = ", ".join(f"{mib(size)} MiB ({name})" for name, size in found.measured.items())
+    rows = tuple((kind, mib(size, FINE), f"{size / peak:.1%}") for kind, size in found.kinds.items())
+    measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in found.measured.items())
     where = f"at event {found.peak.event} of {found.timeline[-1][0]}, in {found.peak.phase}"
-    notes = [f"{found.case}: peak {mib(peak)} MiB, {where}"]
+    notes = [f"{found.case}: peak {mib(peak, FINE)} MiB, {where}"]
     notes.append(f"measured without the account, in the same process: {measured}")
     if found.plan:
-        notes.append("the executable's plan: " + ", ".join(f"{mib(size)} MiB {name}" for name, size in found.plan.items()))
+        notes.append(
+            "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in found.plan.items())
+        )
     notes.append(f"counted: {found.how}")
     return Comparison(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
 
@@ -50,9 +48,9 @@ def by_layer(found: Explanation) -> Comparison:
     for (layers, kind, phase), members in groups[:LARGEST]:
         layer = members[0].layer if len(members) == 1 else f"{layers} ({len(members)})"
         by = ", ".join(dict.fromkeys(name for h in members for name in h.by[:3]))
-        rows.append((layer, kind, phase, by, str(sum(h.tensors for h in members)), mib(total(members))))
+        rows.append((layer, kind, phase, by, str(sum(h.tensors for h in members)), mib(total(members), FINE)))
     if rest := [h for _, members in groups[LARGEST:] for h in members]:
-        rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest))))
+        rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest), FINE)))
     head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
     return Comparison(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
 
@@ -82,7 +80,7 @@ def figure(found: Explanation) -> Any:
     bars.set(title="at the peak", xlabel="MiB")
     most, size = next(iter(found.kinds.items()))
     share = f"{size / found.peak.bytes:.0%} {most}"
-    drawn.suptitle(f"{found.case}: peak {mib(found.peak.bytes)} MiB in {found.peak.phase}, {share}")
+    drawn.suptitle(f"{found.case}: peak {mib(found.peak.bytes, FINE)} MiB in {found.peak.phase}, {share}")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     origin = f"one steady step on {found.device}; {versions}"
     drawn.legend(loc="outside lower center", ncols=6, fontsize="small", title=origin, title_fontsize="x-small")

@@ -13,12 +13,11 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.cards import utilisation
-from analysis.tables import Comparison, number, terminal
+from analysis.tables import GIB, Comparison, number, terminal
 from framebench import records
 from framebench.provenance import ROOT
 from framebench.records import Record
 
-GIB = 2**30
 HEAD = (
     "framework", "case", "in use", "cold", "reserved", "process", "context", "split", "retries", "step ms", "device ms",
     "J/step", "MFU",

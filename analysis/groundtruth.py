@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables import Comparison, number
+from analysis.tables import Comparison, mib
 from framebench.cases import Case
 from framebench.records import case_of as case_named
 from models.floor import floor, layers, mixed_precision_adam
 
-MIB = 2**20
 NOT_HERE = "not measured here"
 NOT_OURS = (
     "theirs: input pipeline, label smoothing, momentum 0.875, batch 256 (V100: 128 to 256), channels last under AMP; "
@@ -105,10 +104,10 @@ def activations(table: pd.DataFrame) -> Comparison:
         for line in measured(table, strategy):
             case = case_named(line["case"])
             seen = peak_of_blocks(case, line)
-            low, high = adjusted_bytes(case), seen / MIB if seen else None
+            low = adjusted_bytes(case)
             rows.append((
                 line["machine"], line["framework"], strategy, str(case.batch), mib(published_bytes(case)), mib(low),
-                mib(counted_bytes(case)), number(high, ",.1f"), "-" if seen is None else f"{seen / counted_bytes(case):.2f}",
+                mib(counted_bytes(case)), mib(seen), "-" if seen is None else f"{seen / counted_bytes(case):.2f}",
                 line["peak_instrument"],
             ))  # fmt: skip
     head = (
@@ -137,10 +136,6 @@ def peak_of_blocks(case: Case, line: dict[str, Any]) -> int | None:
     above = least.activations - counted_bytes(case)
     rest = int(line["peak_bytes"]) - (least.total - least.activations) - max(0, above)
     return rest if rest > 0 else None
-
-
-def mib(count: int) -> str:
-    return f"{count / MIB:,.1f}"
 
 
 def recomputation(table: pd.DataFrame) -> Comparison:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from analysis.breakdown import floor_of
-from analysis.tables import Comparison, conditions, groups, lines_of, missing, number
+from analysis.tables import Comparison, conditions, groups, lines_of, mib, missing, number
 from framebench.hypothetical import named
 from framebench.strategies import FRAMEWORKS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MIB = 2**20
 CONFIDENCE = 0.95
 # one line is fitted to what agrees in all of these
 ALIKE = (
@@ -159,18 +158,18 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def cells(r: dict[Any, Any]) -> tuple[str, ...]:
-    interval = "-" if missing(r["low"]) else f"{r['low'] / MIB:,.1f} to {r['high'] / MIB:,.1f}"
+    interval = "-" if missing(r["low"]) else f"{mib(r['low'])} to {mib(r['high'])}"
     return (
         r["workload"],
         r["framework"],
         r["strategy"],
         ", ".join(map(str, r["known"])),
         str(r["batch"]),
-        number(r["fixed"] / MIB, ",.1f"),
-        number(r["per_sample"] / MIB, ",.2f"),
-        number(r["predicted"] / MIB, ",.1f"),
+        mib(r["fixed"]),
+        mib(r["per_sample"], ",.2f"),
+        mib(r["predicted"]),
         interval,
-        number(r["peak_bytes"] / MIB, ",.1f"),
+        mib(r["peak_bytes"]),
         number(r["error"], "+.1%"),
         number(r["error_over_floor"], "+.1%"),
         r["peak_instrument"],

@@ -21,7 +21,7 @@ from models import spec
 if TYPE_CHECKING:
     import pandas as pd
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 HEAD = (
     "framework", "strategy", "peak GiB", "x base", "step ms", "95 % interval", "x base", "throughput", "first s", "break-even",
     "n", "verified", "effect", "instrument",
@@ -56,6 +56,11 @@ def missing(value: Any) -> bool:
 
 def number(value: float | None, form: str, times: float = 1) -> str:
     return "-" if value is None or missing(value) else format(value * times, form)
+
+
+def mib(count: float | None, form: str = ",.1f") -> str:
+    """Bytes in MiB, without the unit."""
+    return number(count, form, 1 / MIB)
 
 
 def mark(value: Any) -> str:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from pydantic import ValidationError
 
 from analysis.figures import page, rows
-from analysis.tables import Line, groups, missing
+from analysis.tables import GIB, MIB, Line, groups, missing
 from framebench.fit import Fit
 from framebench.records import RecordWarning, case_of
 from framebench.strategies import FRAMEWORKS
@@ -55,12 +55,12 @@ def figure(by_curve: dict[Curve, list[Line]], limit: int | None) -> Figure:
     panels = body.subplots(1, len(read) + 1, squeeze=False)[0]
     for axes, (instrument, column) in zip(panels, read.items()):
         own = {k: g for k, g in by_curve.items() if shared or instrument in rows.instruments(g)}
-        lines(axes, own, column, 1 / rows.GIB)
-        if limit and limit / rows.GIB > axes.get_ylim()[1]:
-            axes.set_ylim(top=1.1 * limit / rows.GIB)
+        lines(axes, own, column, 1 / GIB)
+        if limit and limit / GIB > axes.get_ylim()[1]:
+            axes.set_ylim(top=1.1 * limit / GIB)
         if limit:
-            axes.axhline(limit / rows.GIB, color="black", linestyle="--", linewidth=1)
-        mark_failures(axes, own, None if limit is None else limit / rows.GIB, top=True)
+            axes.axhline(limit / GIB, color="black", linestyle="--", linewidth=1)
+        mark_failures(axes, own, None if limit is None else limit / GIB, top=True)
         axes.set(title=f"peak memory by {instrument}", ylabel="GiB")
     lines(panels[-1], by_curve, "throughput", 1)
     mark_failures(panels[-1], by_curve, None, top=False)
@@ -151,7 +151,7 @@ def largest(machine: str, results: Path | None) -> Iterator[tuple[str, Figure]]:
         by.setdefault((workload, scenario, size, fit.budget_bytes), []).append(fit)
     for (workload, scenario, size, budget), group in sorted(by.items()):
         if any(fit.largest for fit in group):
-            name = f"largest-{workload}-{scenario}-{budget / rows.MIB:.0f}MiB{rows.suffix(size)}"
+            name = f"largest-{workload}-{scenario}-{budget / MIB:.0f}MiB{rows.suffix(size)}"
             yield name, largest_figure(group)
 
 
@@ -202,7 +202,7 @@ def largest_title(ranked: list[Fit]) -> str:
     workload, _, scenario, *_ = ranked[0].case.split("/")
     best = [f for f in ranked if f.largest == ranked[-1].largest]
     names = rows.listed([f"{page.NAMES[f.case.split('/')[1]]} {f.case.split('/')[3]}" for f in best])
-    budget = ranked[0].budget_bytes / rows.MIB
+    budget = ranked[0].budget_bytes / MIB
     return f"{workload} {scenario} within {budget:,.0f} MiB: {names} fits the largest batch, {said(best[0])}"
 
 

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.breakdown import PARTS, breakdown
-from analysis.figures import page, rows
-from analysis.tables import Line, groups, missing
+from analysis.figures import bars, page, rows
+from analysis.figures.bars import Bar
+from analysis.tables import GIB, MIB, Line, groups, missing
 from framebench.table import BASELINES
 
 PALETTE = dict(zip(PARTS, ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161", "#de8f05")))
@@ -42,40 +43,20 @@ def parts_figure(group: list[Line]) -> Figure:
     drawn, body = page.page(
         parts_title(list(split.values())), notes, 2.0 + 3.0 * max(2, len(frameworks)), 0.8 + 0.2 * len(order)
     )
-    panels = body.subplots(1, len(frameworks), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, framework in zip(panels, frameworks):
+    panels = {}
+    for framework in frameworks:
         by = {r["strategy"]: split.get(r["case"], r) for r in rows.of(shown, framework)}
-        parts_panel(axes, [by.get(name) for name in order])
-        axes.set_title(rows.heading(framework, shown), color=page.COLOURS[framework])
-    panels[0].set_yticks(range(len(order)), order)
-    panels[0].set_ylim(len(order) - 0.4, -0.6)
-    used = [p for p in PARTS if any(r[p] for r in split.values())]
-    entries = [Patch(color=PALETTE[p], label=p) for p in used] + [Patch(color=REST, label="rest")]
-    body.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False)
+        panels[framework] = rows.heading(framework, shown), [parts_bar(by.get(name)) for name in order]
+    used = {p: PALETTE[p] for p in PARTS if any(r[p] for r in split.values())}
+    bars.panels(body, order, panels, "MiB", {**used, "rest": REST})
     return drawn
 
 
-def parts_panel(axes: Axes, bars: list[Line | None]) -> None:
-    for i, r in enumerate(bars):
-        if r is None or "floor" not in r:
-            axes.annotate(
-                "-" if r is None else rows.outcome(r),
-                (0, i),
-                (3, 0),
-                textcoords="offset points",
-                va="center",
-                size=6,
-                color="0.55",
-            )
-            continue
-        left = 0.0
-        for part in PARTS:
-            axes.barh(i, r[part] / rows.MIB, left=left, height=0.72, color=PALETTE[part], linewidth=0)
-            left += r[part] / rows.MIB
-        axes.barh(i, max(r["rest"], 0) / rows.MIB, left=left, height=0.72, color=REST, linewidth=0)
-        axes.plot([r["peak_bytes"] / rows.MIB] * 2, [i - 0.4, i + 0.4], color="black", linewidth=1.3)
-    axes.set_xlabel("MiB")
-    page.plain(axes, "x")
+def parts_bar(r: Line | None) -> Bar | str:
+    if r is None or "floor" not in r:
+        return bars.instead(r)
+    stack = [(r[part] / MIB, PALETTE[part]) for part in PARTS]
+    return Bar([*stack, (max(r["rest"], 0) / MIB, REST)], tick=r["peak_bytes"] / MIB)
 
 
 def parts_title(split: list[Line]) -> str:
@@ -163,10 +144,10 @@ def train_eval_panel(axes: Axes, found: dict[str, tuple[Line, Line | None, Line]
                 )
                 continue
             style: dict[str, Any] = {"color": page.COLOURS[framework], "alpha": fade, "hatch": hatch, "edgecolor": "white"}
-            axes.bar(at, r[column] / rows.GIB, 0.25, linewidth=0, **style)
+            axes.bar(at, r[column] / GIB, 0.25, linewidth=0, **style)
             axes.annotate(
                 f"{r[column] / whole:.2f}" if j else "",
-                (at, r[column] / rows.GIB),
+                (at, r[column] / GIB),
                 (0, 2),
                 textcoords="offset points",
                 ha="center",

@@ -13,7 +13,6 @@ from framebench.records import case_of
 from framebench.strategies import FRAMEWORKS
 from framebench.table import BASELINES, names
 
-GIB, MIB = 2**30, 2**20
 NAMED = 12  # so many cases are named in a footer, the others are counted
 FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from analysis.figures import page, rows
+from analysis.figures import bars, page, rows
+from analysis.figures.bars import Bar
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import Line, groups, missing
 
@@ -137,37 +137,18 @@ def shares_figure(group: list[Line]) -> Figure:
     drawn, body = page.page(
         shares_title(group), rows.footer(group, size), 2.8 + 2.3 * max(2, len(frameworks)), 0.8 + 0.19 * len(order)
     )
-    panels = body.subplots(1, len(frameworks), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, framework in zip(panels, frameworks):
+    panels = {}
+    for framework in frameworks:
         by = {place(r): r for r in rows.of(group, framework)}
-        shares_panel(axes, [by.get(p) for p in order])
-        axes.set_title(page.NAMES[framework], color=page.COLOURS[framework])
-    panels[0].set_yticks(range(len(order)), [" ".join(p) for p in order])
-    panels[0].set_ylim(len(order) - 0.4, -0.6)
-    entries = [Patch(color=colour, label=text) for text, colour in SHARES.values()]
-    body.legend(handles=entries, loc="outside lower center", ncols=2, frameon=False)
+        panels[framework] = page.NAMES[framework], [shares_bar(by.get(p)) for p in order]
+    bars.panels(body, [" ".join(p) for p in order], panels, "% of the step", dict(SHARES.values()))
     return drawn
 
 
-def shares_panel(axes: Axes, bars: list[Line | None]) -> None:
-    for i, r in enumerate(bars):
-        if r is None or not rows.usable(r):
-            axes.annotate(
-                "-" if r is None else rows.outcome(r),
-                (0, i),
-                (3, 0),
-                textcoords="offset points",
-                va="center",
-                size=6,
-                color="0.55",
-            )
-            continue
-        left = 0.0
-        for column, (_, colour) in SHARES.items():
-            axes.barh(i, part(r, column) * 100, left=left, height=0.7, color=colour, linewidth=0)
-            left += part(r, column) * 100
-    axes.set_xlabel("% of the step")
-    page.plain(axes, "x")
+def shares_bar(r: Line | None) -> Bar | str:
+    if r is None or not rows.usable(r):
+        return bars.instead(r)
+    return Bar([(part(r, column) * 100, colour) for column, (_, colour) in SHARES.items()])
 
 
 def shares_title(group: list[Line]) -> str:

@@ -19,7 +19,7 @@
 # %%
 from analysis import load, tables
 from analysis.figures import heat, pareto, parts, support
-from analysis.figures.rows import MIB, same_model, usable
+from analysis.figures.rows import same_model, usable
 from analysis.notebook import measured, show
 
 said = measured()
@@ -75,7 +75,7 @@ show(*(figure for _, figure in support(table)))
 same = [r for r in train.to_dict("records") if usable(r) and same_model(r) and not tables.missing(r["peak_ratio"])]
 for (workload, framework, batch, size), group in tables.groups(same, "workload", "framework", "batch", "size"):
     best = min(group, key=lambda r: r["peak_ratio"])
-    less = tables.number(best["peak_bytes"], ",.0f", 1 / MIB)
+    less = tables.mib(best["peak_bytes"], ",.0f")
     if len(group) > 1:
         show(
             f"- {workload} in {framework}, batch {batch}, size {size}: of {len(group)} ways to train the same model "

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis import breakdown
-from analysis.tables import Comparison, Line, interval, mark, missing, number
+from analysis.tables import MIB, Comparison, Line, interval, mark, missing, number
 from framebench.records import Record
-
-MIB = 2**20
 
 
 @dataclass(frozen=True)
