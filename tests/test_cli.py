@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from framebench import records
-from framebench.cli import measuring
-from framebench.cli.shared import app
+from framebench.cli import measuring, shared
+from framebench.cli.__main__ import app
 from framebench.environments import Environment
-from framebench.session import Session
+from framebench.session import Busy, alone
 from tests.conftest import ROOT, Tried, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -122,15 +122,53 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
-    monkeypatch.setattr(measuring.signal, "signal", lambda *_: None)
     monkeypatch.setattr(measuring, "measure_all", interrupted)
-    opened = []
-    for options in ([], ["--threads", "2"], ["--threads", "2"]):
-        assert CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options]).exit_code == 130
-        session = Session.load(results)
-        assert session
-        opened.append(session.id)
-    assert opened[0] != opened[1] == opened[2]
+    for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
+        done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
+        assert done.exit_code == 130
+        assert "goes on from there" in done.stderr
+        assert len(list(results.glob(".session-*.json"))) == unfinished
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", CASE],
+        ["compare", CASE, CASE],
+        ["versions", "run", "--framework", "jax"],
+        ["claims", "B5", "--run", "--size", "tiny"],
+        ["fit", "--workload", "transformer", "--budget", "1GiB"],
+        ["evaluate", "--workload", "transformer", "--framework", "torch", "--budget", "1GiB"],
+        ["explain", CASE],
+        ["doctor"],
+        ["overhead"],
+    ],
+)
+def test_whatever_measures_does_it_alone(arguments: list[str], results: Path) -> None:
+    with alone(results):
+        done = CliRunner().invoke(app, [*arguments, "--results", str(results)])
+    assert isinstance(done.exception, Busy), done.output
+
+
+def test_busy_is_said_plainly(results: Path) -> None:
+    with alone(results):
+        done = framebench("explain", CASE, "--results", str(results))
+    assert done.returncode == 2
+    assert f"process {os.getpid()}" in done.stderr
+    assert "--results" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, shared.measuring(results, "interrupted; so much is kept"):
+        signal.raise_signal(sent)
+    assert ended.value.code == 130
+    assert "so much is kept" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+    with shared.measuring(results):
+        pass
 
 
 def test_bad_files_are_warned_about(measured: Path) -> None:
@@ -146,7 +184,8 @@ def test_bad_files_are_warned_about(measured: Path) -> None:
 
 
 def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
-    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest."""
+    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest, whatever
+    another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
     command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--samples", "3"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -157,12 +196,15 @@ def test_interrupted_and_resumed(environment: dict[str, Environment], results: P
     assert process.returncode == 130, said
     assert "goes on from there" in said
     (first,) = records.read_all(results)
+    other = framebench("run", CASE, "--results", str(results), "--samples", "3")
+    assert other.returncode == 0, other.stderr
     again = framebench("run", selector, "--results", str(results), "--samples", "3")
     assert again.returncode == 0, again.stderr
-    found = list(records.read_all(results))
+    found = [r for r in records.read_all(results) if r.case != CASE]
     assert first in found
     assert len(found) == 2
     assert len({r.provenance.session for r in found}) == 1
+    assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
 
 
 def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str, Environment], results: Path) -> None:

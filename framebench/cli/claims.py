@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 from framebench import cases, environments, provenance, runner
 from framebench.cases import Case
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import AsJson, Results, app, fail, out, say
+from framebench.cli.shared import AsJson, Results, app, fail, out, say, session
 from framebench.session import Session
 from framebench.strategies import FRAMEWORKS
 
@@ -77,14 +76,8 @@ def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: fl
     if not missing and not probes:
         say("nothing is missing that this machine can measure")
         return []
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.code(), f"claims {' '.join(c.id for c in chosen)} {size}")
-    try:
-        failed = run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, session, time_limit, results)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
-    session.close(results)
-    return failed
+    with session(results, f"claims {' '.join(c.id for c in chosen)} {size}") as opened:
+        return run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, opened, time_limit, results)
 
 
 def run_cases(missing: list[Case], session: Session, time_limit: float, results: Path) -> list[str]:

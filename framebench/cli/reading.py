@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from framebench import cases, environments, hypothetical, provenance, records, runner
 from framebench.cases import Case
-from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, say
+from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, measuring, out, say
 from framebench.progress import line
 
 
@@ -185,6 +185,7 @@ def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
 def explain(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     figure: Annotated[Path | None, typer.Option(help="draw the step's memory over time into this SVG file")] = None,
+    results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
@@ -196,7 +197,7 @@ def explain(
     try:
         if why := obstacle(asked):  # before an environment is built for nothing
             raise Unexplained(f"{asked.id}: {why}")
-        with err.status(asked.id):
+        with measuring(results), err.status(asked.id):
             found = account(asked, environments.ensure(asked.framework, say=say))
     except Unexplained as error:
         fail(str(error), 2)

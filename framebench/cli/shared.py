@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from framebench import cases
+from framebench import cases, provenance
 from framebench.cases import Case
+from framebench.session import Session, alone
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
@@ -32,6 +36,31 @@ def chosen(
         return cases.profile(profile) if profile else default
     among = cases.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in cases.select(s, size, among)))
+
+
+@contextmanager
+def measuring(results: Path, interrupted: str = "interrupted") -> Iterator[None]:
+    """Start workers in here: alone in the results folder, and ended by SIGTERM as by Ctrl-C, with this word and exit code 130.
+
+    Raises Busy if another process is measuring, OSError if nothing can be written into the folder.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with alone(results):
+            yield
+    except KeyboardInterrupt:
+        fail(interrupted, 130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def session(results: Path, selector: str) -> Iterator[Session]:
+    """Measure in a session of this code, which is finished if the block comes to its end. Raises Busy and OSError, as above."""
+    with measuring(results, "interrupted; what was measured is kept, and the same command goes on from there"):
+        opened = Session.open(results, provenance.code(), selector)
+        yield opened
+        opened.close(results)
 
 
 def parse_bytes(text: str) -> int:

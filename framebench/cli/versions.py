@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,8 @@ from typing import Annotated
 import typer
 
 from framebench import environments, provenance, runner, versions
-from framebench.cli.shared import AsJson, Profile, Results, app, fail, out, say
+from framebench.cli.shared import AsJson, Profile, Results, app, fail, out, say, session
 from framebench.progress import line
-from framebench.session import Session
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
@@ -47,18 +45,13 @@ def run(
             say(f"{case.id}: unsupported: {why}")
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     asked = " ".join(["versions run", framework, *matrix, str(rounds), *(selectors or []), profile or "", str(options)])
-    session = Session.open(results, provenance.code(), asked)
-    try:
+    with session(results, asked) as opened:
         ready = {v: environments.ensure(framework, v, say) for v in matrix}
         for environment in ready.values():
             environments.warm(environment, "standard" if profile == "standard" else "quick", say)
         plan = list(versions.turns(able, matrix, rounds))
-        statuses = versions.measure(plan, ready, session.id, options, results, tell)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
-    session.close(results)
+        statuses = versions.measure(plan, ready, opened.id, options, results, tell)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")
     if bad := [s for s in statuses if s != "ok"]:
