@@ -11,7 +11,7 @@ import typer
 from framebench import cases, environments, provenance, runner
 from framebench.cases import Case
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import AsJson, Results, app, fail, out, say, session
+from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, out, say, session
 from framebench.session import Session
 from framebench.strategies import FRAMEWORKS
 
@@ -87,9 +87,9 @@ def run_cases(missing: list[Case], session: Session, time_limit: float, results:
     for environment in ready.values():
         environments.warm(environment, "standard", say)
     statuses = measure_all(missing, session, ready, runner.Options(time_limit_s=time_limit), results)
-    bad = [case.id for case, status in zip(missing, statuses) if status in ("crashed", "timeout", "wrong")]
-    if bad:
-        say(f"{len(bad)} of {len(missing)} cases failed: {', '.join(bad)}; the others stand")
+    bad = [case.id for case, status in zip(missing, statuses) if status in BROKEN]
+    if broken(statuses):
+        say(f"these failed: {', '.join(bad)}")
     return bad
 
 

@@ -18,6 +18,7 @@ from framebench.cli.shared import (
     Results,
     Selectors,
     app,
+    broken,
     chosen,
     err,
     fail,
@@ -68,10 +69,7 @@ def run(
         for environment in ready.values():
             environments.warm(environment, "standard" if profile == "standard" else "quick", say)
         statuses = measure_all(found, opened, ready, options, results)
-    bad = [s for s in statuses if s in ("crashed", "timeout", "wrong")]
-    if bad:
-        say(f"{len(bad)} of {len(found)} cases failed ({', '.join(sorted(set(bad)))}); the others stand")
-        raise typer.Exit(1)
+    raise typer.Exit(broken(statuses))
 
 
 def measure_all(

@@ -20,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
+BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
 Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
@@ -61,6 +62,14 @@ def session(results: Path, selector: str) -> Iterator[Session]:
         opened = Session.open(results, provenance.code(), selector)
         yield opened
         opened.close(results)
+
+
+def broken(statuses: list[str], what: str = "cases") -> bool:
+    """Whether some broke, which is said too. That memory ran out, or that something is unsupported, is an answer."""
+    bad = [s for s in statuses if s in BROKEN]
+    if bad:
+        say(f"{len(bad)} of {len(statuses)} {what} failed ({', '.join(sorted(set(bad)))}); the others stand")
+    return bool(bad)
 
 
 def parse_bytes(text: str) -> int:

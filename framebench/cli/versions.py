@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from framebench import environments, provenance, runner, versions
-from framebench.cli.shared import AsJson, Profile, Results, app, fail, out, say, session
+from framebench.cli.shared import AsJson, Profile, Results, app, broken, fail, out, say, session
 from framebench.progress import line
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
@@ -35,6 +35,7 @@ def run(
 ) -> None:
     """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped.
 
+    Exit code 1: some were wrong, crashed, or ran out of time.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
@@ -54,8 +55,7 @@ def run(
         statuses = versions.measure(plan, ready, opened.id, options, results, tell)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")
-    if bad := [s for s in statuses if s != "ok"]:
-        say(f"{len(bad)} of {len(statuses)} measurements gave no numbers ({', '.join(sorted(set(bad)))}); the others stand")
+    raise typer.Exit(broken(statuses, "measurements"))
 
 
 def tell(turn: versions.Turn, record: runner.Record, remaining: versions.Remaining) -> None:
