@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from framebench import records
+from framebench import records, runner
 from framebench.cli import measuring, shared
 from framebench.cli.__main__ import app
 from framebench.environments import Environment
@@ -128,6 +128,21 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         assert done.exit_code == 130
         assert "goes on from there" in done.stderr
         assert len(list(results.glob(".session-*.json"))) == unfinished
+
+
+@pytest.mark.parametrize("command", [["run", CASE], ["compare", CASE, CASE], ["versions", "run", "--framework", "jax"]])
+def test_seconds_are_those_of_sampling(command: list[str], monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """A budget is memory, everywhere."""
+    given: dict[str, object] = {}
+
+    def options(**named: object) -> None:
+        given.update(named)
+        raise Busy
+
+    monkeypatch.setattr(runner, "Options", options)
+    CliRunner().invoke(app, [*command, "--seconds", "7", "--results", str(results)])
+    assert given["budget_s"] == 7
+    assert CliRunner().invoke(app, [*command, "--budget", "7"]).exit_code == 2
 
 
 @pytest.mark.parametrize(

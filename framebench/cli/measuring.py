@@ -48,7 +48,7 @@ def run(
     profile: Profile = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
@@ -58,7 +58,7 @@ def run(
     profile = profile or (None if selectors else cases.profile_name())
     found = chosen(selectors, [], profile)
     options = runner.Options(
-        profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     # options too: what was measured with other threads or under a limit does not stand for what is asked for now
@@ -93,7 +93,7 @@ def compare_(
     rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     env: Env = None,
     as_json: AsJson = False,
@@ -104,7 +104,7 @@ def compare_(
     pair = cases.parse(base), cases.parse(change)
     for difference in compare.differences(*pair):
         say(f"note: the cases differ in {difference}")
-    options = runner.Options(threads=threads, samples=samples, budget_s=budget)
+    options = runner.Options(threads=threads, samples=samples, budget_s=seconds)
     named = " ".join(["compare", base, change, str(rounds), *([f"--env {env}"] if env else []), str(options)])
     with session(results, named) as opened:
         try:

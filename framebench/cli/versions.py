@@ -29,7 +29,7 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="processes of each case in each version")] = versions.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
 ) -> None:
@@ -39,7 +39,7 @@ def run(
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
-    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit)
+    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
     for case in chosen:
         if why := runner.unsupported(case):
