@@ -14,9 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from framebench import records, runner
-from framebench.cli import measuring, shared
+from framebench.cli import measuring, reading, shared
 from framebench.cli.__main__ import app
 from framebench.environments import Environment
+from framebench.provenance import machine_name
 from framebench.session import Busy, alone
 from tests.conftest import ROOT, Tried, small_disk
 
@@ -56,13 +57,10 @@ def test_show_prints_flat_rows(measured: Path) -> None:
 
 def test_show_and_report_for_people(measured: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
-    done = framebench("report", "--here", "--results", str(measured))
+    done = framebench("report", "--machine", machine_name(), "--results", str(measured))
     assert "transformer train, batch 4, size tiny" in done.stdout
     (target,) = (measured / "tables").iterdir()
     assert "| torch | fp32 |" in target.read_text()
-    elsewhere = framebench("report", "--here", "--results", str(measured), FRAMEBENCH_MACHINE="elsewhere")
-    assert elsewhere.returncode == 1
-    assert "no such records" in elsewhere.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,6 +111,35 @@ def test_a_report_of_some_cases_leaves_the_table_of_all_alone(published: Path) -
 def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
     assert CASE in framebench("show", "transformer/torch/train", "--results", str(published)).stdout
     assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(published)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["versions", "timeline"], ["claims"], ["figures"],
+     ["notebooks"]],
+)  # fmt: skip
+def test_an_unknown_machine_is_answered_by_those_there_are(
+    command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One way to say whose records are meant, wherever there is a choice."""
+    monkeypatch.setattr(reading.hypothetical, "obstacle", lambda _: "not asked here")
+    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(published)])
+    (there,) = (published / "records").iterdir()
+    assert done.exit_code == 2
+    assert f"no records of machine 'nowhere' under {published}; machines: {there.name}" in done.stderr
+
+
+def test_one_machines_records_alone(published: Path) -> None:
+    (there,) = (published / "records").iterdir()
+    for path in there.rglob("*.json"):
+        other = json.loads(path.read_text())
+        other["provenance"]["machine"] = "another"
+        (path.parent / "another.json").write_text(json.dumps(other))
+    for chosen, machines in (([], {there.name, "another"}), (["--machine", "another"], {"another"})):
+        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(published)])
+        assert {row["machine"] for row in json.loads(done.stdout)} == machines
+    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(published)]).exit_code == 0
+    assert [table.name for table in (published / "tables").iterdir()] == ["another.md"]
 
 
 def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import typer
 from framebench import cases, environments, provenance, runner
 from framebench.cases import Case
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, out, say, session
+from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, must_know, out, say, session
 from framebench.session import Session
 from framebench.strategies import FRAMEWORKS
 
@@ -58,8 +58,7 @@ def where(results: Path, machine: str | None, run: bool) -> str | None:
     from analysis.claims.store import machines
 
     known, here = machines(results), provenance.machine_name()
-    if machine and machine not in known:
-        fail(f"no records of machine {machine!r} in {results}; machines: {', '.join(known) or 'none'}", 2)
+    must_know(machine, known, results)
     return machine or (here if run or here in known else None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -26,6 +26,7 @@ Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/
 Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
+Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
 
 
 def chosen(
@@ -70,6 +71,12 @@ def broken(statuses: list[str], what: str = "cases") -> bool:
     if bad:
         say(f"{len(bad)} of {len(statuses)} {what} failed ({', '.join(sorted(set(bad)))}); the others stand")
     return bool(bad)
+
+
+def must_know(machine: str | None, there: Collection[str], results: Path) -> None:
+    """End the command, naming the machines that have records, if the one that was asked for has none."""
+    if machine is not None and machine not in there:
+        fail(f"no records of machine {machine!r} under {results}; machines: {', '.join(sorted(there)) or 'none'}", 2)
 
 
 def parse_bytes(text: str) -> int:

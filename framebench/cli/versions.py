@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 
 from framebench import environments, provenance, runner, versions
-from framebench.cli.shared import AsJson, Profile, Results, app, broken, fail, out, say, session
+from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, must_know, out, say, session
 from framebench.progress import line
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
 
-Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
 Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
 
 
@@ -114,6 +113,7 @@ def fraction(text: str | None) -> float | None:
 def timeline(
     to: Annotated[Path, typer.Option(help="a new folder, an empty one, or an earlier timeline")] = provenance.ROOT
     / ".asv/timeline",
+    machine: Machine = None,
     results: Results = runner.RESULTS,
 ) -> None:
     """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
@@ -121,16 +121,18 @@ def timeline(
     from framebench import records
     from framebench.timeline import NoTimeline, Point, build
 
+    every = list(records.read_all(results))
+    must_know(machine, {r.provenance.machine for r in every}, results)
+    found = [Point(*p) for p in points(r for r in every if machine in (None, r.provenance.machine))]
     try:
-        found = [Point(*p) for p in points(records.read_all(results))]
         made = build(found, to)
     except NoTimeline as error:
         fail(str(error), 1)
     say(f"{len({(p.machine, p.case) for p in found})} cases; what was not measured in turn often enough is left out")
     typer.echo(f"cd {made.folder}")
-    machine = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
+    which = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
     for old, new in pairwise(made.tags):
         if old.split("-")[0] == new.split("-")[0]:
-            typer.echo(f"asv compare{machine} {old} {new}")
+            typer.echo(f"asv compare{which} {old} {new}")
     typer.echo("asv publish && asv preview")
     say("verdicts by effect size and interval: framebench versions compare; asv's own page of regressions is off")
