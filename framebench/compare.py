@@ -51,7 +51,8 @@ def measure(
     results: Path,
     say: Callable[[Record], None] = lambda record: None,
 ) -> list[Round]:
-    """The rounds, each arm a record of its own in the usual place; what this session has measured already is not repeated.
+    """The rounds, each arm a record of its own in the usual place; what this session has measured already is not repeated,
+    so that the arms of a round that was interrupted lie further apart than others.
 
     Raises NotMeasured, OSError if a record cannot be written; what was measured until then is kept.
     """

@@ -98,7 +98,10 @@ def compare_(
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
+    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept.
+
+    An interrupted comparison goes on where it stopped.
+    """
     from analysis import tables, verdicts
 
     pair = cases.parse(base), cases.parse(change)
