@@ -33,7 +33,7 @@ else
 	-$(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench doctor
 	$(BIN)/asv machine --yes $(AS)
 	@# a failed case fails the run, after the report of all the others
-	$(BIN)/asv run $(AS); status=$$?; $(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench report --here && exit $$status
+	$(BIN)/asv run $(AS); status=$$?; $(BIN)/framebench report --machine $(or $(MACHINE),$$(uname -n)) && exit $$status
 endif
 
 # The full profile on a GPU, by the torch and JAX that PYTHON has already: docs/gpu.md

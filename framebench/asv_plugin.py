@@ -26,7 +26,7 @@ from framebench.asv_progress import Progress, heard
 from framebench.cases import Case, profile, profile_name
 from framebench.provenance import ROOT
 from framebench.runner import RESULTS, unsupported
-from framebench.session import Busy, Session
+from framebench.session import Busy, Session, alone
 from framebench.strategies import FRAMEWORKS
 
 
@@ -40,10 +40,7 @@ class _Run:
     @classmethod
     def open(cls) -> None:
         """Open the session, or go on with the one that an equal run left; the benchmark processes inherit its id."""
-        try:
-            cls.session = Session.open(RESULTS, provenance.code(), cls.selector)
-        except Busy as busy:
-            raise util.UserError(str(busy)) from busy
+        cls.session = Session.open(RESULTS, provenance.code(), cls.selector)
         os.environ["FRAMEBENCH_SESSION"] = cls.session.id
 
 
@@ -159,6 +156,16 @@ def _stoppable() -> Iterator[None]:
             signal.signal(stop, signal.SIG_DFL)
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the results folder; asv shows a UserError in a sentence."""
+    try:
+        with alone(RESULTS):
+            yield
+    except Busy as busy:
+        raise util.UserError(str(busy)) from busy
+
+
 def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
     """`asv run` with live progress, and with a session that is closed only by a run that comes to its end."""
 
@@ -166,7 +173,7 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
     def in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
         progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
-        with _stoppable(), heard(progress):
+        with _stoppable(), _alone(), heard(progress):
             result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})
         if _Run.session:
             _Run.session.close(RESULTS)

@@ -6,11 +6,12 @@ whoever comes second, cancels over two rounds. `analysis.statistics` judges the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framebench import runner
+from framebench import provenance, records, runner
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.records import Record
@@ -50,16 +51,26 @@ def measure(
     results: Path,
     say: Callable[[Record], None] = lambda record: None,
 ) -> list[Round]:
-    """The rounds, each arm a record of its own in the usual place. Raises NotMeasured; what was measured until then is kept."""
+    """The rounds, each arm a record of its own in the usual place; what this session has measured already is not repeated,
+    so that the arms of a round that was interrupted lie further apart than others.
+
+    Raises NotMeasured, OSError if a record cannot be written; what was measured until then is kept.
+    """
     found = []
+    machine = provenance.machine_name()
+    folders = {case: records.folder(results, machine, ready[case.framework].name, case) for case in pair}
+    # by case, not by arm: of a case against itself the records lie in one folder, in the order of the rounds
+    kept = {case: deque(records.all_of_session(folder, session)) for case, folder in folders.items()}
     for arms in order(rounds):
         pieces: dict[int, Record] = {}
         for arm in arms:
             case = pair[arm]
-            record = runner.measure(case, session, ready[case.framework], options, results)
+            earlier = kept[case].popleft() if kept[case] else None
+            record = earlier or runner.measure(case, session, ready[case.framework], options, results)
             if record.status != "ok":
                 raise NotMeasured(f"{case.id} gave no numbers: {record.status}: {record.reason}")
-            say(record)
+            if not earlier:
+                say(record)
             pieces[arm] = record
         found.append(Round(pieces[0], pieces[1]))
     return found

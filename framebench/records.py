@@ -253,6 +253,15 @@ def of_cases(root: Path, pattern: str) -> Iterator[Record]:
             yield read(path)
 
 
+def all_of_session(where: Path, session: str) -> list[Record]:
+    """What this session has measured of a case by now, oldest first; what cannot be read is passed over."""
+    found = []
+    for path in sorted(where.glob("*.json")):
+        with contextlib.suppress(BadRecord):
+            found.append(read(path))
+    return [r for r in found if r.provenance.session == session]
+
+
 def of_session(where: Path, session: str) -> Record | None:
     """The record of this session in a case's folder, if it was measured already."""
     for path in sorted(where.glob("*.json"), reverse=True):

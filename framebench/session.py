@@ -1,20 +1,54 @@
-"""A session is one run of the suite. When it is interrupted, the next run goes on with it and measures only what is missing."""
+"""Who measures now, and which runs were interrupted: two files in the results folder that know nothing of each other.
+
+The lock is held by whoever starts workers that measure; the kernel takes it back however its holder ends. A session is one run
+of the suite: its file lies there until the run comes to its end, so that the next one of the same code and selection goes on.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
+from filelock import FileLock, Timeout
 
-FILE = ".session.json"
+from framebench import provenance
+
+LOCK = ".lock"
 
 
 class Busy(Exception):
-    """Another run is measuring into the same results folder."""
+    """Another process is measuring into the same results folder; the message says which, and what to do."""
+
+
+@contextmanager
+def alone(results: Path) -> Iterator[None]:
+    """Hold the results folder meanwhile. Raises Busy if another process does, OSError if nothing can be written there."""
+    results.mkdir(parents=True, exist_ok=True)
+    file = results / LOCK
+    try:
+        held = FileLock(file).acquire(blocking=False)
+    except Timeout:
+        raise Busy(
+            f"{holder(file)} is measuring into {results}; two at once would disturb each other's times. Wait for it, or stop "
+            f"it, or name another folder with --results"
+        ) from None
+    with held:
+        file.write_text(f"process {os.getpid()} ({provenance.command()})\n")
+        yield
+
+
+def holder(file: Path) -> str:
+    """Whoever wrote into the lock that is held now, if that can be told."""
+    try:
+        return file.read_text(errors="replace").strip()[:200] or "another process"
+    except OSError:
+        return "another process"
 
 
 @dataclass(frozen=True)
@@ -22,46 +56,34 @@ class Session:
     id: str
     code: str | None  # other code is another session
     selector: str
-    pid: int
-    pid_started: float
-
-    @staticmethod
-    def path(results: Path) -> Path:
-        return results / FILE
 
     @classmethod
     def open(cls, results: Path, code: str | None, selector: str) -> Session:
-        """A new session, or the unfinished one of the same code and selector. Raises Busy while its owner lives."""
-        last = cls.load(results)
-        if last and last.alive() and last.pid != os.getpid():
-            raise Busy(
-                f"process {last.pid} is measuring into {results} since an earlier start; two runs would disturb each "
-                f"other's times. Wait for it, or stop it, or name another folder with --results"
-            )
-        resumed = last and (last.code, last.selector) == (code, selector)
-        session = cls(last.id if last and resumed else secrets.token_hex(6), code, selector, *me())
-        results.mkdir(parents=True, exist_ok=True)
-        cls.path(results).write_text(json.dumps(asdict(session)))
+        """A new session, or the unfinished one of the same code and selector. Raises OSError if it cannot be written.
+
+        Whoever opens one holds the folder (`alone`).
+        """
+        if left := cls.unfinished(results, code, selector):
+            return left
+        session = cls(secrets.token_hex(6), code, selector)
+        session.path(results).write_text(json.dumps(asdict(session)))
         return session
 
     @classmethod
-    def load(cls, results: Path) -> Session | None:
-        """The session on disk, if there is a readable one."""
+    def unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
+        """What an interrupted run of this code and selector left; None if there is nothing, or nothing that can be read."""
         try:
-            return cls(**json.loads(cls.path(results).read_text()))
+            left = cls(**json.loads(cls("", code, selector).path(results).read_text()))
         except (OSError, ValueError, TypeError):
             return None
+        own = isinstance(left.id, str) and (left.code, left.selector) == (code, selector)
+        return left if own else None
 
-    def alive(self) -> bool:
-        try:
-            return psutil.Process(self.pid).create_time() == self.pid_started
-        except psutil.Error:
-            return False
+    def path(self, results: Path) -> Path:
+        """Its own file, which other commands leave alone."""
+        asked = json.dumps([self.code, self.selector])
+        return results / f".session-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
 
     def close(self, results: Path) -> None:
-        """Finished: the next run starts a new session."""
+        """Finished: the next run starts a new session. Raises OSError if the file cannot be removed."""
         self.path(results).unlink(missing_ok=True)
-
-
-def me() -> tuple[int, float]:
-    return os.getpid(), psutil.Process().create_time()

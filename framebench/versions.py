@@ -75,18 +75,6 @@ def turns(chosen: list[Case], versions: list[str], rounds: int) -> Iterator[Turn
                 yield Turn(number, case, version)
 
 
-def taken(results: Path, session: str, environment: Environment, case: Case) -> int:
-    """How many records of the case this session has in this version."""
-    where = records.folder(results, provenance.machine_name(), environment.name, case)
-    found = 0
-    for path in where.glob("*.json"):
-        try:
-            found += records.read(path).provenance.session == session
-        except records.BadRecord:
-            continue
-    return found
-
-
 class Remaining:
     """What is left of the plan, and about how long it takes: as long as the same case took last."""
 
@@ -115,7 +103,7 @@ def measure(
     results: Path,
     told: Told = lambda turn, record, remaining: None,
 ) -> list[str]:
-    """Go through the plan, but for what this session has measured already; the statuses of what was measured now.
+    """Go through the plan, but for what this session has measured already; the statuses of all of it.
 
     `ready` has an environment for each version. Raises OSError if a record cannot be written.
     """
@@ -123,8 +111,11 @@ def measure(
     statuses: list[str] = []
     for turn in plan:
         environment = ready[turn.version]
-        if taken(results, session, environment, turn.case) > turn.round:
+        where = records.folder(results, provenance.machine_name(), environment.name, turn.case)
+        taken = records.all_of_session(where, session)
+        if len(taken) > turn.round:
             remaining.done(turn)
+            statuses.append(taken[turn.round].status)
             continue
         record = runner.measure(turn.case, session, environment, options, results)
         remaining.done(turn, record.spent_s.get("total"))

@@ -16,6 +16,7 @@ import pytest
 
 from framebench import environments, records
 from framebench.environments import Environment
+from framebench.session import alone
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -124,6 +125,14 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     assert sum(v is None for v in peaks.values()) == 1
     newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
     assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
+
+
+def test_while_another_measures_it_is_refused(clone: Clone) -> None:
+    with alone(clone.root / "results"):
+        done = clone.run("TransformerTorch")
+    assert done.returncode != 0
+    assert f"process {os.getpid()}" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_an_interrupted_run_resumes(clone: Clone) -> None:

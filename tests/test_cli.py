@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from framebench import records
-from framebench.cli import measuring
-from framebench.cli.shared import app
+from framebench import records, runner
+from framebench.cli import measuring, reading, shared
+from framebench.cli.__main__ import app
 from framebench.environments import Environment
-from framebench.session import Session
+from framebench.provenance import machine_name
+from framebench.session import Busy, alone
 from tests.conftest import ROOT, Tried, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -56,13 +57,10 @@ def test_show_prints_flat_rows(measured: Path) -> None:
 
 def test_show_and_report_for_people(measured: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
-    done = framebench("report", "--here", "--results", str(measured))
+    done = framebench("report", "--machine", machine_name(), "--results", str(measured))
     assert "transformer train, batch 4, size tiny" in done.stdout
     (target,) = (measured / "tables").iterdir()
     assert "| torch | fp32 |" in target.read_text()
-    elsewhere = framebench("report", "--here", "--results", str(measured), FRAMEBENCH_MACHINE="elsewhere")
-    assert elsewhere.returncode == 1
-    assert "no such records" in elsewhere.stderr
 
 
 @pytest.mark.parametrize(
@@ -115,6 +113,35 @@ def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
     assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(published)).returncode == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["versions", "timeline"], ["claims"], ["figures"],
+     ["notebooks"]],
+)  # fmt: skip
+def test_an_unknown_machine_is_answered_by_those_there_are(
+    command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One way to say whose records are meant, wherever there is a choice."""
+    monkeypatch.setattr(reading.hypothetical, "obstacle", lambda _: "not asked here")
+    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(published)])
+    (there,) = (published / "records").iterdir()
+    assert done.exit_code == 2
+    assert f"no records of machine 'nowhere' under {published}; machines: {there.name}" in done.stderr
+
+
+def test_one_machines_records_alone(published: Path) -> None:
+    (there,) = (published / "records").iterdir()
+    for path in there.rglob("*.json"):
+        other = json.loads(path.read_text())
+        other["provenance"]["machine"] = "another"
+        (path.parent / "another.json").write_text(json.dumps(other))
+    for chosen, machines in (([], {there.name, "another"}), (["--machine", "another"], {"another"})):
+        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(published)])
+        assert {row["machine"] for row in json.loads(done.stdout)} == machines
+    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(published)]).exit_code == 0
+    assert [table.name for table in (published / "tables").iterdir()] == ["another.md"]
+
+
 def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured with other threads, or under a limit, is not taken for what is asked for now."""
 
@@ -122,15 +149,68 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
-    monkeypatch.setattr(measuring.signal, "signal", lambda *_: None)
     monkeypatch.setattr(measuring, "measure_all", interrupted)
-    opened = []
-    for options in ([], ["--threads", "2"], ["--threads", "2"]):
-        assert CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options]).exit_code == 130
-        session = Session.load(results)
-        assert session
-        opened.append(session.id)
-    assert opened[0] != opened[1] == opened[2]
+    for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
+        done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
+        assert done.exit_code == 130
+        assert "goes on from there" in done.stderr
+        assert len(list(results.glob(".session-*.json"))) == unfinished
+
+
+@pytest.mark.parametrize("command", [["run", CASE], ["compare", CASE, CASE], ["versions", "run", "--framework", "jax"]])
+def test_seconds_are_those_of_sampling(command: list[str], monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """A budget is memory, everywhere."""
+    given: dict[str, object] = {}
+
+    def options(**named: object) -> None:
+        given.update(named)
+        raise Busy
+
+    monkeypatch.setattr(runner, "Options", options)
+    CliRunner().invoke(app, [*command, "--seconds", "7", "--results", str(results)])
+    assert given["budget_s"] == 7
+    assert CliRunner().invoke(app, [*command, "--budget", "7"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", CASE],
+        ["compare", CASE, CASE],
+        ["versions", "run", "--framework", "jax"],
+        ["claims", "B5", "--run", "--size", "tiny"],
+        ["fit", "--workload", "transformer", "--budget", "1GiB"],
+        ["evaluate", "--workload", "transformer", "--framework", "torch", "--budget", "1GiB"],
+        ["explain", CASE],
+        ["doctor"],
+        ["overhead"],
+    ],
+)
+def test_whatever_measures_does_it_alone(arguments: list[str], results: Path) -> None:
+    with alone(results):
+        done = CliRunner().invoke(app, [*arguments, "--results", str(results)])
+    assert isinstance(done.exception, Busy), done.output
+
+
+def test_busy_is_said_plainly(results: Path) -> None:
+    with alone(results):
+        done = framebench("explain", CASE, "--results", str(results))
+    assert done.returncode == 2
+    assert f"process {os.getpid()}" in done.stderr
+    assert "--results" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, shared.measuring(results, "interrupted; so much is kept"):
+        signal.raise_signal(sent)
+    assert ended.value.code == 130
+    assert "so much is kept" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+    with shared.measuring(results):
+        pass
 
 
 def test_bad_files_are_warned_about(measured: Path) -> None:
@@ -146,7 +226,8 @@ def test_bad_files_are_warned_about(measured: Path) -> None:
 
 
 def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
-    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest."""
+    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest, whatever
+    another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
     command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--samples", "3"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -157,12 +238,15 @@ def test_interrupted_and_resumed(environment: dict[str, Environment], results: P
     assert process.returncode == 130, said
     assert "goes on from there" in said
     (first,) = records.read_all(results)
+    other = framebench("run", CASE, "--results", str(results), "--samples", "3")
+    assert other.returncode == 0, other.stderr
     again = framebench("run", selector, "--results", str(results), "--samples", "3")
     assert again.returncode == 0, again.stderr
-    found = list(records.read_all(results))
+    found = [r for r in records.read_all(results) if r.case != CASE]
     assert first in found
     assert len(found) == 2
     assert len({r.provenance.session for r in found}) == 1
+    assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
 
 
 def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str, Environment], results: Path) -> None:

@@ -320,7 +320,7 @@ def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None
 
     wrong = command("--machine", "nowhere")
     assert wrong.returncode == 2
-    assert "there are:" in wrong.stderr
+    assert "machines: " in wrong.stderr
     empty = command("--results", str(tmp_path))
     assert empty.returncode == 1
     assert "measure first" in empty.stderr

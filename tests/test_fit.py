@@ -237,13 +237,14 @@ def test_the_command_for_people_and_programs(environment: dict[str, Environment]
     assert "none: batch 1 needs" in tight.stdout
 
 
-def test_the_evaluation_command(environment: dict[str, Environment]) -> None:
-    arguments = ("evaluate", "--workload", "transformer", "--framework", "torch", "--size", "tiny", "--samples", "600")
-    done = framebench(*arguments, "--budget", "4MiB", "--batch", "512")
+def test_the_evaluation_command(environment: dict[str, Environment], results: Path) -> None:
+    arguments = ("evaluate", "--workload", "transformer", "--framework", "torch", "--results", str(results), "--size", "tiny")
+    done = framebench(*arguments, "--samples", "600", "--budget", "4MiB", "--batch", "512")
     assert done.returncode == 0, done.stderr
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
-    tight = framebench(*arguments[:5], "--samples", "2", "--budget", "1MiB", "--json")  # one sample's logits take 2 MiB
+    # one sample's logits take 2 MiB at the size `cpu`
+    tight = framebench(*arguments[:-2], "--samples", "2", "--budget", "1MiB", "--json")
     assert tight.returncode == 1
     assert "batch 1 does not fit" in tight.stderr
     assert json.loads(tight.stdout)["done"] == 0

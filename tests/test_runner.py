@@ -192,11 +192,10 @@ def test_progress_names_every_phase(environment: dict[str, Environment], results
     assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in seen}
 
 
-def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, Environment]) -> None:
+def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, Environment], results: Path) -> None:
     """Interleaved with a hand-written loop; noise may widen the interval, but its lower end must stay below 1.02."""
-    done = subprocess.run(
-        [sys.executable, "-m", "framebench.cli", "overhead"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "framebench.cli", "overhead", "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["low"] <= 1.02, found
     assert found["rounds"] == 30

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -214,17 +215,51 @@ def test_a_case_without_numbers_ends_the_comparison(monkeypatch: pytest.MonkeyPa
         compare.measure((CASE, CASE), 2, "s", {"torch": Environment("torch", "0", Path("p"))}, runner.Options(), results)
 
 
-def test_an_interrupted_comparison_keeps_its_records(environment: dict[str, Environment], results: Path) -> None:
-    command = [sys.executable, "-m", "framebench.cli", "compare", CASE.id, CASE.id, "--samples", "3", "--results", str(results)]
+def test_a_comparison_goes_on_with_the_rounds_it_has(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """Of two cases, and of a case against itself, whose records lie in one folder: as if nothing had happened in between."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    ready = {"torch": Environment("torch", "0", Path("p"))}
+    written: list[records.Record] = []
+    left = 3
+
+    def measure(case: Case, session: str, *_: object) -> records.Record:
+        if len(written) == left:
+            raise KeyboardInterrupt
+        when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=len(written))
+        written.append(record(case, status="ok", provenance=provenance(session=session, machine="m", measured_at=when)))
+        records.write(written[-1], records.folder(results, "m", "torch-0", case))
+        return written[-1]
+
+    monkeypatch.setattr(runner, "measure", measure)
+    for session, other in (("s", CASE), ("t", Case("transformer", "torch", "eval", "no_grad", 4, "tiny"))):
+        pair = (CASE, other)
+        written, left = [], 3
+        with pytest.raises(KeyboardInterrupt):
+            compare.measure(pair, 3, session, ready, runner.Options(), results)
+        left = 6
+        found = compare.measure(pair, 3, session, ready, runner.Options(), results)
+        taken = [r[arm] for arms, r in zip(compare.order(3), found) for arm in arms]
+        assert taken == written, "in the order of measurement, each once"
+
+
+def test_a_terminated_comparison_goes_on(environment: dict[str, Environment], results: Path) -> None:
+    arguments = ["compare", CASE.id, CASE.id, "--rounds", "2", "--samples", "3", "--results", str(results)]
+    command = [sys.executable, "-m", "framebench.cli", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while not list(results.rglob("2*.json")) and process.poll() is None:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
-    assert "kept" in told
-    assert len(list(records.read_all(results))) == 1
-    assert not (results / ".session.json").exists()
+    assert "goes on from there" in told
+    (first,) = records.read_all(results)
+    again = framebench(*arguments, "--json")
+    assert again.returncode == 0, again.stderr
+    found = list(records.read_all(results))
+    assert first in found
+    assert len(found) == 4
+    assert {r.provenance.session for r in found} == {json.loads(again.stdout)["session"]}
+    assert not list(results.glob(".session*"))
 
 
 def test_differences_in_what_is_computed_are_said() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asv.config import Config
+from typer.testing import CliRunner
 
 from analysis import load, study, tables, versions
 from analysis.report import report_of
@@ -24,6 +25,8 @@ from analysis.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, 
 from framebench import environments, records, runner, timeline
 from framebench import versions as measuring
 from framebench.cases import Case, UnknownCase
+from framebench.cli import versions as command
+from framebench.cli.__main__ import app
 from framebench.environments import Environment, SetupError
 from framebench.records import Record
 from framebench.strategies import FRAMEWORKS
@@ -370,8 +373,23 @@ def test_versions_take_turns_and_an_interrupted_run_goes_on(monkeypatch: pytest.
     assert left == sorted(left, reverse=True)
     assert left[-1] == 2.0 * (len(plan) - stop), "as long as they took before"
     stop = next(last)
-    measuring.measure(plan, ready, "s", runner.Options(), results)
+    statuses = measuring.measure(plan, ready, "s", runner.Options(), results)
     assert seen == [(t.case.strategy, t.version) for t in plan], "nothing lost, nothing measured twice"
+    assert statuses == ["oom"] * len(plan), "of the interrupted part too"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"), [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)]
+)
+def test_what_broke_fails_the_command(statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """As in `framebench run`; the session is finished all the same."""
+    monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
+    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
+    monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)
+    done = CliRunner().invoke(app, ["versions", "run", "--framework", "jax", "--results", str(results)])
+    assert done.exit_code == code, done.output
+    assert ("of 2 measurements failed" in done.stderr) == bool(code)
+    assert not list(results.glob(".session*"))
 
 
 @pytest.fixture

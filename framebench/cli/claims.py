@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 from framebench import cases, environments, provenance, runner
 from framebench.cases import Case
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import AsJson, Results, app, fail, out, say
+from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, must_know, out, say, session
 from framebench.session import Session
 from framebench.strategies import FRAMEWORKS
 
@@ -59,8 +58,7 @@ def where(results: Path, machine: str | None, run: bool) -> str | None:
     from analysis.claims.store import machines
 
     known, here = machines(results), provenance.machine_name()
-    if machine and machine not in known:
-        fail(f"no records of machine {machine!r} in {results}; machines: {', '.join(known) or 'none'}", 2)
+    must_know(machine, known, results)
     return machine or (here if run or here in known else None)
 
 
@@ -77,14 +75,8 @@ def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: fl
     if not missing and not probes:
         say("nothing is missing that this machine can measure")
         return []
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    session = Session.open(results, provenance.code(), f"claims {' '.join(c.id for c in chosen)} {size}")
-    try:
-        failed = run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, session, time_limit, results)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
-    session.close(results)
-    return failed
+    with session(results, f"claims {' '.join(c.id for c in chosen)} {size}") as opened:
+        return run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, opened, time_limit, results)
 
 
 def run_cases(missing: list[Case], session: Session, time_limit: float, results: Path) -> list[str]:
@@ -94,9 +86,9 @@ def run_cases(missing: list[Case], session: Session, time_limit: float, results:
     for environment in ready.values():
         environments.warm(environment, "standard", say)
     statuses = measure_all(missing, session, ready, runner.Options(time_limit_s=time_limit), results)
-    bad = [case.id for case, status in zip(missing, statuses) if status in ("crashed", "timeout", "wrong")]
-    if bad:
-        say(f"{len(bad)} of {len(missing)} cases failed: {', '.join(bad)}; the others stand")
+    bad = [case.id for case, status in zip(missing, statuses) if status in BROKEN]
+    if broken(statuses):
+        say(f"these failed: {', '.join(bad)}")
     return bad
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench import provenance, runner
-from framebench.cli.shared import Results, app, fail, say
+from framebench.cli.shared import Results, app, fail, must_know, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +58,7 @@ def of_one_machine(results: Path, machine: str | None) -> pd.DataFrame:
         fail(f"no records under {results}; measure first: framebench run, or make bench", 1)
     if machine is None and len(machines) > 1:
         fail(f"records of several machines under {results}; choose one by --machine: {', '.join(machines)}", 2)
-    if machine is not None and machine not in machines:
-        fail(f"no records of machine {machine!r} under {results}; there are: {', '.join(machines)}", 2)
+    must_know(machine, machines, results)
     return table[table["machine"] == (machine or machines[0])]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import cases, compare, environments, installed, provenance, references, runner
+from framebench import cases, compare, environments, installed, references, runner
 from framebench.cases import Case
-from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, parse_bytes, say
+from framebench.cli.shared import (
+    AsJson,
+    Profile,
+    Results,
+    Selectors,
+    app,
+    broken,
+    chosen,
+    err,
+    fail,
+    measuring,
+    out,
+    parse_bytes,
+    say,
+    session,
+)
 from framebench.environments import Environment, SetupError
 from framebench.progress import CaseProgress, line
 from framebench.session import Session
@@ -34,7 +48,7 @@ def run(
     profile: Profile = None,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
@@ -44,26 +58,18 @@ def run(
     profile = profile or (None if selectors else cases.profile_name())
     found = chosen(selectors, [], profile)
     options = runner.Options(
-        profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit,
+        profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     # options too: what was measured with other threads or under a limit does not stand for what is asked for now
     named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else []), str(options)])
-    session = Session.open(results, provenance.code(), named)
-    ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
-    found = references.in_order([c for c in found if not env or c.framework in ready])
-    for environment in ready.values():
-        environments.warm(environment, "standard" if profile == "standard" else "quick", say)
-    try:
-        statuses = measure_all(found, session, ready, options, results)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
-    session.close(results)
-    bad = [s for s in statuses if s in ("crashed", "timeout", "wrong")]
-    if bad:
-        say(f"{len(bad)} of {len(found)} cases failed ({', '.join(sorted(set(bad)))}); the others stand")
-        raise typer.Exit(1)
+    with session(results, named) as opened:
+        ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
+        found = references.in_order([c for c in found if not env or c.framework in ready])
+        for environment in ready.values():
+            environments.warm(environment, "standard" if profile == "standard" else "quick", say)
+        statuses = measure_all(found, opened, ready, options, results)
+    raise typer.Exit(broken(statuses))
 
 
 def measure_all(
@@ -87,30 +93,31 @@ def compare_(
     rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept."""
+    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept.
+
+    An interrupted comparison goes on where it stopped.
+    """
     from analysis import tables, verdicts
 
     pair = cases.parse(base), cases.parse(change)
     for difference in compare.differences(*pair):
         say(f"note: the cases differ in {difference}")
-    session = Session.open(results, provenance.code(), f"compare {base} {change}")
-    try:
-        ready = installed.ready((c.framework for c in pair), env, say)
-        if missing := {c.framework for c in pair} - ready.keys():
-            fail(f"{' and '.join(missing)} cannot be measured by --env {env}", 1)
-        options = runner.Options(threads=threads, samples=samples, budget_s=budget)
-        found = compare.measure(pair, rounds, session.id, ready, options, results, lambda record: say(line(record)))
-    except KeyboardInterrupt:
-        fail("interrupted; the records of what was measured are kept", 130)
-    except compare.NotMeasured as error:
-        fail(str(error), 1)
-    finally:
-        session.close(results)
+    options = runner.Options(threads=threads, samples=samples, budget_s=seconds)
+    named = " ".join(["compare", base, change, str(rounds), *([f"--env {env}"] if env else []), str(options)])
+    with session(results, named) as opened:
+        try:
+            ready = installed.ready((c.framework for c in pair), env, say)
+            if missing := {c.framework for c in pair} - ready.keys():
+                raise compare.NotMeasured(f"{' and '.join(missing)} cannot be measured by --env {env}")
+            found = compare.measure(pair, rounds, opened.id, ready, options, results, lambda record: say(line(record)))
+        except compare.NotMeasured as error:
+            opened.close(results)  # the next try is a new comparison
+            fail(str(error), 1)
     said = compare.as_json(found)
     if as_json:
         typer.echo(json.dumps(said | verdicts.as_json(said)))
@@ -160,17 +167,15 @@ def searched(case: Case, room: int, env: str | None, max_batch: int, options: ru
     """None if the framework's environment cannot be built, which is said."""
     from framebench.fit import find
 
-    with err.status(case.id) as status:
+    interrupted = "interrupted; what was found for the cases before is kept"
+    with measuring(results, interrupted), err.status(case.id) as status:
         try:
             environment = installed.ready([case.framework], env, say)[case.framework]
         except SetupError as error:
             say(f"{case.framework}: {error}")
             return None
         show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-        try:
-            return find(case, room, environment, max_batch, options, results, show_phase)
-        except KeyboardInterrupt:
-            fail("interrupted; what was found for the cases before is kept", 130)
+        return find(case, room, environment, max_batch, options, results, show_phase)
 
 
 @app.command()
@@ -182,6 +187,7 @@ def evaluate(
     batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
     size: str = cases.DEFAULT_SIZE,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
+    results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
@@ -193,8 +199,8 @@ def evaluate(
         fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
     (case,) = found_cases
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
-    environment = environments.ensure(case.framework, say=say)
-    with err.status(case.id) as status:
+    with measuring(results), err.status(case.id) as status:
+        environment = environments.ensure(case.framework, say=say)
         run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
         found = halving.evaluate(case, samples, room, run)
     if as_json:

@@ -10,10 +10,25 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from framebench import cases, environments, hypothetical, provenance, records, runner
+from framebench import cases, environments, hypothetical, records, runner
 from framebench.cases import Case
-from framebench.cli.shared import AsJson, Profile, Results, Selectors, app, chosen, err, fail, out, say
+from framebench.cli.shared import (
+    AsJson,
+    Machine,
+    Profile,
+    Results,
+    Selectors,
+    app,
+    chosen,
+    err,
+    fail,
+    measuring,
+    must_know,
+    out,
+    say,
+)
 from framebench.progress import line
+from framebench.records import Record
 
 
 @app.command("list")
@@ -45,12 +60,13 @@ def list_(
 
 
 @app.command()
-def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
+def show(
+    selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machine = None, as_json: AsJson = False
+) -> None:
     """The newest record of each case, as lines or as one JSON array of flat rows."""
     from analysis import load
 
-    wanted = named(selectors)
-    found = [r for r in records.read_all(results) if wanted(r.case)]
+    found = kept(selectors, machine, results)
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     if as_json:
@@ -60,6 +76,17 @@ def show(selectors: Selectors = None, results: Results = runner.RESULTS, as_json
     for record in found:
         if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
             typer.echo(line(record))
+
+
+def kept(selectors: list[str] | None, machine: str | None, results: Path) -> list[Record]:
+    """The records of the cases and of the machine that are named. Raises UnknownCase; an unknown machine ends the command."""
+    wanted, found, there = named(selectors), [], set()
+    for record in records.read_all(results):
+        there.add(record.provenance.machine)
+        if wanted(record.case) and machine in (None, record.provenance.machine):
+            found.append(record)
+    must_know(machine, there, results)
+    return found
 
 
 def named(selectors: list[str] | None) -> Callable[[str], bool]:
@@ -83,31 +110,28 @@ class FolderMayBeLeftOut(TyperCommand):
 def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
-    here: Annotated[bool, typer.Option("--here", help="only what this machine measured")] = False,
+    machine: Machine = None,
     docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
     html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
 ) -> None:
     """Comparison tables from the records, on the terminal and (of all cases) as results/tables/<machine>.md, or as a site."""
     if html:
-        return site(selectors, results, here, html)
+        return site(selectors, results, machine, html)
     from analysis import tables
     from analysis.docs import NoSuchTable, refresh
     from analysis.report import for_documents, of_records
 
-    wanted = named(selectors)
-    kept = [r for r in records.read_all(results) if wanted(r.case)]
-    if here:
-        kept = [r for r in kept if r.provenance.machine == provenance.machine_name()]
-    if not kept:
+    shown = kept(selectors, machine, results)
+    if not shown:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    found = of_records(kept)
+    found = of_records(shown)
     for comparison in found:
         tables.terminal(comparison, out)
     # of some of the cases nothing is written: the file is the machine's whole table
-    for machine in sorted({r.provenance.machine for r in kept}) if not selectors else ():
-        target = results / "tables" / f"{machine.replace('/', '_')}.md"
+    for name in sorted({r.provenance.machine for r in shown}) if not selectors else ():
+        target = results / "tables" / f"{name.replace('/', '_')}.md"
         target.parent.mkdir(exist_ok=True)
-        target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == machine))
+        target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == name))
         say(f"the same as Markdown: {target}")
     for document in docs or ():
         try:
@@ -116,14 +140,15 @@ def report(
             fail(f"{document}: {error}", 2)
 
 
-def site(selectors: list[str] | None, results: Path, here: bool, target: Path) -> None:
+def site(selectors: list[str] | None, results: Path, machine: str | None, target: Path) -> None:
     """All that the records say as pages that need neither network nor server."""
     from analysis.site.build import Unbuildable, build
 
     wanted = named(selectors)
-    machine = provenance.machine_name()
+    if machine is not None:  # which `build`, that reads on its own, could not tell from an unknown case
+        must_know(machine, {r.provenance.machine for r in records.read_all(results)}, results)
     try:
-        pages = build(results, target, lambda r: wanted(r.case) and (not here or r.provenance.machine == machine))
+        pages = build(results, target, lambda r: wanted(r.case) and machine in (None, r.provenance.machine))
     except Unbuildable as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")
@@ -133,11 +158,12 @@ def site(selectors: list[str] | None, results: Path, here: bool, target: Path) -
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     results: Results = runner.RESULTS,
+    machine: Machine = None,
     as_json: AsJson = False,
 ) -> None:
     """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
     asked = hypothetical.named(case)
-    found = predictions(asked, results)
+    found = predictions(asked, machine, results)
     if as_json:
         typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
         return
@@ -148,12 +174,14 @@ def predict(
         typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
 
 
-def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
-    """Bytes by method; None with the reason where a method cannot tell."""
+def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
+    """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
     from analysis import load
     from analysis.predict import predictions as lines
     from models.floor import floor
 
+    table = load.load(results)
+    must_know(machine, set(table["machine"]), results)
     found: list[dict[str, Any]] = [
         {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
     ]
@@ -165,7 +193,7 @@ def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
         printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    for where, fitted in lines(load.load(results), case.id):
+    for where, fitted in lines(table if machine is None else table[table["machine"] == machine], case.id):
         value, low, high = fitted.at(case.batch)
         origin = (
             f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"
@@ -185,6 +213,7 @@ def predictions(case: Case, results: Path) -> list[dict[str, Any]]:
 def explain(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     figure: Annotated[Path | None, typer.Option(help="draw the step's memory over time into this SVG file")] = None,
+    results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
@@ -196,7 +225,7 @@ def explain(
     try:
         if why := obstacle(asked):  # before an environment is built for nothing
             raise Unexplained(f"{asked.id}: {why}")
-        with err.status(asked.id):
+        with measuring(results), err.status(asked.id):
             found = account(asked, environments.ensure(asked.framework, say=say))
     except Unexplained as error:
         fail(str(error), 2)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from framebench import cases
+from framebench import cases, provenance
 from framebench.cases import Case
+from framebench.session import Session, alone
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
+BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
 Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
+Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
 
 
 def chosen(
@@ -32,6 +38,45 @@ def chosen(
         return cases.profile(profile) if profile else default
     among = cases.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in cases.select(s, size, among)))
+
+
+@contextmanager
+def measuring(results: Path, interrupted: str = "interrupted") -> Iterator[None]:
+    """Start workers in here: alone in the results folder, and ended by SIGTERM as by Ctrl-C, with this word and exit code 130.
+
+    Raises Busy if another process is measuring, OSError if nothing can be written into the folder.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with alone(results):
+            yield
+    except KeyboardInterrupt:
+        fail(interrupted, 130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def session(results: Path, selector: str) -> Iterator[Session]:
+    """Measure in a session of this code, which is finished if the block comes to its end. Raises Busy and OSError, as above."""
+    with measuring(results, "interrupted; what was measured is kept, and the same command goes on from there"):
+        opened = Session.open(results, provenance.code(), selector)
+        yield opened
+        opened.close(results)
+
+
+def broken(statuses: list[str], what: str = "cases") -> bool:
+    """Whether some broke, which is said too. That memory ran out, or that something is unsupported, is an answer."""
+    bad = [s for s in statuses if s in BROKEN]
+    if bad:
+        say(f"{len(bad)} of {len(statuses)} {what} failed ({', '.join(sorted(set(bad)))}); the others stand")
+    return bool(bad)
+
+
+def must_know(machine: str | None, there: Collection[str], results: Path) -> None:
+    """End the command, naming the machines that have records, if the one that was asked for has none."""
+    if machine is not None and machine not in there:
+        fail(f"no records of machine {machine!r} under {results}; machines: {', '.join(sorted(there)) or 'none'}", 2)
 
 
 def parse_bytes(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from framebench import environments, runner
-from framebench.cli.shared import AsJson, Results, app, fail, out, say
+from framebench.cli.shared import AsJson, Results, app, fail, measuring, out, say
 from framebench.strategies import FRAMEWORKS
 
 
@@ -34,8 +34,9 @@ def doctor(
 
     findings = examine.findings(env)
     if calibrate:
-        measured = examine.calibration(say=say, env=env)
-        examine.save(measured, results)
+        with measuring(results):
+            measured = examine.calibration(say=say, env=env)
+            examine.save(measured, results)
         findings += measured
     if as_json:
         typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
@@ -65,7 +66,10 @@ def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> N
 
 
 @app.command()
-def overhead(rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30) -> None:
+def overhead(
+    rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
+) -> None:
     """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
-    environment = environments.ensure("torch", say=say)
-    typer.echo(environments.run_module(environment, "framebench.overhead", str(rounds), OMP_NUM_THREADS="1"))
+    with measuring(results):
+        environment = environments.ensure("torch", say=say)
+        typer.echo(environments.run_module(environment, "framebench.overhead", str(rounds), OMP_NUM_THREADS="1"))

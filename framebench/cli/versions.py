@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +10,12 @@ from typing import Annotated
 import typer
 
 from framebench import environments, provenance, runner, versions
-from framebench.cli.shared import AsJson, Profile, Results, app, fail, out, say
+from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, must_know, out, say, session
 from framebench.progress import line
-from framebench.session import Session
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
 
-Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
 Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
 
 
@@ -31,38 +28,33 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="processes of each case in each version")] = versions.ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    budget: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
 ) -> None:
     """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped.
 
+    Exit code 1: some were wrong, crashed, or ran out of time.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
-    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=budget, time_limit_s=time_limit)
+    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
     for case in chosen:
         if why := runner.unsupported(case):
             say(f"{case.id}: unsupported: {why}")
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     asked = " ".join(["versions run", framework, *matrix, str(rounds), *(selectors or []), profile or "", str(options)])
-    session = Session.open(results, provenance.code(), asked)
-    try:
+    with session(results, asked) as opened:
         ready = {v: environments.ensure(framework, v, say) for v in matrix}
         for environment in ready.values():
             environments.warm(environment, "standard" if profile == "standard" else "quick", say)
         plan = list(versions.turns(able, matrix, rounds))
-        statuses = versions.measure(plan, ready, session.id, options, results, tell)
-    except KeyboardInterrupt:
-        fail("interrupted; what was measured is kept, and the same command goes on from there", 130)
-    session.close(results)
+        statuses = versions.measure(plan, ready, opened.id, options, results, tell)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")
-    if bad := [s for s in statuses if s != "ok"]:
-        say(f"{len(bad)} of {len(statuses)} measurements gave no numbers ({', '.join(sorted(set(bad)))}); the others stand")
+    raise typer.Exit(broken(statuses, "measurements"))
 
 
 def tell(turn: versions.Turn, record: runner.Record, remaining: versions.Remaining) -> None:
@@ -121,6 +113,7 @@ def fraction(text: str | None) -> float | None:
 def timeline(
     to: Annotated[Path, typer.Option(help="a new folder, an empty one, or an earlier timeline")] = provenance.ROOT
     / ".asv/timeline",
+    machine: Machine = None,
     results: Results = runner.RESULTS,
 ) -> None:
     """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
@@ -128,16 +121,18 @@ def timeline(
     from framebench import records
     from framebench.timeline import NoTimeline, Point, build
 
+    every = list(records.read_all(results))
+    must_know(machine, {r.provenance.machine for r in every}, results)
+    found = [Point(*p) for p in points(r for r in every if machine in (None, r.provenance.machine))]
     try:
-        found = [Point(*p) for p in points(records.read_all(results))]
         made = build(found, to)
     except NoTimeline as error:
         fail(str(error), 1)
     say(f"{len({(p.machine, p.case) for p in found})} cases; what was not measured in turn often enough is left out")
     typer.echo(f"cd {made.folder}")
-    machine = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
+    which = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
     for old, new in pairwise(made.tags):
         if old.split("-")[0] == new.split("-")[0]:
-            typer.echo(f"asv compare{machine} {old} {new}")
+            typer.echo(f"asv compare{which} {old} {new}")
     typer.echo("asv publish && asv preview")
     say("verdicts by effect size and interval: framebench versions compare; asv's own page of regressions is off")
