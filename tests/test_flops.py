@@ -49,7 +49,7 @@ def test_training_costs_three_forward_passes_and_checkpointing_no_more() -> None
         ("NVIDIA H200", "bf16", 989.5), ("NVIDIA A100-SXM4-80GB", "tf32", 156), ("NVIDIA A100-SXM4-80GB", "fp32", 19.5),
         ("Tesla V100-SXM2-16GB", "fp16", 125), ("Tesla V100-SXM2-16GB", "bf16", None), ("Tesla V100-SXM2-16GB", "tf32", None),
         ("NVIDIA L40S", "fp16", 362), ("NVIDIA L4", "fp16", 121), ("NVIDIA GeForce RTX 3090 Ti", "fp16", None),
-        ("NVIDIA Future 1", "fp32", None), ("cpu", "fp32", None), (None, "fp32", None),
+        ("NVIDIA H200 NVL", "bf16", None), ("NVIDIA Future 1", "fp32", None), ("cpu", "fp32", None), (None, "fp32", None),
     ],
 )  # fmt: skip
 def test_peak_rates(device: str | None, precision: str, peak: float | None) -> None:
