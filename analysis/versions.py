@@ -10,7 +10,7 @@ Throughput has no verdict of its own: it is work / step time, and what looks for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -53,7 +53,7 @@ class Conditions(NamedTuple):
     first: str  # day
     last: str
     load: tuple[float, float] | None  # lowest and highest of the one-minute load average
-    packages: tuple[str, ...]  # beside the framework, what differs: `flax 0.12.6 and 0.12.8`
+    packages: tuple[str, ...]  # beside the framework's release, what differs: `flax 0.12.6 and 0.12.8`
 
 
 class Row(NamedTuple):
@@ -212,12 +212,18 @@ def conditions(base: list[Record], change: list[Record]) -> Conditions:
         first=days[0],
         last=days[-1],
         load=(min(loads), max(loads)) if loads else None,
-        packages=tuple(
-            f"{name} {old[name]} and {new[name]}"
-            for name in sorted((old.keys() & new.keys()) - {framework})
-            if old[name] != new[name]
-        ),
+        packages=tuple(differing(old, new, framework)),
     )
+
+
+def differing(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
+    """The packages that changed with the framework, and the build that the framework's own label names (`2.13.0+cpu`)."""
+    for name in sorted((old.keys() & new.keys()) - {framework}):
+        if old[name] != new[name]:
+            yield f"{name} {old[name]} and {new[name]}"
+    labels = [versions.get(framework, "").partition("+")[2] or "none" for versions in (old, new)]
+    if len(set(labels)) > 1:
+        yield f"{framework}'s build, {' and '.join(labels)}"
 
 
 HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "rounds", "verdict")
