@@ -46,12 +46,13 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     """One for each machine, workload, size, scenario and batch."""
     split = lines_of(breakdown(table))
     columns = ("peak_bytes", *PARTS, "rest")
-    for key, group in groups(split, "machine", "workload", "size", "scenario", "batch"):
+    for key, found in groups(split, "machine", "workload", "size", "scenario", "batch"):
+        group = in_order(found)
         machine, workload, size, scenario, batch = key
         rows = tuple(
             (r["framework"], r["strategy"], *(mib(r[c]) for c in columns),
              number(r["peak_over_floor"], ".2f"), r["peak_instrument"])
-            for r in in_order(group)
+            for r in group
         )  # fmt: skip
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
@@ -62,5 +63,5 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
             ("framework", "strategy", "peak", *PARTS, "rest", "peak / floor", "instrument"),
             rows,
             machine=machine,
-            cases=tuple(r["case"] for r in in_order(group)),
+            cases=tuple(r["case"] for r in group),
         )

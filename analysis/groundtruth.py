@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables import Comparison, mib
+from analysis.tables import Comparison, lines_of, mib
 from framebench.cases import Case
 from framebench.records import case_of as case_named
 from models.floor import floor, layers, mixed_precision_adam
@@ -127,7 +127,7 @@ def activations(table: pd.DataFrame) -> Comparison:
 def measured(table: pd.DataFrame, strategy: str) -> Iterator[dict[str, Any]]:
     chosen = (table["workload"] == "transformer") & (table["scenario"] == "train") & (table["size"] == "cpu")
     chosen &= (table["strategy"] == strategy) & (table["status"] == "ok") & table["peak_bytes"].notna()
-    yield from table[chosen].sort_values(["machine", "framework", "batch"]).to_dict("records")  # type: ignore[misc]
+    yield from lines_of(table[chosen].sort_values(["machine", "framework", "batch"]))
 
 
 def peak_of_blocks(case: Case, line: dict[str, Any]) -> int | None:
@@ -144,7 +144,7 @@ def recomputation(table: pd.DataFrame) -> Comparison:
     found = table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"])
     rows = [
         (r["machine"], r["workload"], r["framework"], str(r["batch"]), str(r["size"]), f"{r['time_ratio'] - 1:+.0%}")
-        for r in found.to_dict("records")
+        for r in lines_of(found)
     ]
     caption = (
         "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 (Korthikanti et al. 2022, "

@@ -55,7 +55,7 @@ def missing(value: Any) -> bool:
 
 
 def number(value: float | None, form: str, times: float = 1) -> str:
-    return "-" if value is None or missing(value) else format(value * times, form)
+    return "-" if value is None or value != value else format(value * times, form)
 
 
 def mib(count: float | None, form: str = ",.1f") -> str:
