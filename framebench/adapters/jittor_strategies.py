@@ -33,15 +33,45 @@ def floats(e: Evidence) -> set[str]:
     return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
 
 
+ROUNDED = 1e-2  # an error beyond this is not float32's: TensorFloat-32 makes 0.03 and 0.07 of it
+
+
+def errors_of_products() -> dict[str, float]:
+    """Of a matrix product and of a convolution of numbers that need more than TensorFloat-32's ten bits of mantissa."""
+    number = 1 + 2.0**-12
+
+    def filled(*shape: int) -> Var:
+        return jt.array(np.full(shape, number, np.float32))
+
+    product = jt.matmul(filled(64, 64), filled(64, 64))
+    convolution = nn.conv2d(filled(1, 16, 8, 8), filled(16, 16, 3, 3))
+    wanted = {"product": (product, 64 * number**2), "convolution": (convolution, 16 * 9 * number**2)}
+    return {f"error_of_a_{name}": float(np.abs(var.numpy() - exact).max()) for name, (var, exact) in wanted.items()}
+
+
 @switch
 def fp32(run: JittorAdapter) -> Proof:
-    return lambda e: floats(e) == {"float32"}
+    """Newer cards may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is: there two products
+    tell."""
+
+    def proof(e: Evidence) -> bool:
+        found = errors_of_products() if jt.flags.use_cuda else {}
+        e |= found
+        return floats(e) == {"float32"} and all(error < ROUNDED for error in found.values())
+
+    return proof
 
 
 @switch
 def tf32(run: JittorAdapter) -> Proof:
+    """For convolutions the flag allows cuDNN float16 as well, which has as many bits; their error is in the evidence."""
     jt.flags.use_tensorcore = 1
-    return lambda e: floats(e) == {"float32"} and jt.flags.use_tensorcore == 1
+
+    def proof(e: Evidence) -> bool:
+        e |= errors_of_products()
+        return floats(e) == {"float32"} and e["error_of_a_product"] > ROUNDED
+
+    return proof
 
 
 @switch
@@ -56,15 +86,31 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
     return proof
 
 
+# at each level: the exponential of a float16 number, the square of a float32 array from outside, the array itself
+AMP_TYPES = {
+    3: ("float16", "float32", "float32"),
+    4: ("float32", "float16", "float32"),
+    5: ("float32", "float16", "float16"),
+    6: ("float16", "float16", "float16"),
+}
+
+
+def amp_types() -> tuple[str, ...]:
+    """The types that Jittor now chooses; without a level the row of AMP_TYPES would be float32 throughout."""
+    half, single = jt.float16([1, 2]), jt.array(np.ones(2, np.float32))
+    return str(half.exp().dtype), str((single * single).dtype), str(single.dtype)
+
+
 @switch
 def amp_level(run: JittorAdapter, level: int) -> Proof:
-    """Set for good, as a user would: below level 4 nothing changes, from 5 on arrays made by `jt.array` are float16 too. In
-    float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not compile."""
+    """Set for good, as a user would: level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16
+    too. In float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not compile."""
     jt.flags.amp_level = level
 
     def proof(e: Evidence) -> bool:
         e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return jt.flags.amp_level == level and ("float16" in floats(e)) == (level > 3)
+        e["types_chosen"] = amp_types()
+        return e["types_chosen"] == AMP_TYPES[level] and ("float16" in floats(e)) == (level > 3)
 
     return proof
 
@@ -94,9 +140,21 @@ def accumulate(run: JittorAdapter) -> Proof:
 
 @switch
 def autotune_off(run: JittorAdapter) -> Proof:
-    """The size of the table of algorithms that were tried; once it is full, a heuristic chooses. No counter shows which did."""
+    """The size of the table of algorithms that were tried; once it is full, a heuristic chooses."""
     jt.cudnn.set_algorithm_cache_size(0)
-    return lambda e: jt.flags.use_cuda == 1 and jt.cudnn is not None
+
+    def proof(e: Evidence) -> bool:
+        """Jittor says so when a trial fills the table. Given room for one entry, a new convolution fills it only if no step has
+        tried any out."""
+        x, w = (jt.array(np.ones(shape, np.float32)) for shape in ((1, 8, 6, 6, 6), (8, 8, 3, 3, 3)))
+        jt.cudnn.set_algorithm_cache_size(1)
+        with jt.log_capture_scope() as said:
+            nn.conv3d(x, w).sync()
+        jt.cudnn.set_algorithm_cache_size(0)
+        e["tables_filled_by_one_trial"] = sum("algorithm cache is full" in line["msg"] for line in said)
+        return e["tables_filled_by_one_trial"] == 1
+
+    return proof
 
 
 @switch
@@ -155,8 +213,13 @@ def give_back(run: JittorAdapter) -> int:
 
 @switch
 def managed_allocator(run: JittorAdapter) -> Proof:
-    """The flag came from the environment, before the import."""
-    return lambda e: jt.flags.use_cuda == 1 == jt.flags.use_cuda_managed_allocator
+    """The flag came from the environment, before the import. What counts is who gives the watched pool its memory."""
+
+    def proof(e: Evidence) -> bool:
+        e["source_of_the_pool"] = probe().source()
+        return e["source_of_the_pool"] == "cuda_managed"
+
+    return proof
 
 
 def train_once(run: JittorAdapter, model: Module) -> int:
