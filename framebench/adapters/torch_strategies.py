@@ -279,17 +279,18 @@ def autotune(run: TorchAdapter) -> Proof:
     """Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations."""
     torch.backends.cudnn.benchmark = True
 
-    def allocations(benchmark: bool, width: int) -> int:
-        x, w = torch.ones(2, width, 40, 40, device=run.where), torch.ones(width, width, 3, 3, device=run.where)
+    def allocations() -> int:
+        """Of one convolution, by the settings in force."""
+        x, w = torch.ones(2, 48, 40, 40, device=run.where), torch.ones(48, 48, 3, 3, device=run.where)
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
-        with torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False):
-            F.conv2d(x, w)
+        F.conv2d(x, w)
         return torch.cuda.memory_stats()["allocation.all.allocated"] - before
 
     def proof(e: Evidence) -> bool:
-        e["benchmark"] = torch.backends.cudnn.benchmark
-        e["allocations_untried"], e["allocations_tried"] = allocations(False, 48), allocations(True, 48)
-        return e["benchmark"] and e["allocations_tried"] > e["allocations_untried"]
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=torch.backends.cudnn.allow_tf32):
+            e["allocations_untried"] = allocations()
+        e["allocations_tried"] = allocations()
+        return e["allocations_tried"] > e["allocations_untried"]
 
     return proof
 
@@ -348,10 +349,33 @@ def keep_grads(run: TorchAdapter) -> Proof:
     return proof
 
 
+def by_default(run: TorchAdapter) -> set[str]:
+    """The operators of the workload's optimizer without options, on this device."""
+    from framebench.adapters.torch_adapter import Observed, make_optimizer
+
+    weights = [nn.Parameter(torch.ones(2, device=run.where)) for _ in range(2)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    with Observed([], []) as seen:
+        make_optimizer(run.workload.optimizer, weights).step()
+    return set(seen.operators)
+
+
+def lists(operators: Iterable[str]) -> int:
+    """How many of these work on lists of tensors."""
+    return sum(name.startswith("_foreach_") for name in operators)
+
+
 @switch
 def foreach(run: TorchAdapter) -> Proof:
+    """On a GPU it is the default, so that the baseline does the same: then nothing is proven."""
     run.optimizer_options["foreach"] = True
-    return lambda e: any(name.startswith("_foreach_") for name in e["operators"])
+
+    def proof(e: Evidence) -> bool:
+        e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(by_default(run))
+        return e["operators_on_lists"] > 0 == e["operators_on_lists_by_default"]
+
+    return proof
 
 
 @switch
@@ -400,21 +424,41 @@ def pool_off(run: TorchAdapter) -> Proof:
 
 @switch
 def expandable_segments(run: TorchAdapter) -> Proof:
-    return lambda e: bool(torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
+    """What the allocator says of each segment that it has taken."""
+
+    def proof(e: Evidence) -> bool:
+        segments = torch.cuda.memory._snapshot()["segments"]
+        e["segments"], e["segments_expandable"] = len(segments), sum(segment["is_expandable"] for segment in segments)
+        return e["segments_expandable"] == e["segments"] > 0
+
+    return proof
 
 
 @switch
-def memory_fraction(run: TorchAdapter) -> Proof:
+def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     if run.where.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(0.8)
+        torch.cuda.set_per_process_memory_fraction(share)
+
+    def refused(size: int) -> str:
+        """Why so many bytes cannot be had; empty if they can."""
+        try:
+            torch.empty(size, dtype=torch.uint8, device=run.where)
+            return ""
+        except torch.cuda.OutOfMemoryError as error:
+            return str(error)[:200]
+        finally:
+            torch.cuda.empty_cache()
 
     def proof(e: Evidence) -> bool:
-        """Nine tenths of the card are refused, though they may be free."""
-        try:
-            torch.empty(int(0.9 * torch.cuda.mem_get_info()[1]), dtype=torch.uint8, device=run.where)
-        except torch.OutOfMemoryError as error:
-            e["refused"] = str(error)[:200]
-        return "refused" in e
+        """A little more than the share is refused, and without the share it is there."""
+        torch.cuda.empty_cache()
+        total = torch.cuda.mem_get_info()[1]
+        size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
+        e["bytes_asked"], e["refused"] = size, refused(size)
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        e["refused_without"] = refused(size)
+        torch.cuda.set_per_process_memory_fraction(share)
+        return e["refused"] != "" == e["refused_without"]
 
     return proof
 
