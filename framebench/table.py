@@ -55,11 +55,11 @@ _PRECISION = (
         quick=True,
     ),
     Strategy(
-        "tf32", ("train", "eval"), "precision", "float32 storage, products in TensorFloat-32", "the setting that products run under",
+        "tf32", ("train", "eval"), "precision", "float32 storage, products in TensorFloat-32", "rounding of a product",
         _cells(
             Native("allow_tf32 for matmul and cuDNN", gpu=True),
             Native("default_matmul_precision = tensorfloat32", gpu=True),
-            Native("jt.flags.use_tensorcore = 1", gpu=True),
+            Native("jt.flags.use_tensorcore = 1, by which cuDNN may round convolutions to float16 too", gpu=True),
         ),
         precision="tf32",
     ),
@@ -93,7 +93,8 @@ _PRECISION = (
     ),
     *(
         Strategy(
-            f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is", "dtypes of the graph's variables",
+            f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is",
+            "dtypes of the graph's variables, and those that Jittor chooses for others",
             _cells(
                 Unsupported("amp_level is Jittor's; see amp_bf16 and amp_fp16"),
                 Unsupported("amp_level is Jittor's; see amp_bf16"),
@@ -292,7 +293,8 @@ _EXECUTION = (
         workloads=("resnet50", "unet3d"),
     ),
     Strategy(
-        "autotune_off", ("train", "eval"), "autotuning", "the library's first choice of an algorithm taken untried", "the setting in force",
+        "autotune_off", ("train", "eval"), "autotuning", "the library's first choice of an algorithm taken untried",
+        "JAX: allocations while a convolution is compiled; Jittor: no entry in the table of what was tried",
         _cells(
             AlwaysOn("torch.backends.cudnn.benchmark is off by default"),
             Native("XLA_FLAGS=--xla_gpu_autotune_level=0; XLA ends the process for a flag that it does not know", gpu=True,
@@ -336,8 +338,8 @@ _BUFFERS = (
         ),
     ),
     Strategy(
-        "foreach", ("train",), "optimizer", "the optimizer works on lists of tensors at once", "multi-tensor operators executed",
-        _cells(Native("foreach=True"), Unsupported("XLA fuses the update as it likes"), Unsupported("no such option")),
+        "foreach", ("train",), "optimizer", "the optimizer works on lists of tensors at once", "multi-tensor operators executed, of which the default has none",
+        _cells(Native("foreach=True; on a GPU that is the default, and the case the baseline's double: not proven"), Unsupported("XLA fuses the update as it likes"), Unsupported("no such option")),
     ),
     Strategy(
         "fused_optimizer", ("train",), "optimizer", "the optimizer as one kernel", "fused operators executed",
@@ -377,7 +379,7 @@ _ALLOCATOR = (
         ),
     ),
     Strategy(
-        "expandable_segments", ("train",), "allocator", "the pool grows in place", "the allocator's settings",
+        "expandable_segments", ("train",), "allocator", "the pool grows in place", "segments that say that they can grow",
         _cells(
             Native("expandable_segments:True", gpu=True, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
             Unsupported("no such option"),
@@ -385,7 +387,8 @@ _ALLOCATOR = (
         ),
     ),
     Strategy(
-        "memory_fraction", ("train",), "limit", "the process may take 80 % of the card", "the allocator refuses more than that",
+        "memory_fraction", ("train",), "limit", "the process may take 80 % of the card",
+        "PyTorch: more is refused, and had without the limit; JAX: the allocator's limit",
         _cells(
             Native("torch.cuda.set_per_process_memory_fraction(0.8)", gpu=True),
             Native("XLA_PYTHON_CLIENT_MEM_FRACTION=0.8", gpu=True, env={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.8"}),
@@ -406,7 +409,7 @@ _ALLOCATOR = (
         _cells(*[Unsupported("no workload here runs a Fourier transform, so there are no plans to keep")] * 3),
     ),
     Strategy(
-        "managed_allocator", ("train",), "allocator", "CUDA's unified memory", "the allocator in use",
+        "managed_allocator", ("train",), "allocator", "CUDA's unified memory", "where the pool takes its memory from",
         _cells(
             Unsupported("not among its allocators"),
             Unsupported("not among the kinds this suite starts"),
