@@ -223,7 +223,7 @@ class OnCard(Adapter):
     def events(self) -> Any:
         return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
 
-    def is_oom(self, error: BaseException) -> bool:
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         return False
 
     def versions(self) -> dict[str, str]:

@@ -336,7 +336,7 @@ class JaxAdapter(Adapter):
         self.output, self.inputs = np.asarray(self.output), (self.inputs[0], np.asarray(self.inputs[1]))
         return super().sample_losses()
 
-    def is_oom(self, error: BaseException) -> bool:
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))
 
     def versions(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
 from framebench.adapters.torch_strategies import FUSED, SWITCHES, Copies, allow_attention
 from framebench.cases import Case
 from models.spec import Optimizer
@@ -232,11 +232,10 @@ class TorchAdapter(Adapter):
     def events(self) -> CudaEvents | None:
         return CudaEvents() if self.where.type == "cuda" else None
 
-    def is_oom(self, error: BaseException) -> bool:
-        """oneDNN says no more than that it could not create what it needs, a primitive or its memory."""
-        said = ("can't allocate memory", "could not create a primitive", "could not create a memory", "bad_alloc")
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         raised = (MemoryError, torch.cuda.OutOfMemoryError)  # its name in every release
-        return isinstance(error, raised) or any(s in str(error) for s in said)
+        said = any(s in str(error) for s in ("can't allocate memory", "bad_alloc"))
+        return isinstance(error, raised) or said or (limited and refused_by_onednn(error))
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""
