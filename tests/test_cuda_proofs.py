@@ -81,6 +81,7 @@ def test_torch_s_proofs(environment: dict[str, Environment]) -> None:
 
 JAX = """
 import json, sys
+from types import SimpleNamespace
 import jax
 from framebench.adapters.jax_strategies import SWITCHES
 
@@ -92,13 +93,9 @@ def watched(lowered, options):
     made += 20 if options.get("xla_gpu_autotune_level", int(sys.argv[1])) else 0
     return compile(lowered, options)
 
-class Device:
-    def memory_stats(self):
-        return {"num_allocs": made}
-
-jax.stages.Lowered.compile, jax.devices = watched, lambda: [Device()]
-evidence = {}
-print(json.dumps([SWITCHES["autotune_off"](None)(evidence), evidence]))
+jax.stages.Lowered.compile = watched
+evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
+print(json.dumps([SWITCHES["autotune_off"](run)(evidence), evidence]))
 """
 
 

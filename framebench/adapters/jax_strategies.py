@@ -319,7 +319,7 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
     return proof
 
 
-def allocations(channels: int, **options: int) -> int:
+def allocations(run: JaxAdapter, channels: int, **options: int) -> int:
     """Of the device's allocator, while a convolution is compiled by the flags in force and these options.
 
     What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.
@@ -327,9 +327,9 @@ def allocations(channels: int, **options: int) -> int:
     factor = random.random()
     x, w = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 40, 40, channels), (3, 3, channels, channels)))
     convolution = jax.jit(lambda x, w: factor * lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=LAYOUT))
-    before = allocator().get("num_allocs", 0)
+    before = run.statistics().get("num_allocs", 0)
     convolution.lower(x, w).compile({"xla_gpu_per_fusion_autotune_cache_dir": "", **options})
-    return allocator().get("num_allocs", 0) - before
+    return run.statistics().get("num_allocs", 0) - before
 
 
 @switch
@@ -338,7 +338,7 @@ def autotune_off(run: JaxAdapter) -> Proof:
     compiled by, the second one is tried out as by default."""
 
     def proof(e: Evidence) -> bool:
-        e["allocations_untried"], e["allocations_tried"] = allocations(48), allocations(56, xla_gpu_autotune_level=4)
+        e["allocations_untried"], e["allocations_tried"] = allocations(run, 48), allocations(run, 56, xla_gpu_autotune_level=4)
         return e["allocations_tried"] > 2 * e["allocations_untried"]
 
     return proof
@@ -373,14 +373,10 @@ def donate(run: JaxAdapter) -> Proof:
 # the allocator of a GPU, set by environment variables before JAX is imported
 
 
-def allocator() -> dict[str, int]:
-    return jax.devices()[0].memory_stats() or {}
-
-
 @switch
 def pool_off(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
-        e["setting"], e["pool_bytes"] = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR"), allocator().get("pool_bytes", 0)
+        e["setting"], e["pool_bytes"] = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR"), run.statistics().get("pool_bytes", 0)
         return jax.default_backend() == "gpu" and e["setting"] == "platform" and e["pool_bytes"] == 0
 
     return proof
@@ -391,7 +387,7 @@ def memory_fraction(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         total = int(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]) * 2**20
-        e["limit"], e["card"] = allocator().get("bytes_limit", 0), total
+        e["limit"], e["card"] = run.statistics().get("bytes_limit", 0), total
         return 0.76 < e["limit"] / total <= 0.81  # 0.75 without the setting
 
     return proof
@@ -400,10 +396,10 @@ def memory_fraction(run: JaxAdapter) -> Proof:
 @switch
 def preallocate(run: JaxAdapter) -> Proof:
     reserved: list[int] = []
-    run.before_first_step.append(lambda: reserved.append(allocator().get("pool_bytes", 0)))
+    run.before_first_step.append(lambda: reserved.append(run.statistics().get("pool_bytes", 0)))
 
     def proof(e: Evidence) -> bool:
-        e["reserved_before"], e["limit"] = reserved[0], allocator().get("bytes_limit", 0)
+        e["reserved_before"], e["limit"] = reserved[0], run.statistics().get("bytes_limit", 0)
         return 2 * e["reserved_before"] > e["limit"] > 0
 
     return proof
