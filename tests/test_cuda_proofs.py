@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 from framebench import adapters
-from framebench.adapters.torch_strategies import SWITCHES
+from framebench.adapters.torch_adapter import TorchAdapter
 from framebench.cases import parse
 
 found = {}
@@ -44,7 +44,7 @@ class Card:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
 
 def fraction(card):
-    return SWITCHES["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
+    return TorchAdapter.switches["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
 
 real = torch.empty
 found["fraction"] = fraction(Card())
@@ -54,7 +54,7 @@ torch.empty = real
 
 for name, kinds in (("segments", [True, True]), ("segments, some not", [True, False]), ("segments, none", [])):
     torch.cuda.memory._snapshot = lambda: {"segments": [{"is_expandable": kind} for kind in kinds]}
-    found[name] = SWITCHES["expandable_segments"](None)({})
+    found[name] = TorchAdapter.switches["expandable_segments"](None)({})
 
 made = 0
 def convolve(x, w):
@@ -62,7 +62,7 @@ def convolve(x, w):
     made += 9 if torch.backends.cudnn.benchmark else 2
 F.conv2d = convolve
 torch.cuda.memory_stats = lambda: {"allocation.all.allocated": made}
-proof = SWITCHES["autotune"](SimpleNamespace(where=torch.device("cpu")))
+proof = TorchAdapter.switches["autotune"](SimpleNamespace(where=torch.device("cpu")))
 found["autotune"] = proof({})
 torch.backends.cudnn.benchmark = False
 found["autotune, undone"] = proof({})
@@ -83,7 +83,7 @@ JAX = """
 import json, sys
 from types import SimpleNamespace
 import jax
-from framebench.adapters.jax_strategies import SWITCHES
+from framebench.adapters.jax_adapter import JaxAdapter
 
 compile = jax.stages.Lowered.compile
 made = 0
@@ -95,7 +95,7 @@ def watched(lowered, options):
 
 jax.stages.Lowered.compile = watched
 evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
-print(json.dumps([SWITCHES["autotune_off"](run)(evidence), evidence]))
+print(json.dumps([JaxAdapter.switches["autotune_off"](run)(evidence), evidence]))
 """
 
 
@@ -110,7 +110,7 @@ import contextlib, json
 from types import SimpleNamespace
 import jittor as jt
 from framebench.adapters import jittor_strategies
-from framebench.adapters.jittor_strategies import SWITCHES
+from framebench.adapters.jittor_adapter import JittorAdapter
 
 class OnCard:
     # Jittor as it is, but for what a build for CUDA has more of
@@ -127,7 +127,7 @@ def rounding(*names):
     rounds = lambda made: lambda a, b: made(a.round(), b.round())
     here.matmul = rounds(jt.matmul) if "product" in names else jt.matmul
     nn.conv2d = rounds(jt.nn.conv2d) if "convolution" in names else jt.nn.conv2d
-    return [SWITCHES[name](None)(dict(single)) for name in ("fp32", "tf32")]
+    return [JittorAdapter.switches[name](None)(dict(single)) for name in ("fp32", "tf32")]
 
 for names in ((), ("product", "convolution"), ("convolution",)):
     found[" ".join(("rounding", *names))] = rounding(*names)
@@ -149,7 +149,7 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
     here.cudnn = table = Algorithms(obeyed)
     here.log_capture_scope = lambda: contextlib.nullcontext(table.said)
     nn.conv3d = table.convolve
-    proof = SWITCHES["autotune_off"](None)
+    proof = JittorAdapter.switches["autotune_off"](None)
     for _ in range(3):
         table.convolve(None, None)
     table.obeyed = True
@@ -157,13 +157,13 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
 
 for source in ("cuda_managed", "cuda_device"):
     jittor_strategies.probe = lambda: SimpleNamespace(source=lambda: source)
-    found[source] = SWITCHES["managed_allocator"](None)({})
+    found[source] = JittorAdapter.switches["managed_allocator"](None)({})
 
 here.flags = jt.flags
 run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
 for level in (3, 4, 5, 6):
     seen = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
-    proof = SWITCHES["amp_level"](run, level)
+    proof = JittorAdapter.switches["amp_level"](run, level)
     found[f"level {level}"] = [proof(seen)]
     for other in (0, 9 - level):
         jt.flags.amp_level = other

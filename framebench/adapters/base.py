@@ -28,6 +28,14 @@ Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 
 
+class Switches(dict[str, Switch]):
+    """Switches by the name in a row's `how`. As a decorator it enters a function under the function's own name."""
+
+    def __call__(self, function: Switch) -> Switch:
+        self[function.__name__] = function
+        return function
+
+
 class Events(Protocol):
     """A stopwatch on the device: `seconds`, asked after `synchronize`, lie between what was queued at `start` and at `stop`."""
 

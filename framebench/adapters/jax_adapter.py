@@ -27,7 +27,7 @@ from jax.extend.core import ClosedJaxpr
 
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jax_program import Program, compiled_products, products, unique_bytes
-from framebench.adapters.jax_strategies import SWITCHES
+from framebench.adapters.jax_strategies import switch
 from framebench.cases import Case
 from models import flax_weights
 from models.spec import Optimizer
@@ -75,7 +75,7 @@ class Parts(NamedTuple):
 class JaxAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = SWITCHES
+    switches = switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)

@@ -26,7 +26,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
 from framebench.adapters import base
-from framebench.adapters.base import Evidence, Proof, Switch
+from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax_program import PRODUCTS, compiled_products, equations, products, reductions, unique_bytes
 from models import flax_weights
 from models.flax_blocks import Run, as_it_is
@@ -35,17 +35,11 @@ if TYPE_CHECKING:
     from framebench.adapters.jax_adapter import JaxAdapter
 
 Tree = Any
-SWITCHES: dict[str, Switch] = {}
+switch = Switches()
 # XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
 # with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
 KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 LAYOUT = ("NHWC", "HWIO", "NHWC")
-
-
-def switch(function: Switch) -> Switch:
-    """Registers a function under its name, which is the `how` of a row."""
-    SWITCHES[function.__name__] = function
-    return function
 
 
 # precision

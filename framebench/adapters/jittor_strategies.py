@@ -10,22 +10,16 @@ import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switch
+from framebench.adapters.base import Evidence, Proof, Switch, Switches
 from framebench.adapters.jittor_checkpoint import checkpointed
 from framebench.instruments.jittor_probe import probe
 
 if TYPE_CHECKING:
     from framebench.adapters.jittor_adapter import JittorAdapter
 
-SWITCHES: dict[str, Switch] = {}
+switch = Switches()
 SPARE = 64 << 20  # bytes
 ONE_BLOCK = 1 << 20  # the least that the pool takes from the system, and so the least that it can give back
-
-
-def switch(function: Switch) -> Switch:
-    """Registers a function under its name, which is the `how` of a row."""
-    SWITCHES[function.__name__] = function
-    return function
 
 
 def floats(e: Evidence) -> set[str]:
@@ -496,7 +490,7 @@ def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
     return apply
 
 
-SWITCHES["built_in"] = rule(nn.gelu, 1)
+switch["built_in"] = rule(nn.gelu, 1)
 
 
 @switch

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
-from framebench.adapters.torch_strategies import FUSED, SWITCHES, Copies, allow_attention
+from framebench.adapters.torch_strategies import FUSED, Copies, allow_attention, switch
 from framebench.cases import Case
 from models.spec import Optimizer
 
@@ -61,7 +61,7 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
 class TorchAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = SWITCHES
+    switches = switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)

@@ -14,19 +14,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from framebench.adapters.base import Evidence, Proof, Switch
+from framebench.adapters.base import Evidence, Proof, Switch, Switches
 
 if TYPE_CHECKING:
     from framebench.adapters.torch_adapter import TorchAdapter
 
-SWITCHES: dict[str, Switch] = {}
+switch = Switches()
 STREAMED = 10  # steps that are watched for copies beside them
-
-
-def switch(function: Switch) -> Switch:
-    """Registers a function under its name, which is the `how` of a row."""
-    SWITCHES[function.__name__] = function
-    return function
 
 
 def only(dtype: str) -> Proof:
@@ -89,9 +83,9 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-SWITCHES["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
-SWITCHES["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
-SWITCHES["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
+switch["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
+switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
+switch["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
 
 
 @switch
