@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from framebench.adapters import torch_memory, torch_scenarios, torch_steps
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
-from framebench.adapters.torch_strategies import FUSED, Copies, allow_attention, switch
+from framebench.adapters.torch_scenarios import Copies
+from framebench.adapters.torch_steps import FUSED, allow_attention
 from framebench.cases import Case
 from models.spec import Optimizer
 
@@ -61,7 +63,7 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
 class TorchAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = switch
+    switches = torch_steps.switch | torch_memory.switch | torch_scenarios.switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
