@@ -109,7 +109,7 @@ JITTOR = """
 import contextlib, json
 from types import SimpleNamespace
 import jittor as jt
-from framebench.adapters import jittor_strategies
+from framebench.adapters import jittor_memory, jittor_steps
 from framebench.adapters.jittor_adapter import JittorAdapter
 
 class OnCard:
@@ -118,8 +118,8 @@ class OnCard:
     def __getattr__(self, name):
         return getattr(jt, name)
 
-here = jittor_strategies.jt = OnCard()
-nn = jittor_strategies.nn = SimpleNamespace(**vars(jt.nn))
+here = jittor_steps.jt = OnCard()
+nn = jittor_steps.nn = SimpleNamespace(**vars(jt.nn))
 found, single = {}, {"variable_dtypes": {"float32": 3, "int32": 1}}
 
 def rounding(*names):
@@ -156,7 +156,7 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
     found[name] = proof({})
 
 for source in ("cuda_managed", "cuda_device"):
-    jittor_strategies.probe = lambda: SimpleNamespace(source=lambda: source)
+    jittor_memory.probe = lambda: SimpleNamespace(source=lambda: source)
     found[source] = JittorAdapter.switches["managed_allocator"](None)({})
 
 here.flags = jt.flags

@@ -17,9 +17,9 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
+from framebench.adapters import jittor_memory, jittor_scenarios, jittor_steps
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
 from framebench.adapters.jittor_checkpoint import trainable
-from framebench.adapters.jittor_strategies import switch
 from framebench.cases import Case
 from framebench.instruments.jittor_probe import probe, watch
 from models.spec import Optimizer
@@ -64,7 +64,7 @@ def values(model: Module) -> dict[str, np.ndarray]:
 class JittorAdapter(Adapter):
     """What switches set: the attributes of `__init__`, and Jittor's flags."""
 
-    switches = switch
+    switches = jittor_steps.switch | jittor_memory.switch | jittor_scenarios.switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
