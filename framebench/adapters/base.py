@@ -1,4 +1,4 @@
-"""What the worker asks of a framework. A new framework is one subclass, one file of switches, and one model file per workload.
+"""What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
 
 A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything is
 built, sets what the adapter's build and step look at, and returns the *proof*: a function of what one observed step counted
