@@ -95,14 +95,22 @@ def watched(lowered, options):
 
 jax.stages.Lowered.compile = watched
 evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
-print(json.dumps([JaxAdapter.switches["autotune_off"](run)(evidence), evidence]))
+found = {"evidence": evidence, "autotune": JaxAdapter.switches["autotune_off"](run)(evidence)}
+
+jax.default_backend = lambda: "gpu"
+# PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
+for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
+    found[name] = JaxAdapter.switches["pool_off"](SimpleNamespace(statistics=lambda: counted))({})
+print(json.dumps(found))
 """
 
 
-def test_jax_s_proof_of_no_trials(environment: dict[str, Environment]) -> None:
+def test_jax_s_proofs(environment: dict[str, Environment]) -> None:
     off = run_inside(environment["jax"], JAX, "0", variables={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
-    assert off == [True, {"allocations_untried": 0, "allocations_tried": 20}]
-    assert run_inside(environment["jax"], JAX, "4") == [False, {"allocations_untried": 20, "allocations_tried": 20}]
+    on = run_inside(environment["jax"], JAX, "4")
+    pools = {"no pool": True, "a pool": False}
+    assert off == {"evidence": {"allocations_untried": 0, "allocations_tried": 20}, "autotune": True} | pools
+    assert on == {"evidence": {"allocations_untried": 20, "allocations_tried": 20}, "autotune": False} | pools
 
 
 JITTOR = """
