@@ -53,6 +53,13 @@ def limit_growth(room: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
+def enforced() -> bool:
+    """Whether Linux refuses this process memory that the machine may have: by a limit of ours, or by `ulimit`."""
+    import resource
+
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+
+
 def die_plainly() -> None:
     """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
     import resource

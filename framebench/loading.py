@@ -106,11 +106,12 @@ def on_disk(images: np.ndarray) -> np.memmap:
 
 
 def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
-    """One batch ahead, by a thread that may use every core: the timing worker itself is pinned to one. What the thread raises
-    is raised by the step that waits for its batch."""
+    """One batch ahead, by a thread that may use every core. What it raises is raised by the step that waits for its batch."""
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
+        # Linux pins threads, and a new one inherits its maker's core: there it would only take turns with the step. The step's
+        # own thread stays where the timing worker was pinned
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(threading.get_native_id(), range(os.cpu_count() or 1))
         try:

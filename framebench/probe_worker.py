@@ -10,7 +10,7 @@ import gc
 import math
 from typing import Any
 
-from framebench import adapters
+from framebench import adapters, limits
 from framebench.adapters.base import Adapter, Batch
 from framebench.cases import Case
 from framebench.limits import UNDER, Order, die_plainly, mapped, set_before_import
@@ -89,8 +89,9 @@ def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
         found = peaks(adapter)
         return {"peaks": found, "losses": adapter.sample_losses()}, ""
     except Exception as error:
+        limited = limits.enforced()
         adapter.cap(None)
-        if not adapter.is_oom(error):
+        if not adapter.is_oom(error, limited):
             raise
         return {}, f"{type(error).__name__}: {str(error)[:2000]}"
     finally:
@@ -110,8 +111,9 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
         die_plainly()
         result = {"fit": fit, "evaluate": evaluate}[order.do](adapter, order, emit)
     except Exception as error:
+        limited = limits.enforced()
         adapter.cap(None)
-        error.oom = isinstance(error, MemoryError) or adapter.is_oom(error)  # type: ignore[attr-defined]
+        error.oom = isinstance(error, MemoryError) or adapter.is_oom(error, limited)  # type: ignore[attr-defined]
         raise
     adapter.cap(None)
     return result | {"versions": adapter.versions(), "device": adapter.device()}

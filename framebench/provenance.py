@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
+MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 
 
 def git(*arguments: str) -> str | None:
@@ -32,14 +33,21 @@ def commit() -> str | None:
 
 def code() -> str | None:
     """The code that measures: the commit, and a fingerprint of what differs from it; results do not count."""
-    changes = git("diff", "HEAD", "--", ".", ":!results")
-    return f"{commit()}+{hashlib.sha256(changes.encode()).hexdigest()[:10]}" if changes else commit()
+    changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
+    changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in new_modules())
+    return f"{commit()}+{hashlib.sha256(changes).hexdigest()[:10]}" if changes else commit()
 
 
 def dirty() -> bool | None:
     """Whether the code differs from the commit; results do not count."""
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    return None if changes is None else bool(changes)
+    return None if changes is None else bool(changes or new_modules())
+
+
+def new_modules() -> list[str]:
+    """What git does not track yet and what measures could import all the same. What git is told to ignore stays ignored."""
+    found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
+    return sorted(name for name in (found or "").split("\0") if name)
 
 
 def machine_name() -> str:

@@ -1,4 +1,4 @@
-"""What a strategy is, and how strategies combine. The rows are in `table.py`; its cells are the support matrix of the docs.
+"""What a strategy is, and how strategies combine. The rows are in `rows/`, and `table.py` joins them: the docs' support matrix.
 
 The worker reads this inside any framework's environment, so it needs the standard library alone.
 """
@@ -48,6 +48,11 @@ class Unsupported(Cell):
     """Cannot be done, and this is why."""
 
 
+def cells(torch: Cell, jax: Cell, jittor: Cell) -> dict[str, Cell]:
+    """A row's cells."""
+    return {"torch": torch, "jax": jax, "jittor": jittor}
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What one step does, and which strategy the others are compared with."""
@@ -66,7 +71,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row. `how` names the function in `adapters/<framework>_strategies.py` that switches it on, with `options`."""
+    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>_<file of the row>.py`."""
 
     name: str
     scenarios: tuple[str, ...]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from framebench import adapters
+from framebench import adapters, limits
 from framebench.adapters.base import Adapter, Events
 from framebench.cases import Case, parse
 from framebench.instruments.host import HostPeak
@@ -198,7 +198,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         part = measure_time if task.part == "time" else measure_memory
         result = part(adapter, task, emit)
     except Exception as error:
-        error.oom = adapter.is_oom(error)  # type: ignore[attr-defined]
+        error.oom = adapter.is_oom(error, limits.enforced())  # type: ignore[attr-defined]
         raise
     result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": clock() - marks[2]}
     return result | {"versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version()}

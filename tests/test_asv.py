@@ -109,7 +109,7 @@ def test_show_compare_and_publish(clone: Clone) -> None:
 
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
-    switches = clone.root / "framebench/adapters/torch_strategies.py"
+    switches = clone.root / "framebench/adapters/torch_steps.py"
     good = switches.read_text()
     start = "    chosen: set[nn.Module] = set()\n"
     assert start in good

@@ -223,7 +223,7 @@ class OnCard(Adapter):
     def events(self) -> Any:
         return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
 
-    def is_oom(self, error: BaseException) -> bool:
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         return False
 
     def versions(self) -> dict[str, str]:
@@ -264,7 +264,7 @@ TORCH = """
 import json
 import torch
 from framebench import adapters
-from framebench.adapters import torch_adapter, torch_strategies
+from framebench.adapters import torch_adapter, torch_scenarios
 from framebench.cases import parse
 
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
@@ -286,7 +286,7 @@ class Event:
 torch.cuda.Event = Event
 events = adapter.events(); events.start(); events.stop()
 oom = [adapter.is_oom(torch.cuda.OutOfMemoryError("CUDA out of memory.")), adapter.is_oom(RuntimeError("misaligned"))]
-overlap = [torch_strategies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), torch_strategies.overlap([], [(0, 1)])]
+overlap = [torch_scenarios.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), torch_scenarios.overlap([], [(0, 1)])]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
 """
 

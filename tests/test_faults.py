@@ -32,7 +32,7 @@ from framebench.records import Record
 from tests.conftest import ROOT, Tried, believed, borne_out, small_disk
 from tests.test_records import provenance, record
 
-SWITCHES = "framebench/adapters/torch_strategies.py"
+SWITCHES = "framebench/adapters/torch_steps.py"
 MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"

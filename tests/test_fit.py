@@ -89,6 +89,31 @@ def test_an_allocation_above_the_limit_raises(library: str, environment: dict[st
     assert run_inside(environment["torch"], LIMIT, library, variables=malloc) == [True, False, True, False, True]
 
 
+REFUSED = """
+import json, sys
+from framebench import adapters, limits
+from framebench.cases import parse
+adapter = adapters.load(parse(f"transformer/{sys.argv[1]}/train/fp32/b4/tiny"))
+onednn = [RuntimeError("could not create a primitive"), RuntimeError("Check failed: dnnl_sgemm(...) == dnnl_success")]
+
+def called_oom():
+    return [adapter.is_oom(error, limits.enforced()) for error in (*onednn, MemoryError(), ValueError("planted"))]
+
+before = called_oom()
+limits.limit_growth(2**30)
+under = called_oom()
+limits.limit_growth(None)
+print(json.dumps([before, under, called_oom()]))
+"""
+
+
+@pytest.mark.parametrize("framework", ["torch", "jittor"])
+def test_onednn_s_refusal_is_a_lack_of_memory_under_a_limit_only(framework: str, environment: dict[str, Environment]) -> None:
+    """It says the same of shapes that it has no kernel for."""
+    free, limited = [False, False, True, False], [True, True, True, False]
+    assert run_inside(environment[framework], REFUSED, framework) == [free, limited, free]
+
+
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
     return acting("unchecked.py", tmp_path)

@@ -39,7 +39,7 @@ print(json.dumps({"proven": effect.proven, "evidence": effect.evidence}))
 def test_a_strategy_that_is_undone_is_not_proven(case: str, undo: str, environment: dict[str, Environment]) -> None:
     helper = (
         "def other_pair(a):\n"
-        "    from framebench.adapters.jax_strategies import canonical_pair, on_device\n"
+        "    from framebench.adapters.jax_scenarios import canonical_pair, on_device\n"
         "    pair = [on_device(p) for p in canonical_pair(a)]\n"
         "    return lambda: iter(pair)\n"
     )
@@ -50,7 +50,7 @@ def test_a_strategy_that_is_undone_is_not_proven(case: str, undo: str, environme
 
 LOSS_SCALE = """
 import json, jax.numpy as jnp, optax
-from framebench.adapters.jax_strategies import with_loss_scale
+from framebench.adapters.jax_steps import with_loss_scale
 optimizer = with_loss_scale(optax.sgd(1.0, 0.9), 8.0, growth=2)
 w = jnp.zeros(1)
 state = optimizer.init(w)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -49,3 +50,19 @@ def test_what_the_thread_raises_reaches_the_step() -> None:
     assert next(batches) == 1
     with pytest.raises(MemoryError, match="Thread"):
         next(batches)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores")
+def test_the_thread_leaves_the_core_that_the_step_is_pinned_to() -> None:
+    def prepared() -> Iterator[tuple[set[int]]]:
+        while True:
+            yield (os.sched_getaffinity(0),)  # the calling thread's
+
+    before = os.sched_getaffinity(0)
+    pinned = {min(before)}
+    os.sched_setaffinity(0, pinned)
+    try:
+        assert next(prefetched(prepared(), lambda cores: cores)) > pinned
+        assert os.sched_getaffinity(0) == pinned
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,28 +1,22 @@
-"""Versions of a framework: measured in turn, judged by rounds and never by two points, shown to asv as history."""
+"""Versions of a framework: measured in turn, judged by rounds and never by two points."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
-from analysis import load, study, tables, versions
+from analysis import load, tables, versions
 from analysis.report import report_of
-from analysis.rounds import Point, points
+from analysis.rounds import points
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity
 from analysis.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
-from framebench import environments, records, runner, timeline
+from framebench import environments, records, runner
 from framebench import versions as measuring
 from framebench.cases import Case, UnknownCase
 from framebench.cli import versions as command
@@ -31,74 +25,29 @@ from framebench.environments import Environment, SetupError
 from framebench.records import Record
 from framebench.strategies import FRAMEWORKS
 from tests.conftest import ROOT
+from tests.rounds import (
+    NEW,
+    OLD,
+    Change,
+    at,
+    broken,
+    changed,
+    committed,
+    equal_rounds,
+    larger,
+    originals,
+    plant,
+    rounds,
+    store,
+    times,
+)
 from tests.test_cli import framebench
 from tests.test_records import provenance, record
 
-OLD, NEW = "jax==0.9.2", "jax==0.10.2"
-Change = Callable[[Record, int], Record]  # of one record, in the round of this number
 
-
-@cache
-def committed() -> list[Record]:
-    return [r for r in records.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
-
-
-def originals(count: int = 6) -> list[Record]:
-    """Real records of as many cases."""
-    found = {r.case: r for r in committed() if r.status == "ok" and r.step_time_s and r.cpu_s_per_step}
-    return [found[case] for case in sorted(found)][:count]
-
-
-def at(found: Record, version: str, when: datetime, session: str = "s") -> Record:
-    return changed(found, versions={**found.provenance.versions, "jax": version}, measured_at=when, session=session)
-
-
-def changed(found: Record, **origin: Any) -> Record:
-    """The record with another provenance."""
-    return found.model_copy(update={"provenance": found.provenance.model_copy(update=origin)})
-
-
-def times(record: Record, factor: float) -> Record:
-    """A record whose steps took so many times as long."""
-    assert record.cpu_s_per_step
-    return record.model_copy(
-        update={"step_s": [s * factor for s in record.step_s], "cpu_s_per_step": record.cpu_s_per_step * factor}
-    )
-
-
-def larger(record: Record, factor: float) -> Record:
-    return record.model_copy(update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}})
-
-
-def unchanged(record: Record, number: int) -> Record:
-    return record
-
-
-@cache
-def noise() -> np.ndarray:
-    """Logarithms of ratios of step times that were measured between equal arms."""
-    (found,) = (n.logs for n in study.quiet() if n.quantity is TIME)
-    return found - np.median(found)
-
-
-def rounds(
-    record: Record, count: int = measuring.ROUNDS, change: Change = unchanged, session: str = "s", seed: int = 0
-) -> list[Record]:
-    """Rounds of one real record in two versions that differ by the noise that was measured between equal arms, and by a change
-    of the newer one."""
-    drawn = np.random.default_rng(seed).choice(noise(), count)
-    start, found = datetime(2026, 1, 1, tzinfo=UTC), []
-    for number, log in enumerate(drawn):
-        one, other = times(record, float(np.exp(log / 2))), times(record, float(np.exp(-log / 2)))
-        when = start + timedelta(minutes=number)
-        found += [at(one, "0.9.2", when, session), change(at(other, "0.10.2", when + timedelta(seconds=30), session), number)]
-    return found
-
-
-def store(found: list[Record], results: Path) -> Path:
-    for r in found:
-        records.write(r, records.folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
-    return results
+@pytest.fixture
+def equal() -> list[Record]:
+    return equal_rounds()
 
 
 def verdicts_of(found: list[Record], **options: Any) -> dict[str, str]:
@@ -108,22 +57,6 @@ def verdicts_of(found: list[Record], **options: Any) -> dict[str, str]:
 
 def regressions(rows: list[versions.Row]) -> set[tuple[str, str]]:
     return {(row.case, row.quantity) for row in rows if row.verdict == REGRESSION}
-
-
-@pytest.fixture(scope="module")
-def equal() -> list[Record]:
-    return [r for seed, original in enumerate(originals()) for r in rounds(original, seed=seed)]
-
-
-def plant(found: list[Record], slow: str, large: str) -> list[Record]:
-    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for another."""
-
-    def planted(r: Record) -> Record:
-        if r.framework_version != "0.10.2":
-            return r
-        return times(r, 1.2) if r.case == slow else larger(r, 1.05) if r.case == large else r
-
-    return [planted(r) for r in found]
 
 
 def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -> None:
@@ -200,10 +133,6 @@ def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Pat
     said = [framebench("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results)) for t in ("30%", "many")]
     assert (said[0].returncode, said[1].returncode) == (0, 2)
     assert "write for instance 5%" in said[1].stderr
-
-
-def broken(r: Record, number: int) -> Record:
-    return r.model_copy(update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []})
 
 
 def test_a_case_that_stops_working_is_a_regression() -> None:
@@ -391,80 +320,3 @@ def test_what_broke_fails_the_command(statuses: list[str], code: int, monkeypatc
     assert done.exit_code == code, done.output
     assert ("of 2 measurements failed" in done.stderr) == bool(code)
     assert not list(results.glob(".session*"))
-
-
-@pytest.fixture
-def history(equal: list[Record], tmp_path: Path) -> Path:
-    """Results in which one case got slower, and another larger."""
-    slow, large = sorted({r.case for r in equal})[1:3]
-    return store(plant(equal, slow, large), tmp_path / "results")
-
-
-def asv(where: Path, *arguments: str) -> str:
-    """Stock asv, with a home of its own."""
-    command = [str(Path(sys.executable).with_name("asv")), *arguments]
-    done = subprocess.run(command, cwd=where, env={**os.environ, "HOME": str(where)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_stock_asv_shows_versions_as_history(history: Path, equal: list[Record], tmp_path: Path) -> None:
-    to = tmp_path / "timeline"
-    done = framebench("versions", "timeline", "--to", str(to), "--results", str(history))
-    assert done.returncode == 0, done.stderr
-    assert "asv compare jax-0.9.2 jax-0.10.2" in done.stdout
-    told = subprocess.run(["git", "log", "--format=%D"], cwd=to, capture_output=True, text=True).stdout
-    assert told.split("\n")[:2] == ["HEAD -> versions, tag: jax-0.10.2", "tag: jax-0.9.2"]
-    slow, large = sorted({r.case for r in equal})[1:3]
-    lines = asv(to, "compare", "-f", "1.03", "jax-0.9.2", "jax-0.10.2").splitlines()
-    worse = [line for line in lines if line.startswith("| +")]
-    expected = [(slow, "track_step_time"), (large, "track_peak_memory")]
-    for case, metric in expected:
-        workload, framework, rest = case.split("/", 2)
-        assert any(f"{workload}.{framework}.{metric}('{rest}')" in line for line in worse), lines
-    assert len(worse) == len(expected)
-    assert not [line for line in lines if line.startswith("| -")]
-    assert "throughput" not in "".join(lines)
-    asv(to, "publish")
-    index = json.loads((to / "html/index.json").read_text())
-    assert set(index["tags"]) == {"jax-0.9.2", "jax-0.10.2"}
-    assert json.loads((to / "html/regressions.json").read_text()) == {"regressions": []}, (
-        "asv's would take two points for a step"
-    )
-    assert list((to / "html/graphs").rglob("*track_step_time.json"))
-
-
-def test_a_timeline_is_made_anew_and_harms_nothing_else(history: Path, tmp_path: Path) -> None:
-    found = [timeline.Point(*p) for p in points(records.read_all(history))]
-    to = tmp_path / "timeline"
-    first = timeline.build(found, to)
-    assert timeline.build(found, to) == first, "an earlier one is replaced"
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis/only-copy.txt").write_text("years of work")
-    with pytest.raises(timeline.NoTimeline, match="holds something else"):
-        timeline.build(found, tmp_path / "thesis")
-    assert (tmp_path / "thesis/only-copy.txt").exists()
-    with pytest.raises(timeline.NoTimeline, match="which git tracks"):
-        timeline.build(found, ROOT / "docs" / "no-such-folder")
-    assert not (ROOT / "docs" / "no-such-folder").exists()
-    with pytest.raises(timeline.NoTimeline, match="framebench versions run"):
-        timeline.build([], to)
-
-
-def test_failures_and_strange_names_in_a_timeline(tmp_path: Path) -> None:
-    (original,) = originals(1)
-    found = [Point("../evil", p.case, p.version, p.processes) for p in points(rounds(original, change=broken))]
-    made = timeline.build([timeline.Point(*p) for p in found], tmp_path / "timeline")
-    assert made.machines == ["_evil"]
-    assert "| !" in asv(made.folder, "compare", "jax-0.9.2", "jax-0.10.2"), "asv's mark for what fails now"
-    assert not list(tmp_path.glob("evil*"))
-
-
-def test_history_is_one_session_with_enough_processes() -> None:
-    (original,) = originals(1)
-    few = rounds(original, FEWEST - 1, session="later")
-    later = [at(r, str(r.framework_version), r.provenance.measured_at + timedelta(days=1), "later") for r in few]
-    enough = rounds(original)
-    assert points(later) == []
-    assert {r.provenance.session for p in points([*enough, *later]) for r in p.processes} == {"s"}
-    assert [p.version for p in points(enough)] == ["0.9.2", "0.10.2"]

@@ -1,4 +1,4 @@
-"""What the worker asks of a framework. A new framework is one subclass, one file of switches, and one model file per workload.
+"""What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
 
 A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything is
 built, sets what the adapter's build and step look at, and returns the *proof*: a function of what one observed step counted
@@ -28,6 +28,14 @@ Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 
 
+class Switches(dict[str, Switch]):
+    """Switches by the name in a row's `how`. As a decorator it enters a function under the function's own name."""
+
+    def __call__(self, function: Switch) -> Switch:
+        self[function.__name__] = function
+        return function
+
+
 class Events(Protocol):
     """A stopwatch on the device: `seconds`, asked after `synchronize`, lie between what was queued at `start` and at `stop`."""
 
@@ -44,6 +52,12 @@ class Effect:
 
     proven: bool
     evidence: Evidence
+
+
+def refused_by_onednn(error: BaseException) -> bool:
+    """Whether oneDNN could not create or execute something. It says no more than that, be it for want of memory or of a kernel
+    for such shapes: only under a limit that Linux enforces is memory the likelier reason."""
+    return any(said in str(error).lower() for said in ("could not create", "could not execute", "== dnnl_"))
 
 
 class Adapter(ABC):
@@ -176,8 +190,8 @@ class Adapter(ABC):
         return None
 
     @abstractmethod
-    def is_oom(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out."""
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
+        """Whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit."""
 
     def compile(self) -> None:
         """What must happen before a memory limit is enforced: a framework that compiles in its first step does so here, for the

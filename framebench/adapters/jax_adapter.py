@@ -25,9 +25,9 @@ from jax import Array, lax
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 
+from framebench.adapters import jax_memory, jax_scenarios, jax_steps
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jax_program import Program, compiled_products, products, unique_bytes
-from framebench.adapters.jax_strategies import SWITCHES
 from framebench.cases import Case
 from models import flax_weights
 from models.spec import Optimizer
@@ -75,7 +75,7 @@ class Parts(NamedTuple):
 class JaxAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = SWITCHES
+    switches = jax_steps.switch | jax_memory.switch | jax_scenarios.switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -336,7 +336,7 @@ class JaxAdapter(Adapter):
         self.output, self.inputs = np.asarray(self.output), (self.inputs[0], np.asarray(self.inputs[1]))
         return super().sample_losses()
 
-    def is_oom(self, error: BaseException) -> bool:
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))
 
     def versions(self) -> dict[str, str]:

@@ -17,9 +17,9 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters import jittor_memory, jittor_scenarios, jittor_steps
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
 from framebench.adapters.jittor_checkpoint import trainable
-from framebench.adapters.jittor_strategies import SWITCHES
 from framebench.cases import Case
 from framebench.instruments.jittor_probe import probe, watch
 from models.spec import Optimizer
@@ -64,7 +64,7 @@ def values(model: Module) -> dict[str, np.ndarray]:
 class JittorAdapter(Adapter):
     """What switches set: the attributes of `__init__`, and Jittor's flags."""
 
-    switches = SWITCHES
+    switches = jittor_steps.switch | jittor_memory.switch | jittor_scenarios.switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -255,11 +255,11 @@ class JittorAdapter(Adapter):
         self.release()
         self.reset_peak()
 
-    def is_oom(self, error: BaseException) -> bool:
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead, unless
         oneDNN is the first to be given the null pointer, and refuses it."""
-        said = ("out of memory", "memoryallocation", "bad_alloc", "== dnnl_", "could not create", "could not execute")
-        return isinstance(error, MemoryError) or any(s in str(error).lower() for s in said)
+        said = any(s in str(error).lower() for s in ("out of memory", "memoryallocation", "bad_alloc"))
+        return isinstance(error, MemoryError) or said or (limited and refused_by_onednn(error))
 
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")

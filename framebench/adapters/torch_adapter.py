@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.torch_strategies import FUSED, SWITCHES, Copies, allow_attention
+from framebench.adapters import torch_memory, torch_scenarios, torch_steps
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
+from framebench.adapters.torch_scenarios import Copies
+from framebench.adapters.torch_steps import FUSED, allow_attention
 from framebench.cases import Case
 from models.spec import Optimizer
 
@@ -61,7 +63,7 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
 class TorchAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = SWITCHES
+    switches = torch_steps.switch | torch_memory.switch | torch_scenarios.switch
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -232,11 +234,10 @@ class TorchAdapter(Adapter):
     def events(self) -> CudaEvents | None:
         return CudaEvents() if self.where.type == "cuda" else None
 
-    def is_oom(self, error: BaseException) -> bool:
-        """oneDNN says no more than that it could not create what it needs, a primitive or its memory."""
-        said = ("can't allocate memory", "could not create a primitive", "could not create a memory", "bad_alloc")
+    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
         raised = (MemoryError, torch.cuda.OutOfMemoryError)  # its name in every release
-        return isinstance(error, raised) or any(s in str(error) for s in said)
+        said = any(s in str(error) for s in ("can't allocate memory", "bad_alloc"))
+        return isinstance(error, raised) or said or (limited and refused_by_onednn(error))
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 #include "graph.h"
+#include "mem/allocator/sfrl_allocator.h"
 #include "mem/allocator/stat_allocator.h"
 #include "mem/swap.h"
 #include "op.h"
@@ -115,6 +116,11 @@ inline void reset_peak() { peak = used; reserved_peak = 0; }
 inline int64 peak_bytes() { return peak + elsewhere(); }
 // @pyjt(peak_reserved)
 inline int64 peak_reserved() { return reserved_peak; }
+// @pyjt(source)
+inline string source() { // the name of the allocator that the watched pool takes its memory from
+    auto* pool = watched ? dynamic_cast<SFRLAllocator*>(watched->pool) : nullptr;
+    return pool ? pool->underlying->name() : "";
+}
 // @pyjt(kept_arrays)
 inline int kept_arrays(int64 size) {
     std::vector<Node*> nodes;

@@ -1,4 +1,4 @@
-"""How Jittor switches each strategy on, and what proves that it was on. See `adapters/base.py` for what a switch is."""
+"""How Jittor switches on the strategies of `rows/scenarios.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
@@ -10,214 +10,14 @@ import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switch
-from framebench.adapters.jittor_checkpoint import checkpointed
+from framebench.adapters.base import Evidence, Proof, Switch, Switches
+from framebench.adapters.jittor_memory import give_back
 from framebench.instruments.jittor_probe import probe
 
 if TYPE_CHECKING:
     from framebench.adapters.jittor_adapter import JittorAdapter
 
-SWITCHES: dict[str, Switch] = {}
-SPARE = 64 << 20  # bytes
-ONE_BLOCK = 1 << 20  # the least that the pool takes from the system, and so the least that it can give back
-
-
-def switch(function: Switch) -> Switch:
-    """Registers a function under its name, which is the `how` of a row."""
-    SWITCHES[function.__name__] = function
-    return function
-
-
-def floats(e: Evidence) -> set[str]:
-    """The floating-point types that occurred in the graph."""
-    return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
-
-
-@switch
-def fp32(run: JittorAdapter) -> Proof:
-    return lambda e: floats(e) == {"float32"}
-
-
-@switch
-def tf32(run: JittorAdapter) -> Proof:
-    jt.flags.use_tensorcore = 1
-    return lambda e: floats(e) == {"float32"} and jt.flags.use_tensorcore == 1
-
-
-@switch
-def half(run: JittorAdapter, dtype: str) -> Proof:
-    """Sums are still taken in float32, which no setting but amp_level 6 changes."""
-    run.dtype = dtype
-
-    def proof(e: Evidence) -> bool:
-        e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)]
-
-    return proof
-
-
-@switch
-def amp_level(run: JittorAdapter, level: int) -> Proof:
-    """Set for good, as a user would: below level 4 nothing changes, from 5 on arrays made by `jt.array` are float16 too. In
-    float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not compile."""
-    jt.flags.amp_level = level
-
-    def proof(e: Evidence) -> bool:
-        e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return jt.flags.amp_level == level and ("float16" in floats(e)) == (level > 3)
-
-    return proof
-
-
-@switch
-def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
-    chosen: list[Module] = []
-
-    def attach(model: Module) -> None:
-        chosen[:] = run.model_module.blocks_of(model)[::every]
-        places = {id(block) for block in chosen}
-        model.remat = lambda block, *xs: (checkpointed if id(block) in places else Module.__call__)(block, *xs)
-
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for."""
-        again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
-
-    run.on_model.append(attach)
-    return proof
-
-
-@switch
-def accumulate(run: JittorAdapter) -> Proof:
-    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] == [run.case.batch // run.micro]
-
-
-@switch
-def autotune_off(run: JittorAdapter) -> Proof:
-    """The size of the table of algorithms that were tried; once it is full, a heuristic chooses. No counter shows which did."""
-    jt.cudnn.set_algorithm_cache_size(0)
-    return lambda e: jt.flags.use_cuda == 1 and jt.cudnn is not None
-
-
-@switch
-def rewrite(run: JittorAdapter) -> Proof:
-    run.build_options["rewrite"] = True
-    return lambda e: e["loops_3d"] == 0 and e["onednn_convolutions"] > 0
-
-
-@switch
-def no_fuse(run: JittorAdapter) -> Proof:
-    jt.flags.no_fuse = 1
-    return lambda e: e["kernels"] > 0 == e["fused_kernels"]
-
-
-@switch
-def not_lazy(run: JittorAdapter) -> Proof:
-    """Lazily, not one kernel runs before someone asks for a value."""
-    jt.flags.lazy_execution = 0
-    return lambda e: e["kernels_before_sync"] > 0.9 * e["kernels"]
-
-
-@switch
-def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
-    """`jt.gc()` after every so many steps, which gives the pool's free blocks back to the system."""
-    given: list[int] = []
-
-    def clear() -> None:
-        if run.steps % every == 0:
-            run.synchronize()
-            given.append(give_back(run))
-
-    def litter() -> None:
-        """A free block for certain: a small model may leave something in each of its own."""
-        if run.steps % every == 0:
-            (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
-
-    def proof(e: Evidence) -> bool:
-        run.after_step.insert(0, litter)
-        given.clear()
-        for _ in range(2 * every):
-            run.step()
-        run.after_step.remove(litter)
-        e |= {"steps_watched": 2 * every, "calls": len(given), "bytes_given_back": sum(given)}
-        return len(given) == 2 and min(given) >= SPARE
-
-    run.after_step.append(clear)
-    return proof
-
-
-def give_back(run: JittorAdapter) -> int:
-    """Empties the pool; returns the bytes that it held in vain."""
-    before = run.reserved()
-    jt.gc()
-    return before - run.reserved()
-
-
-@switch
-def managed_allocator(run: JittorAdapter) -> Proof:
-    """The flag came from the environment, before the import."""
-    return lambda e: jt.flags.use_cuda == 1 == jt.flags.use_cuda_managed_allocator
-
-
-def train_once(run: JittorAdapter, model: Module) -> int:
-    """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
-    from framebench.adapters.jittor_adapter import load_weights, make_optimizer, trainable, values
-
-    x, y = run.inputs
-    before = values(model)
-    optimizer = make_optimizer(run.workload.optimizer, trainable(model))
-    optimizer.step(run.model_module.loss(model(x), y))
-    run.synchronize()
-    changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
-    load_weights(model, run.case.weights)
-    return changed
-
-
-@switch
-def after_training(run: JittorAdapter, cleared: bool) -> Proof:
-    """The same model is trained for one step. What that leaves in the pool may stay there."""
-    run.keeps_pool = not cleared
-    found: Evidence = {}
-
-    def train(model: Module) -> None:
-        found["tensors_trained"] = train_once(run, model)
-        found["bytes_left_by_training"] = run.reserved()
-
-    def clear() -> None:
-        if cleared:
-            gc.collect()
-            found["bytes_given_back"] = give_back(run)
-
-    def proof(e: Evidence) -> bool:
-        e |= found
-        nothing_to_give = found["bytes_left_by_training"] <= ONE_BLOCK
-        emptied = "bytes_given_back" in found and (found["bytes_given_back"] > 0 or nothing_to_give)
-        return found["tensors_trained"] > 0 and cleared == emptied
-
-    run.on_model.append(train)
-    run.before_first_step.append(clear)
-    return proof
-
-
-@switch
-def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
-    """A share of what the pool holds after one step without a limit. Jittor exceeds it rather than fail."""
-
-    def limit(model: Module) -> None:
-        jt.gc()
-        train_once(run, model)
-        jt.flags.cpu_mem_limit = jt.flags.device_mem_limit = int(share * run.reserved())
-        jt.gc()
-
-    def proof(e: Evidence) -> bool:
-        before = probe().swapped_bytes()
-        run.step()
-        run.synchronize()
-        e |= {"bytes_swapped": probe().swapped_bytes() - before, "limit": jt.flags.cpu_mem_limit, "reserved": run.reserved()}
-        return e["bytes_swapped"] > 0
-
-    run.on_model.append(limit)
-    return proof
+switch = Switches()
 
 
 @switch
@@ -433,7 +233,7 @@ def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
     return apply
 
 
-SWITCHES["built_in"] = rule(nn.gelu, 1)
+switch["built_in"] = rule(nn.gelu, 1)
 
 
 @switch

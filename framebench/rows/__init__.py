@@ -1,0 +1,1 @@
+"""The rows of the table, one strategy each; `framebench/table.py` puts them together."""

@@ -1,0 +1,105 @@
+"""Rounds of real records in two versions of JAX, which differ by measured noise and by what is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis import study
+from analysis.statistics import TIME
+from framebench import records
+from framebench import versions as measuring
+from framebench.records import Record
+from tests.conftest import ROOT
+
+OLD, NEW = "jax==0.9.2", "jax==0.10.2"
+Change = Callable[[Record, int], Record]  # of one record, in the round of this number
+
+
+@cache
+def committed() -> list[Record]:
+    return [r for r in records.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
+
+
+def originals(count: int = 6) -> list[Record]:
+    """Real records of as many cases."""
+    found = {r.case: r for r in committed() if r.status == "ok" and r.step_time_s and r.cpu_s_per_step}
+    return [found[case] for case in sorted(found)][:count]
+
+
+def at(found: Record, version: str, when: datetime, session: str = "s") -> Record:
+    return changed(found, versions={**found.provenance.versions, "jax": version}, measured_at=when, session=session)
+
+
+def changed(found: Record, **origin: Any) -> Record:
+    """The record with another provenance."""
+    return found.model_copy(update={"provenance": found.provenance.model_copy(update=origin)})
+
+
+def times(record: Record, factor: float) -> Record:
+    """A record whose steps took so many times as long."""
+    assert record.cpu_s_per_step
+    return record.model_copy(
+        update={"step_s": [s * factor for s in record.step_s], "cpu_s_per_step": record.cpu_s_per_step * factor}
+    )
+
+
+def larger(record: Record, factor: float) -> Record:
+    return record.model_copy(update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}})
+
+
+def unchanged(record: Record, number: int) -> Record:
+    return record
+
+
+@cache
+def noise() -> np.ndarray:
+    """Logarithms of ratios of step times that were measured between equal arms."""
+    (found,) = (n.logs for n in study.quiet() if n.quantity is TIME)
+    return found - np.median(found)
+
+
+def rounds(
+    record: Record, count: int = measuring.ROUNDS, change: Change = unchanged, session: str = "s", seed: int = 0
+) -> list[Record]:
+    """Rounds of one real record in two versions that differ by the noise that was measured between equal arms, and by a change
+    of the newer one."""
+    drawn = np.random.default_rng(seed).choice(noise(), count)
+    start, found = datetime(2026, 1, 1, tzinfo=UTC), []
+    for number, log in enumerate(drawn):
+        one, other = times(record, float(np.exp(log / 2))), times(record, float(np.exp(-log / 2)))
+        when = start + timedelta(minutes=number)
+        found += [at(one, "0.9.2", when, session), change(at(other, "0.10.2", when + timedelta(seconds=30), session), number)]
+    return found
+
+
+def store(found: list[Record], results: Path) -> Path:
+    for r in found:
+        records.write(r, records.folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
+    return results
+
+
+@cache
+def equal_rounds() -> list[Record]:
+    """Of several cases, without a change."""
+    return [r for seed, original in enumerate(originals()) for r in rounds(original, seed=seed)]
+
+
+def plant(found: list[Record], slow: str, large: str) -> list[Record]:
+    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for another."""
+
+    def planted(r: Record) -> Record:
+        if r.framework_version != "0.10.2":
+            return r
+        return times(r, 1.2) if r.case == slow else larger(r, 1.05) if r.case == large else r
+
+    return [planted(r) for r in found]
+
+
+def broken(r: Record, number: int) -> Record:
+    return r.model_copy(update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []})
