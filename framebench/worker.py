@@ -67,7 +67,8 @@ def verify(adapter: Adapter, observed: dict[str, float], reference: Reference | 
         golden, wider = reference.values, reference.wider
     if golden is None:
         return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed}
-    allowed = tolerances(case.plan.precision, adapter.workload.couples_samples)
+    one_sample = case.batch == case.plan.micro_batches
+    allowed = tolerances(case.plan.precision, adapter.workload.couples_samples, one_sample)
     tolerance = {name: wider * allowed[name] for name in observed}
     # a projection of the logits may be near zero: its error is relative to the logits' norm
     scale = {name: golden["logits_norm" if name == "logits_checksum" else name] for name in observed}

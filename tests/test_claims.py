@@ -148,6 +148,12 @@ def test_the_highest_version_counts(results: Path) -> None:
     assert one(results, "B19").verdict == "reproduced"
 
 
+def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
+    compiled(results, 80, 0.5)
+    put(results, "resnet50/torch/train/fp32/b8/tiny", minute=5, origin={"protocol": 2})
+    assert one(results, "B19").verdict == "not measured", "what is newer anywhere on the machine leaves older records behind"
+
+
 @pytest.mark.parametrize("status", ["oom", "crashed", "wrong", "timeout"])
 def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
