@@ -88,8 +88,8 @@ TOLERANCES: dict[str, dict[str, float]] = {
 # Batch norm over the few values that small batches of small images leave in the last stages is ill-conditioned: there every
 # framework's float32, PyTorch's too, strays from float64 by up to 6e-4 within three steps.
 BATCH_NORM = {"loss_3": 1e-3, "grad_norm": 1e-3}
-# With one sample at a time there are four such values at 64 px: weights moved by half a float32 ulp (6e-8) change even float64's
-# loss after three updates by up to 2.4e-3 there. The loss before them and the gradient still hold.
+# With one sample at a time there are four such values at 64 px. Weights moved by 6e-8, half a float32 ulp, change even
+# float64's loss after three updates by up to 2.4e-3 there; the loss before them and the gradient still hold.
 ONE_SAMPLE = BATCH_NORM | {"loss_3": 1e-2}
 
 
