@@ -1,4 +1,5 @@
-"""Records as flat rows: one row per case, machine and framework version, the newest record counting."""
+"""Records as flat rows: one row per case, machine and framework version. The newest record counts, but one whose steps others
+disturbed gives way to one that was left alone."""
 
 from __future__ import annotations
 
@@ -42,6 +43,8 @@ class Row(NamedTuple):
     step_time_s: float | None
     step_low_s: float | None  # bootstrap 95 % interval of the median over this process's steps
     step_high_s: float | None
+    excess: float  # wall-clock over CPU time of a step, waiting for input aside; 1 where they need not agree
+    disturbed: bool  # others used the core: step times are too long
     samples: int
     throughput: float | None
     unit: str
@@ -93,6 +96,8 @@ def row(r: Record) -> Row:
         step_time_s=step_s,
         step_low_s=low,
         step_high_s=high,
+        excess=r.excess,
+        disturbed=r.disturbed,
         samples=len(r.step_s),
         throughput=None if step_s is None else records.work_of(case) / step_s,
         unit=case.spec.unit,
@@ -115,16 +120,25 @@ def row(r: Record) -> Row:
 
 
 def latest(found: Iterable[Record]) -> list[Row]:
-    """Rows of the newest record for each case, machine and framework version, sorted; without those under a limit of memory."""
+    """A row for each case, machine and framework version, sorted: of the newest record, or if others disturbed its steps, of
+    the newest ok one that nobody disturbed and that was measured alike. Without those under a limit of memory."""
     newest: dict[tuple[str, str, str], tuple[datetime, Row]] = {}
+    calm: dict[tuple[str, str, str], tuple[datetime, Row]] = {}
     for record in found:
         proof = record.provenance
         if proof.memory_limit is not None:
             continue  # what a case does under a limit is not what it needs
         key = (proof.machine, record.case, record.framework_version or "")
-        if key not in newest or proof.measured_at > newest[key][0]:
-            newest[key] = proof.measured_at, row(record)
-    return [newest[key][1] for key in sorted(newest)]
+        made = None
+        for kept, wanted in ((newest, True), (calm, record.status == "ok" and not record.disturbed)):
+            if wanted and (key not in kept or proof.measured_at > kept[key][0]):
+                made = kept[key] = made or (proof.measured_at, row(record))
+    rows = []
+    for key in sorted(newest):
+        last, instead = newest[key][1], calm.get(key)
+        alike = instead is not None and instead[1].protocol == last.protocol
+        rows.append(instead[1] if instead and alike and last.disturbed else last)
+    return rows
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:

@@ -145,7 +145,8 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
 
 def of_strategies(title: str, group: list[Line]) -> Comparison:
     ranked, shown = in_order(group), shares(group)
-    told = (f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok")
+    told = [f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok"]
+    told += [f"{r['framework']} {r['strategy']}: {disturbance(r)}" for r in ranked if r["disturbed"] is True]
     return Comparison(
         title,
         f"base = {BASELINES[ranked[0]['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
@@ -158,6 +159,10 @@ def of_strategies(title: str, group: list[Line]) -> Comparison:
         machine=ranked[0]["machine"],
         cases=tuple(r["case"] for r in ranked),
     )
+
+
+def disturbance(r: Line) -> str:
+    return f"a step took {r['excess']:.2f} times its CPU time: others used the core, and its time is too long"
 
 
 def shares(group: list[Line]) -> dict[str, str]:

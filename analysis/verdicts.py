@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.statistics import CPU_TIME, FASTEST, FEWEST, PEAK, TIME, Quantity, Verdict, judge
 from analysis.tables import Comparison
+from framebench.records import DISTURBED
 
 Process = dict[str, Any]  # one arm of one round, as framebench.compare.process writes it
 # what a process is judged by; None where it has no such number
@@ -20,7 +21,6 @@ VALUES: dict[Quantity, Callable[[Process], float | None]] = {
 }
 AGREE = {TIME.more: CPU_TIME.more, TIME.less: CPU_TIME.less, "no difference": "no difference"}
 ARMS = ("base", "change")
-DISTURBED = 1.10  # wall-clock over CPU time of a step; on an idle machine 1 within 2 %
 FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB")}  # for people
 
 

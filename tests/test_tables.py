@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -68,6 +69,27 @@ def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
     later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
     assert [r.peak_bytes for r in load.latest([later, old])] == [300]
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "changes", "peak"),
+    [(0.5, {}, 200), (0.95, {}, 300), (0.5, {"threads": 2}, 300), (0.5, {"protocol": 2}, 300)],
+)
+def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[str, Any], peak: int) -> None:
+    """The calm one is older; it counts if the newer one took well more than its CPU time, on one core, by the same protocol."""
+    made_at = {"measured_at": "2027-01-01T00:00:00Z", "versions": {"torch": "1"}, "threads": 1, **changes}
+    later = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": cpu_s, "provenance": provenance(**made_at)})
+    (row,) = load.latest([made("fp32", 200, 1.0), later])
+    assert row.peak_bytes == peak
+
+
+def test_a_disturbed_record_without_another_says_so() -> None:
+    origin = provenance(versions={"torch": "1"}, threads=1)
+    alone = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": 0.5, "provenance": origin})
+    waiting = alone.model_copy(update={"shares": {"wait": 0.5}})
+    (said,), (silent,) = (tables.strategies(frame(one)) for one in (alone, waiting))
+    assert said.notes == ("torch fp32: a step took 2.00 times its CPU time: others used the core, and its time is too long",)
+    assert silent.notes == ()
 
 
 def test_what_ran_under_a_limit_is_in_no_table() -> None:

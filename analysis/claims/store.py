@@ -91,7 +91,8 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
 
 
 def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
-    """The ok records of the highest version, of this protocol and of the newest commit, the newest record last."""
+    """The ok records of the highest version, of this protocol and of the newest commit, the newest record last; if there are
+    some that nobody disturbed, these."""
     free = [(p, r) for p, r in found if r.status == "ok" and r.provenance.memory_limit is None]
     good = [
         (p, r) for p, r in free if r.framework_version == versions[r.parsed.framework] and r.provenance.protocol == protocol
@@ -100,6 +101,7 @@ def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], 
         return []
     commit = newest(good)[1].provenance.commit
     same = [(p, r) for p, r in good if r.provenance.commit == commit]
+    same = [(p, r) for p, r in same if not r.disturbed] or same
     return sorted(same, key=lambda pair: pair[1].provenance.measured_at)
 
 

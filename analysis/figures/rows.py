@@ -147,11 +147,16 @@ def shortened(found: list[str]) -> str:
 
 
 def cautions(rows: list[Line]) -> list[str]:
-    """Records of an older protocol, and those of code that was not committed."""
+    """Records of an older protocol, of code that was not committed, and of steps that others disturbed."""
     shown = [r for r in rows if usable(r)]
     old = [r["case"] for r in shown if r["protocol"] != VERSION]
     dirty = [r["case"] for r in shown if r["dirty"] is True]
-    found = {f"measured under an older protocol than {VERSION}": old, "measured with uncommitted changes": dirty}
+    late = [r["case"] for r in shown if r["disturbed"] is True]
+    found = {
+        f"measured under an older protocol than {VERSION}": old,
+        "measured with uncommitted changes": dirty,
+        "measured while others used the core, so that times are too long": late,
+    }
     return [
         f"All records {what}." if len(cases) == len(shown) > 1 else f"{what.capitalize()}: {shortened(cases)}."
         for what, cases in found.items()
