@@ -1,10 +1,11 @@
-"""Records as flat rows: one row per case, machine and framework version. The newest record counts, but one whose steps others
-disturbed gives way to one that was left alone."""
+"""Records as flat rows: one row per case, machine and framework version. `chosen` tells which record
+counts where a case has several."""
 
 from __future__ import annotations
 
 import gc
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -120,25 +121,26 @@ def row(r: Record) -> Row:
 
 
 def latest(found: Iterable[Record]) -> list[Row]:
-    """A row for each case, machine and framework version, sorted: of the newest record, or if others disturbed its steps, of
-    the newest ok one that nobody disturbed and that was measured alike. Without those under a limit of memory."""
-    newest: dict[tuple[str, str, str], tuple[datetime, Row]] = {}
-    calm: dict[tuple[str, str, str], tuple[datetime, Row]] = {}
+    """A row for each case, machine and framework version, sorted (`chosen`); without records under a limit of memory."""
+    every: dict[tuple[str, str, str], list[Row]] = {}
     for record in found:
         proof = record.provenance
-        if proof.memory_limit is not None:
-            continue  # what a case does under a limit is not what it needs
-        key = (proof.machine, record.case, record.framework_version or "")
-        made = None
-        for kept, wanted in ((newest, True), (calm, record.status == "ok" and not record.disturbed)):
-            if wanted and (key not in kept or proof.measured_at > kept[key][0]):
-                made = kept[key] = made or (proof.measured_at, row(record))
-    rows = []
-    for key in sorted(newest):
-        last, instead = newest[key][1], calm.get(key)
-        alike = instead is not None and instead[1].protocol == last.protocol
-        rows.append(instead[1] if instead and alike and last.disturbed else last)
-    return rows
+        if proof.memory_limit is None:  # what a case does under a limit is not what it needs
+            every.setdefault((proof.machine, record.case, record.framework_version or ""), []).append(row(record))
+    return [chosen(every[key]) for key in sorted(every)]
+
+
+def chosen(rows: list[Row]) -> Row:
+    """Which of a case's rows counts: the newest, if it has no numbers. Else of the ok ones of its protocol one that nobody
+    disturbed, if there is one; one that was measured alone rather than in the rounds of a comparison, whose processes are
+    there to be paired with their neighbours; and of these the newest."""
+    if len(rows) == 1:
+        return rows[0]
+    when = {id(r): datetime.fromisoformat(r.measured_at) for r in rows}
+    last = max(rows, key=lambda r: when[id(r)])
+    alike = [r for r in rows if r.status == "ok" and r.protocol == last.protocol]
+    rounds = Counter(r.session for r in alike)
+    return max(alike, key=lambda r: (not r.disturbed, rounds[r.session] == 1, when[id(r)])) if last.status == "ok" else last
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:

@@ -83,6 +83,20 @@ def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[
     assert row.peak_bytes == peak
 
 
+def test_rounds_of_a_comparison_give_way_to_a_case_measured_alone() -> None:
+    """Newer or not; but they count where there is nothing else, and a case that no longer runs has no numbers."""
+
+    def at(minute: int, session: str, peak: int, **changes: Any) -> Record:
+        origin = provenance(measured_at=f"2027-01-01T00:0{minute}:00Z", versions={"torch": "1"}, session=session)
+        return made("fp32", peak, 1.0).model_copy(update={"provenance": origin, **changes})
+
+    alone, rounds = at(0, "a", 200), [at(1, "r", 300), at(2, "r", 301)]
+    died = at(3, "r", 302, status="crashed")
+    assert [r.peak_bytes for r in load.latest([alone, *rounds])] == [200]
+    assert [r.peak_bytes for r in load.latest(rounds)] == [301]
+    assert [r.status for r in load.latest([alone, *rounds, died])] == ["crashed"]
+
+
 def test_a_disturbed_record_without_another_says_so() -> None:
     origin = provenance(versions={"torch": "1"}, threads=1)
     alone = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": 0.5, "provenance": origin})

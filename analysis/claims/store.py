@@ -92,13 +92,16 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
 
 def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
     """The ok records of the highest version, of this protocol and of the newest commit, the newest record last; if there are
-    some that nobody disturbed, these."""
+    some that nobody disturbed, these. Rounds of a comparison count where a case was not measured alone: they are there to be
+    paired with their neighbours."""
     free = [(p, r) for p, r in found if r.status == "ok" and r.provenance.memory_limit is None]
     good = [
         (p, r) for p, r in free if r.framework_version == versions[r.parsed.framework] and r.provenance.protocol == protocol
     ]
     if not good:
         return []
+    rounds = Counter(r.provenance.session for _, r in good)
+    good = [(p, r) for p, r in good if rounds[r.provenance.session] == 1] or good
     commit = newest(good)[1].provenance.commit
     same = [(p, r) for p, r in good if r.provenance.commit == commit]
     same = [(p, r) for p, r in same if not r.disturbed] or same
