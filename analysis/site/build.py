@@ -81,19 +81,21 @@ def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
     floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}
-    newest = {(r["case"], r["measured_at"]): r for r in lines}
-    for case, found in machine.found.items():
-        line = newest[case, found[0].provenance.measured_at.isoformat()]
-        write_case(writer, machine, found, line, floors.get(key(line)))
+    # of the pinned version, where a case has several
+    shown = {line["case"]: line for line in (*lines, *tables.lines_of(load.current(machine.table)))}
+    for line in shown.values():
+        found = machine.found[line["case"]]
+        record = next(r for r in found if r.provenance.measured_at.isoformat() == line["measured_at"])
+        write_case(writer, machine, record, found, line, floors.get(key(line)))
 
 
 def key(r: Line) -> tuple[str, str]:
     return r["case"], r["measured_at"]
 
 
-def write_case(writer: Writer, machine: Machine, found: list[Record], line: Line, floor: Line | None) -> None:
-    record = found[0]
+def write_case(writer: Writer, machine: Machine, record: Record, found: list[Record], line: Line, floor: Line | None) -> None:
+    """A page of the record that counts, with all others as its history."""
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
-        sections=casepage.sections(found, line, floor), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
+        sections=casepage.sections(record, found, line, floor), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
     )  # fmt: skip

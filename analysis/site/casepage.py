@@ -163,12 +163,11 @@ def dots(seconds: list[float]) -> list[Dot]:
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
-def sections(found: list[Record], line: Line, floor: Line | None) -> list[Comparison]:
-    """The tables of the page; `found` newest first, `line` and `floor` its flat rows."""
-    newest = found[0]
-    measured = [key_numbers(line), peaks(newest)] if newest.status == "ok" else []
-    parts = [*measured, floor_of(floor) if floor else None, verification(newest), effect(newest)]
-    rest = [spent(newest), provenance(newest), history(found) if len(found) > 1 else None]
+def sections(record: Record, found: list[Record], line: Line, floor: Line | None) -> list[Comparison]:
+    """The tables of the page; `line` and `floor` are the record's flat rows, `found` all of the case, newest first."""
+    measured = [key_numbers(line), peaks(record)] if record.status == "ok" else []
+    parts = [*measured, floor_of(floor) if floor else None, verification(record), effect(record)]
+    rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
 
 
