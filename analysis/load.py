@@ -75,6 +75,7 @@ def calibrated(found: Calibration | None) -> str:
 def row(r: Record) -> Row:
     case, proof, instrument, step_s = r.parsed, r.provenance, r.peak_instrument, r.step_time_s
     low, high = spread(r.step_s) if len(r.step_s) > 1 else (None, None)
+    excess = r.excess
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     return Row(
         case=r.case,
@@ -97,8 +98,8 @@ def row(r: Record) -> Row:
         step_time_s=step_s,
         step_low_s=low,
         step_high_s=high,
-        excess=r.excess,
-        disturbed=r.disturbed,
+        excess=excess,
+        disturbed=excess > records.DISTURBED,
         samples=len(r.step_s),
         throughput=None if step_s is None else records.work_of(case) / step_s,
         unit=case.spec.unit,
@@ -124,9 +125,9 @@ def latest(found: Iterable[Record]) -> list[Row]:
     """A row for each case, machine and framework version, sorted (`chosen`); without records under a limit of memory."""
     every: dict[tuple[str, str, str], list[Row]] = {}
     for record in found:
-        proof = record.provenance
-        if proof.memory_limit is None:  # what a case does under a limit is not what it needs
-            every.setdefault((proof.machine, record.case, record.framework_version or ""), []).append(row(record))
+        if record.provenance.memory_limit is None:  # what a case does under a limit is not what it needs
+            made = row(record)
+            every.setdefault((made.machine, made.case, made.framework_version or ""), []).append(made)
     return [chosen(every[key]) for key in sorted(every)]
 
 

@@ -196,13 +196,15 @@ def held(case: Case, trainable: bool) -> int:
     return storage(case) * sum(size(p) for p in chosen if p.trainable == trainable)
 
 
+@cache
 def gradient_bytes(case: Case) -> dict[str, int]:
     """By layer: of all trained parameters, as they are when the backward pass ends."""
     found: dict[str, int] = {}
+    prefixes, each = trained_prefixes(case), storage(case)
     for p in case.spec.params(case.config):
-        if p.trainable and p.name.startswith(trained_prefixes(case)):
+        if p.trainable and p.name.startswith(prefixes):
             layer = p.name.rpartition(".")[0]
-            found[layer] = found.get(layer, 0) + storage(case) * size(p)
+            found[layer] = found.get(layer, 0) + each * size(p)
     return found
 
 
@@ -273,12 +275,19 @@ def backward(case: Case) -> tuple[int, int]:
     always = case.plan.micro_batches > 1 or "keep_grads" in what
     one_by_one = "optimizer_in_backward" in what or "donate" in what
 
-    def at(i: int) -> tuple[int, int]:
-        below = (k for k in kept[: i + 1] if k.border or k.block not in again or k.block == kept[i].block)
-        whose = kept if always else kept[i : i + 1] if one_by_one else kept[i:]
-        return sum(gradients.get(k.name, 0) for k in whose), per_element * sum(k.elements for k in below)
-
-    return max((at(i) for i in range(len(kept))), key=sum)
+    own = [gradients.get(k.name, 0) for k in kept]
+    above = sum(own)  # gradients of this layer and of those above it
+    stays, turn = 0, dict.fromkeys(again, 0)  # elements up to this layer: kept all along, and of each recomputed block
+    found = []
+    for k, gradient in zip(kept, own):
+        if k.border or k.block not in again:
+            stays += k.elements
+        else:
+            turn[k.block] += k.elements
+        whose = sum(own) if always else gradient if one_by_one else above
+        found.append((whose, per_element * (stays + turn.get(k.block, 0))))
+        above -= gradient
+    return max(found, key=sum)
 
 
 def forward(case: Case) -> int:
