@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from analysis.load import Row, latest
 from analysis.predict import fit
-from framebench import provenance, records
+from framebench import environments, provenance, records
 from framebench.cases import Case, declared
 from framebench.hypothetical import Described
 from framebench.strategies import FRAMEWORKS
@@ -130,11 +130,13 @@ def rows_of(results: Path, workload: str, scenario: str) -> list[Row]:
 
 
 def comparable(rows: Sequence[Row], question: Question) -> list[Row]:
-    """Of each framework asked for the rows of one version and one protocol: the version asked for, or else the newest."""
+    """Of each framework asked for the rows of one version and one protocol: the version asked for, or else
+    the pinned one, or what was measured last."""
     found: list[Row] = []
     for framework in question.frameworks:
         own = sorted((r for r in rows if r.framework == framework), key=lambda r: r.measured_at)
-        wanted = [r for r in own if r.framework_version == question.versions.get(framework)] or own
+        version = question.versions.get(framework, environments.default_version(framework))
+        wanted = [r for r in own if r.framework_version == version] or own
         # what could not run at all has no version, and says so whatever the version
         dated = [r for r in wanted if r.framework_version] or wanted
         found += [r for r in wanted if (r.framework_version, r.protocol) == (dated[-1].framework_version, dated[-1].protocol)]

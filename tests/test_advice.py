@@ -220,8 +220,9 @@ def test_one_measured_batch_brackets_the_others() -> None:
         rows = [r for r in rows_of(ROOT / "results", "transformer", "train") if r.framework == framework and r.size == "cpu"]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8, machine=four[-1].machine)
-        eight = next(r for r in rows if (r.strategy, r.batch, r.machine) == ("fp32", 8, four[-1].machine))
         (offer,) = advise(four, question).fitting
+        same = ("fp32", 8, four[-1].machine, offer.evidence.framework_version)
+        eight = next(r for r in rows if (r.strategy, r.batch, r.machine, r.framework_version) == same)
         assert offer.peak.kind == "predicted"
         assert offer.peak.low is not None
         assert offer.peak.low <= (eight.peak_bytes or 0) <= offer.peak.needs
