@@ -1,7 +1,7 @@
 """Peak rates of graphics cards, dense, in TFLOP/s (1e12), and what share of them a step used.
 
 `source` names the data sheet in which to look a rate up. The sheets themselves were not at hand: in November 2026 the rates
-were compared with copies of them that others published, and agree. Of the NVL cards the copies disagree, so they have none.
+were compared with published copies, of most cards two or more, and agree. Copies of NVL cards disagree, so none is given.
 Sparse rates, which some sheets print alone, are halved. Half precision is with float32 accumulation on tensor cores.
 """
 
