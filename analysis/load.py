@@ -1,16 +1,16 @@
-"""Records as flat rows: one row per case, machine and framework version. `chosen` tells which record
-counts where a case has several."""
+"""Records as flat rows: one row per case, machine and framework version. `preferred` tells which
+records count where a case has several."""
 
 from __future__ import annotations
 
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench import environments, records
@@ -19,6 +19,8 @@ from framebench.table import BASELINES
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -132,16 +134,27 @@ def latest(found: Iterable[Record]) -> list[Row]:
 
 
 def chosen(rows: list[Row]) -> Row:
-    """Which of a case's rows counts: the newest, if it has no numbers. Else of the ok ones of its protocol one that nobody
-    disturbed, if there is one; one that was measured alone rather than in the rounds of a comparison, whose processes are
-    there to be paired with their neighbours; and of these the newest."""
+    """Which of a case's rows counts: the newest, if it has no numbers; else the newest of the `preferred` ones of its
+    protocol."""
     if len(rows) == 1:
         return rows[0]
     when = {id(r): datetime.fromisoformat(r.measured_at) for r in rows}
     last = max(rows, key=lambda r: when[id(r)])
+    if last.status != "ok":
+        return last
     alike = [r for r in rows if r.status == "ok" and r.protocol == last.protocol]
-    rounds = Counter(r.session for r in alike)
-    return max(alike, key=lambda r: (not r.disturbed, rounds[r.session] == 1, when[id(r)])) if last.status == "ok" else last
+    return max(preferred(alike, lambda r: (r.disturbed, r.session)), key=lambda r: when[id(r)])
+
+
+def preferred(found: list[T], told: Callable[[T], tuple[bool, str]]) -> list[T]:
+    """Of a case's ok records those that nobody disturbed, if there are some; and of these the ones measured alone, if there are
+    some, rather than in the rounds of a comparison, whose processes are there to be paired with their neighbours.
+
+    `told` names whether one was disturbed, and its session.
+    """
+    rounds = Counter(told(one)[1] for one in found)
+    calm = [one for one in found if not told(one)[0]] or found
+    return [one for one in calm if rounds[told(one)[1]] == 1] or calm
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:

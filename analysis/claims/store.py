@@ -1,8 +1,8 @@
 """What was measured on one machine, by case and with the files' names, and which of it counts.
 
 Of a framework the highest version that has results here counts, and only the newest protocol: arms of one ratio must be
-measured alike. Of a case all `ok` records count that were taken at the same commit as its newest one: repeats are processes
-of one experiment, older code is another.
+measured alike. Of a case all `ok` records count that `load.preferred` names and that were taken at the same commit as the
+newest of them: repeats are processes of one experiment, older code is another.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from analysis.load import preferred
 from framebench import claim_probes, records
 from framebench.cases import Case
 from framebench.claim_probes import Probed
@@ -91,21 +92,23 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
 
 
 def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
-    """The ok records of the highest version, of this protocol and of the newest commit, the newest record last; if there are
-    some that nobody disturbed, these. Rounds of a comparison count where a case was not measured alone: they are there to be
-    paired with their neighbours."""
-    free = [(p, r) for p, r in found if r.status == "ok" and r.provenance.memory_limit is None]
+    """The ok records of the highest version and of this protocol that are preferred, and of these the ones taken at the newest
+    one's commit, the newest record last."""
     good = [
-        (p, r) for p, r in free if r.framework_version == versions[r.parsed.framework] and r.provenance.protocol == protocol
+        (path, r)
+        for path, r in found
+        if r.status == "ok"
+        and r.provenance.memory_limit is None
+        and r.framework_version == versions[r.parsed.framework]
+        and r.provenance.protocol == protocol
     ]
     if not good:
         return []
-    rounds = Counter(r.provenance.session for _, r in good)
-    good = [(p, r) for p, r in good if rounds[r.provenance.session] == 1] or good
+    good = preferred(good, lambda pair: (pair[1].disturbed, pair[1].provenance.session))
     commit = newest(good)[1].provenance.commit
-    same = [(p, r) for p, r in good if r.provenance.commit == commit]
-    same = [(p, r) for p, r in same if not r.disturbed] or same
-    return sorted(same, key=lambda pair: pair[1].provenance.measured_at)
+    return sorted(
+        (pair for pair in good if pair[1].provenance.commit == commit), key=lambda pair: pair[1].provenance.measured_at
+    )
 
 
 def machines(results: Path) -> list[str]:
