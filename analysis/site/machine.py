@@ -97,7 +97,7 @@ def all_cases(machine: Machine, lines: list[Line]) -> Comparison:
         framework, strategy, *rest = tables.cells(r)
         return framework, strategy, *place, *(["-"] * len(rest) if r["status"] != "ok" else rest)
 
-    caption = "The newest record of each case and framework version. Peaks of different instruments are not comparable."
+    caption = "The record that counts of each case and framework version. Peaks of different instruments are not comparable."
     return Comparison(
         "All cases", caption, ("framework", "strategy", *head, *tables.HEAD[2:]), tuple(row(r) for r in ranked), left=8,
         cases=tuple(r["case"] for r in ranked),

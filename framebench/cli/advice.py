@@ -28,7 +28,7 @@ def advise(
     size: str = cases.DEFAULT_SIZE,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Annotated[str | None, typer.Option(help="whose records: by default this machine's, or else the newest")] = None,
-    parameters: Annotated[float | None, typer.Option(help="of a model that is only described, such as 124e6")] = None,
+    parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
     sequence: Annotated[int, typer.Option(min=1, help="its tokens")] = 1024,
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
@@ -40,7 +40,7 @@ def advise(
     from analysis import advice, advised, tables
 
     chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
-    shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters else None
+    shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
         machine, {f: environments.default_version(f) for f in chosen},

@@ -113,7 +113,7 @@ def compare_(
         try:
             ready = installed.ready((c.framework for c in pair), env, say)
             if missing := {c.framework for c in pair} - ready.keys():
-                raise compare.NotMeasured(f"{' and '.join(missing)} cannot be measured by --env {env}")
+                raise compare.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
             found = compare.measure(pair, rounds, opened.id, ready, options, results, lambda record: say(line(record)))
         except compare.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison

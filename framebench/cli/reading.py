@@ -52,7 +52,8 @@ def list_(
         return
     found = chosen(selectors, cases.profile(), profile)
     if as_json:
-        out.print_json(json.dumps([{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]))
+        rows = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]
+        typer.echo(json.dumps(rows, indent=1))
         return
     for case in found:
         note = "" if case.support.supported else f"  unsupported: {case.support.why}"
@@ -63,18 +64,19 @@ def list_(
 def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machine = None, as_json: AsJson = False
 ) -> None:
-    """The newest record of each case, as lines or as one JSON array of flat rows."""
+    """The record of each case that counts, as lines or as one JSON array of flat rows."""
     from analysis import load
 
     found = kept(selectors, machine, results)
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    rows = load.latest(found)
     if as_json:
-        typer.echo(json.dumps([r._asdict() for r in load.latest(found)], indent=1))
+        typer.echo(json.dumps([r._asdict() for r in rows], indent=1))
         return
-    newest = {(row.case, row.machine, row.measured_at) for row in load.latest(found)}
+    counting = {(row.case, row.machine, row.measured_at) for row in rows}
     for record in found:
-        if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in newest:
+        if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in counting:
             typer.echo(line(record))
 
 

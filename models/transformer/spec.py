@@ -83,7 +83,7 @@ def described(
         shapes = [(64 * n, n) for n in range(1, 513)]
     made = (Config(vocabulary, length, n, max(1, d // 64), d) for d, n in shapes)
     best = min(made, key=lambda c: abs(count(c) - parameters))
-    if abs(count(best) - parameters) > parameters / 10:
+    if abs(count(best) - parameters) > count(best) / 10:
         raise ValueError(
             f"no such Transformer has {parameters:,.0f} parameters: the closest has {count(best):,}, with {best.layers} layers "
             f"of width {best.width}, {length} tokens and a vocabulary of {vocabulary:,}; change one of these"
