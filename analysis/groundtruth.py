@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables import Comparison, lines_of, mib
+from analysis.statistics import BETWEEN_PROCESSES
+from analysis.tables import Comparison, conditions, lines_of, mib, number
 from framebench.cases import Case
 from framebench.records import case_of as case_named
 from models.floor import floor, layers, mixed_precision_adam
@@ -41,27 +42,25 @@ SPEEDS = (
     Speed(NVIDIA, "V100", ("amp_fp16+channels_last", "amp_fp16"), 1200, NOT_OURS),
     Speed(NVIDIA, "A100", ("tf32",), 938, NOT_OURS),
     Speed(NVIDIA, "A100", ("amp_fp16+channels_last", "amp_fp16"), 2470, NOT_OURS),
-    Speed(
-        LAMBDA,
-        "H200",
-        ("tf32", "fp32"),
-        2259,
-        "two columns, fp32 and fp16; batch and TF32 are not named",
-    ),
+    Speed(LAMBDA, "H200", ("tf32", "fp32"), 2259, "two columns, fp32 and fp16; batch and TF32 are not named"),
     Speed(LAMBDA, "H200", ("amp_fp16+channels_last", "amp_fp16"), 3079, "as above; half precision"),
 )
 
 
 def speeds(table: pd.DataFrame) -> Comparison:
     """Our fastest batch of the nearest strategy on the same card by PyTorch."""
-    rows = []
+    rows, used = [], []
     for speed in SPEEDS:
         ours = nearest(table, speed)
-        found = NOT_HERE if ours is None else f"{ours['throughput']:,.0f} ({ours['strategy']}, batch {ours['batch']})"
-        ratio = "-" if ours is None else f"{ours['throughput'] / speed.images_per_s:.2f}"
+        used += [ours] if ours else []
+        found = f"{ours['throughput']:,.0f} ({ours['strategy']}, batch {ours['batch']})" if ours else NOT_HERE
+        ratio = f"{ours['throughput'] / speed.images_per_s:.2f}" if ours else "-"
         rows.append((speed.who, speed.device, speed.strategies[0], f"{speed.images_per_s:,.0f}", found, ratio, speed.differs))
     head = ("source", "card", "strategy", "theirs", "ours", "ours / theirs", "what differs")
-    caption = "Images per second of ResNet-50 v1.5 training at 224 px on one card. Ours: size full, PyTorch, the fastest batch."
+    caption = (
+        "Images per second of ResNet-50 v1.5 training at 224 px on one card. Ours: size full, PyTorch, the fastest batch. "
+        f"{conditions(used)}"
+    )
     return Comparison("ResNet-50 throughput", caption, head, tuple(rows), left=3)
 
 
@@ -99,17 +98,15 @@ def counted_bytes(case: Case) -> int:
 
 def activations(table: pd.DataFrame) -> Comparison:
     """Per layer stack: the formula, what our floor counts, and the growth of the measured peak from one batch to the next."""
-    rows = []
-    for strategy in ("fp32", "attention_plain"):
-        for line in measured(table, strategy):
-            case = case_named(line["case"])
-            seen = peak_of_blocks(case, line)
-            low = adjusted_bytes(case)
-            rows.append((
-                line["machine"], line["framework"], strategy, str(case.batch), mib(published_bytes(case)), mib(low),
-                mib(counted_bytes(case)), mib(seen), "-" if seen is None else f"{seen / counted_bytes(case):.2f}",
-                line["peak_instrument"],
-            ))  # fmt: skip
+    rows, found = [], [line for strategy in ("fp32", "attention_plain") for line in measured(table, strategy)]
+    for line in found:
+        case = case_named(line["case"])
+        seen, counted = peak_of_blocks(case, line), counted_bytes(case)
+        rows.append((
+            line["machine"], case.framework, case.strategy, str(case.batch), mib(published_bytes(case)),
+            mib(adjusted_bytes(case)), mib(counted), mib(seen), number(seen and seen / counted, ".2f"),
+            line["peak_instrument"],
+        ))  # fmt: skip
     head = (
         "machine", "framework", "strategy", "batch", "formula", "no dropout, float32", "floor", "measured", "measured / floor",
         "instrument",
@@ -117,9 +114,9 @@ def activations(table: pd.DataFrame) -> Comparison:
     caption = (
         "MiB (2^20 bytes) that the Transformer's blocks keep for the backward pass, size cpu. formula: s b h (34 + 5 a s / h) "
         "bytes a layer (Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models, section 4.1): "
-        "16 bits, dropout, scores stored. floor: our count for the strategy; fused attention (fp32) keeps no scores, "
-        "which the formula "
-        "includes. measured: peak - the floor's other parts, so workspaces and gradients of activations are in it."
+        "16 bits, dropout, scores stored. floor: our count for the strategy; fused attention (fp32) keeps no scores, which the "
+        "formula includes. measured: peak - the floor's other parts, so workspaces and gradients of activations are in it. "
+        f"{conditions(found)}"
     )
     return Comparison("Activations of a Transformer", caption, head, tuple(rows), left=3)
 
@@ -141,16 +138,16 @@ def peak_of_blocks(case: Case, line: dict[str, Any]) -> int | None:
 def recomputation(table: pd.DataFrame) -> Comparison:
     """Time of full recomputation, by framework and workload."""
     chosen = (table["strategy"] == "checkpoint") & (table["scenario"] == "train") & (table["status"] == "ok")
-    found = table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"])
+    found = lines_of(table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"]))
     rows = [
         (r["machine"], r["workload"], r["framework"], str(r["batch"]), str(r["size"]), f"{r['time_ratio'] - 1:+.0%}")
-        for r in lines_of(found)
+        for r in found
     ]
     caption = (
-        "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 (Korthikanti et al. 2022, "
-        "table 4). "
-        "A forward pass is a third of a step's FLOPs, so +33 % is what counting gives. Ours: one device, small models, "
-        "checkpoint / fp32; kernels that a processor runs at different speeds forward and backward move it either way."
+        "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 (Korthikanti et al. 2022, table "
+        "4). A forward pass is a third of a step's FLOPs, so +33 % is what counting gives. Ours: one device, small models, "
+        "checkpoint / fp32; kernels that a processor runs at different speeds forward and backward move it either way. Two "
+        f"processes of one case differ by {BETWEEN_PROCESSES:.0%} in step time. {conditions(found)}"
     )
     head = ("machine", "workload", "framework", "batch", "size", "time")
     return Comparison("Time of full recomputation", caption, head, tuple(rows), left=3)
@@ -169,11 +166,9 @@ def states() -> Comparison:
             (size, f"{count:,}", f"{mixed_precision_adam(count) / 2**30:.3f}", f"{ours / 2**30:.3f}", f"{ours / count:.1f}")
         )
     caption = (
-        "GiB (2^30 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed precision, 2 + 2 for "
-        "weights and "
-        "gradients in 16 bits, 12 for the copy and two moments in float32 (Rajbhandari et al. 2020, ZeRO, section 3.1). "
-        "Ours, in "
-        "float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; counted, not measured."
+        "GiB (2^30 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed precision, 2 + 2 for weights "
+        "and gradients in 16 bits, 12 for the copy and two moments in float32 (Rajbhandari et al. 2020, ZeRO, section 3.1). "
+        "Ours, in float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; counted, not measured."
     )
     return Comparison("States of Adam", caption, ("size", "parameters", "published", "ours", "bytes each"), tuple(rows), left=1)
 

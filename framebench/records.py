@@ -1,8 +1,8 @@
 """Records: the full truth about each measured case, as JSON files that only ever get added.
 
 `results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`. Checked against the schema on write and on read,
-written atomically. Counters that do not exist are absent, never zero. Which of a case's records counts, `analysis.load.preferred`
-tells.
+written atomically. Counters that do not exist are absent, never zero. `analysis.load.preferred` tells
+which of a case's records counts.
 """
 
 from __future__ import annotations
