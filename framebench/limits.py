@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import signal
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -18,6 +19,13 @@ from framebench.instruments import nvml
 from framebench.instruments.host import status_bytes
 
 UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
+# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; tests/recorded.py has examples
+OUT_OF_MEMORY = re.compile(
+    r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED"
+    r"|memory is overflow|unable to alloc",
+    re.I,
+)
+REFUSED_BY_ONEDNN = re.compile(r"could not create|could not execute|== dnnl_", re.I)
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,17 @@ def enforced() -> bool:
     import resource
 
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+
+
+def ran_out(error: BaseException, limited: bool) -> bool:
+    """Whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit.
+
+    oneDNN only says that it could not create or execute something, be it for want of memory or of a kernel for such shapes:
+    only under a limit is memory the likelier reason.
+    """
+    said = str(error)
+    refused = limited and REFUSED_BY_ONEDNN.search(said)
+    return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(said))
 
 
 def die_plainly() -> None:

@@ -91,7 +91,7 @@ def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)
-        if not adapter.is_oom(error, limited):
+        if not limits.ran_out(error, limited):
             raise
         return {}, f"{type(error).__name__}: {str(error)[:2000]}"
     finally:
@@ -113,7 +113,7 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)
-        error.oom = isinstance(error, MemoryError) or adapter.is_oom(error, limited)  # type: ignore[attr-defined]
+        error.oom = limits.ran_out(error, limited)  # type: ignore[attr-defined]
         raise
     adapter.cap(None)
     return result | {"versions": adapter.versions(), "device": adapter.device()}

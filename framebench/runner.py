@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from framebench import environments, provenance, records, references
+from framebench import environments, limits, provenance, records, references
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.instruments import nvml
@@ -32,7 +32,6 @@ Progress = Callable[[str, str], None]  # part, phase
 LOG_LINES = 25
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
 COMPILER_ERROR = re.compile(r"(?:fatal )?error: |cannot find -l|undefined reference|No such file or directory.*\.(?:h|so)")
-OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError", re.I)
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
     if expired_s is not None:
         return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
     name = signal_name(-code) if code < 0 else f"exit code {code}"
-    if (oom_killed and code == -signal.SIGKILL) or OUT_OF_MEMORY.search(tail):
+    if (oom_killed and code == -signal.SIGKILL) or limits.OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
     return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
 

@@ -199,7 +199,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         part = measure_time if task.part == "time" else measure_memory
         result = part(adapter, task, emit)
     except Exception as error:
-        error.oom = adapter.is_oom(error, limits.enforced())  # type: ignore[attr-defined]
+        error.oom = limits.ran_out(error, limits.enforced())  # type: ignore[attr-defined]
         raise
     result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": clock() - marks[2]}
     return result | {"versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version()}

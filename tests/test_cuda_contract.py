@@ -1,8 +1,6 @@
-"""The CUDA code fed with what the libraries say that they return. Nothing here was recorded on a card.
-
-The shapes come from documentation and source: the keys of `torch.cuda.memory_stats()` from its docstring, `torch.cuda.Event`'s
-milliseconds likewise; the keys of `Device.memory_stats()` from JAX's PJRT client (AllocatorStats); NVML's units and errors from
-NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, millijoules, NVMLError_NotSupported).
+"""The CUDA code without a card: fed with what others recorded on theirs (`tests/recorded.py`), and with what NVML says that it
+returns: units and errors are those of NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, millijoules,
+NVMLError_NotSupported). What the frameworks count there: `tests/test_cuda_counters.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from framebench.instruments import nvml
 from framebench.instruments.nvml import Energy, ProcessPeak
 from framebench.protocol import Task
 from framebench.runner import Options, Outcome
-from tests.conftest import run_inside
+from tests import recorded
 
 GIB = 2**30
 
@@ -132,6 +130,15 @@ def test_why_a_process_was_not_seen(card: FakeNvml, running: list[Any], peak: in
     assert (seen.note is None) if said is None else (said in (seen.note or ""))
 
 
+def test_a_container_s_own_numbers(card: FakeNvml) -> None:
+    own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
+    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
+    seen = ProcessPeak(own)
+    seen.look([("index", 0)])
+    assert seen.peak is None, "no other process's memory is taken for its own"
+    assert "process numbers of its own" in (seen.note or "")
+
+
 def outcomes(**timed: Any) -> dict[str, Outcome]:
     """Of a worker pair on a card."""
     time_half = {"first_step_s": 9.0, "step_s": [0.1] * 20, "device_step_s": [0.09] * 20, "timed_steps": 20, "timed_s": 2.0}
@@ -175,17 +182,25 @@ def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) ->
     assert (found.status, found.reason) == ("unsupported", error["message"])
 
 
-NVCC = """[i 1121 12:00:00 compiler.py:956] Jittor(1.3.11.0) src
-/usr/local/cuda/include/cub/version.cuh(20): fatal error: C++17 or newer is required
-nvcc error : 'cudafe++' died"""
-
-
 def test_the_compiler_s_reason_is_told(tmp_path: Path) -> None:
     error = {"type": "RuntimeError", "message": "Compile error", "oom": False}
-    found = spoken({"error": error}, tmp_path, NVCC)
+    found = spoken({"error": error}, tmp_path, recorded.JITTOR_BUILD)
     assert found.status == "crashed"
-    assert "C++17 or newer is required" in (found.reason or "")
+    assert "unsupported GNU version" in (found.reason or "")
     assert "compiler" not in (spoken({"error": error}, tmp_path, "Traceback\nRuntimeError: Compile error").reason or "")
+
+
+@pytest.mark.parametrize("said", recorded.OUT_OF_MEMORY.values(), ids=recorded.OUT_OF_MEMORY.keys())
+def test_memory_that_ran_out_on_a_card(said: str, tmp_path: Path) -> None:
+    """Whether the framework raises, or dies with this in its log."""
+    assert limits.ran_out(RuntimeError(said), limited=False)
+    assert spoken({}, tmp_path, f"{said}\nterminate called after throwing an instance of 'std::runtime_error'").status == "oom"
+
+
+@pytest.mark.parametrize("said", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
+def test_what_else_went_wrong_on_a_card(said: str, tmp_path: Path) -> None:
+    assert not limits.ran_out(RuntimeError(said), limited=True)
+    assert spoken({}, tmp_path, said).status == "crashed"
 
 
 class OnCard(Adapter):
@@ -223,9 +238,6 @@ class OnCard(Adapter):
     def events(self) -> Any:
         return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
 
-    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
-        return False
-
     def versions(self) -> dict[str, str]:
         return {"torch": "2"}
 
@@ -258,86 +270,6 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
     monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
     found = worker.measure_time(OnCard(), Task("", "time", samples=3), lambda message: None)
     assert found["cold_peaks"] == {"allocator.in_use": 5}
-
-
-TORCH = """
-import json
-import torch
-from framebench import adapters
-from framebench.adapters import torch_adapter, torch_scenarios
-from framebench.cases import parse
-
-adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
-on_cpu = [adapter.own_peaks(), adapter.counters(), adapter.events() is None]
-adapter.where = torch.device("cuda")
-stats = {f"{name}.all.{kind}": number for name, number in (
-    ("allocated_bytes", 700), ("active_bytes", 750), ("reserved_bytes", 900), ("inactive_split_bytes", 40),
-    ("allocation", 9), ("segment", 2)) for kind in ("current", "peak", "allocated", "freed")}
-torch.cuda.memory_stats = lambda: stats | {"num_alloc_retries": 1, "num_ooms": 2}
-pooled = [adapter.own_peaks(), adapter.counters()]
-torch.cuda.memory_stats = lambda: dict.fromkeys(stats, 0)
-unpooled = [adapter.own_peaks(), adapter.counters()]
-
-class Event:
-    def __init__(self, enable_timing): assert enable_timing
-    def record(self): self.recorded = True
-    def elapsed_time(self, other): return 12.5
-
-torch.cuda.Event = Event
-events = adapter.events(); events.start(); events.stop()
-oom = [adapter.is_oom(torch.cuda.OutOfMemoryError("CUDA out of memory.")), adapter.is_oom(RuntimeError("misaligned"))]
-overlap = [torch_scenarios.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), torch_scenarios.overlap([], [(0, 1)])]
-print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
-"""
-
-
-def test_torch_s_counters(environment: dict[str, Environment]) -> None:
-    on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH)  # type: ignore[misc]
-    assert on_cpu == [{}, {}, True]
-    assert pooled == [
-        {"allocator.in_use": 700, "allocator.active": 750, "allocator.reserved": 900},
-        {"inactive_split_bytes": 40, "allocations": 9, "segments": 2, "alloc_retries": 1, "ooms": 2},
-    ]
-    assert unpooled == [{}, {}], "an allocator that is switched off counts nothing, which is not zero bytes"
-    assert seconds == 0.0125
-    assert oom == [True, False]
-    assert overlap == [pytest.approx(4 / 6), 0.0]
-
-
-JAX = """
-import json
-import jax
-from framebench.adapters import jax_adapter
-from framebench.cases import parse
-
-adapter = jax_adapter.make(parse("transformer/jax/eval/no_grad/b4/tiny"))
-adapter.build()
-on_cpu = [sorted(adapter.own_peaks()), adapter.counters(), adapter.events()]
-adapter.step(); adapter.synchronize()
-on_cpu_after = sorted(adapter.own_peaks())
-
-class Device:
-    def memory_stats(self):
-        return {"num_allocs": 8, "bytes_in_use": 100, "peak_bytes_in_use": 700, "largest_alloc_size": 300, "bytes_limit": 10**9,
-                "bytes_reserved": 0, "peak_bytes_reserved": 0, "largest_free_block_bytes": 0, "pool_bytes": 800,
-                "peak_pool_bytes": 900}
-
-jax.devices = lambda: [Device()]
-jax_adapter.CACHE.update({"/jax/compilation_cache/cache_hits": 3})
-own = adapter.own_peaks()
-print(json.dumps([on_cpu, on_cpu_after, {k: own[k] for k in own if k != "compiler.plan"}, adapter.counters()]))
-"""
-
-
-def test_jax_s_counters(environment: dict[str, Environment]) -> None:
-    on_cpu, after, own, counters = run_inside(environment["jax"], JAX)  # type: ignore[misc]
-    assert on_cpu == [[], {}, None]
-    assert after == ["compiler.plan"]
-    assert own == {"allocator.in_use": 700, "allocator.reserved": 900}
-    assert counters["programs_from_cache"] >= 3, "so that a peak without the autotuner's scratch can be told"
-    assert {k: counters[k] for k in ("allocations", "largest_allocation_bytes", "limit_bytes")} == {
-        "allocations": 8, "largest_allocation_bytes": 300, "limit_bytes": 10**9,
-    }  # fmt: skip
 
 
 def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Proofs of strategies that need a card, fed with what the libraries' sources say that they do, with the strategy on and off.
 
-As in `test_cuda_contract.py`, nothing here was recorded on a card.
+Nothing here was recorded on a card.
 """
 
 from __future__ import annotations

@@ -54,12 +54,6 @@ class Effect:
     evidence: Evidence
 
 
-def refused_by_onednn(error: BaseException) -> bool:
-    """Whether oneDNN could not create or execute something. It says no more than that, be it for want of memory or of a kernel
-    for such shapes: only under a limit that Linux enforces is memory the likelier reason."""
-    return any(said in str(error).lower() for said in ("could not create", "could not execute", "== dnnl_"))
-
-
 class Adapter(ABC):
     """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
 
@@ -188,10 +182,6 @@ class Adapter(ABC):
     def events(self) -> Events | None:
         """A stopwatch on the device, where there is a device beside the host and the framework shows its events."""
         return None
-
-    @abstractmethod
-    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
-        """Whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit."""
 
     def compile(self) -> None:
         """What must happen before a memory limit is enforced: a framework that compiles in its first step does so here, for the

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -42,7 +41,6 @@ PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_po
 COUNTERS = {
     "allocations": "num_allocs",
     "largest_allocation_bytes": "largest_alloc_size",
-    "largest_free_block_bytes": "largest_free_block_bytes",
     "limit_bytes": "bytes_limit",
 }
 CACHE_EVENTS = {
@@ -335,9 +333,6 @@ class JaxAdapter(Adapter):
         """Sliced by NumPy: a slice by JAX would be another program to compile."""
         self.output, self.inputs = np.asarray(self.output), (self.inputs[0], np.asarray(self.inputs[1]))
         return super().sample_losses()
-
-    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
-        return isinstance(error, MemoryError) or bool(re.search("RESOURCE_EXHAUSTED|bad_alloc", str(error)))
 
     def versions(self) -> dict[str, str]:
         """The plug-ins are those of CUDA 12 and 13; on a GPU XLA also says what it was built for."""

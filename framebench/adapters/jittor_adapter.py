@@ -18,7 +18,7 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters import jittor_memory, jittor_scenarios, jittor_steps
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jittor_checkpoint import trainable
 from framebench.cases import Case
 from framebench.instruments.jittor_probe import probe, watch
@@ -254,12 +254,6 @@ class JittorAdapter(Adapter):
             self.inputs = whole
         self.release()
         self.reset_peak()
-
-    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
-        """On the CPU Jittor does not check what the system's allocator returns: there it ends by a signal instead, unless
-        oneDNN is the first to be given the null pointer, and refuses it."""
-        said = any(s in str(error).lower() for s in ("out of memory", "memoryallocation", "bad_alloc"))
-        return isinstance(error, MemoryError) or said or (limited and refused_by_onednn(error))
 
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")

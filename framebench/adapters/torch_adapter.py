@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters import torch_memory, torch_scenarios, torch_steps
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of, refused_by_onednn
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.torch_scenarios import Copies
 from framebench.adapters.torch_steps import FUSED, allow_attention
 from framebench.cases import Case
@@ -233,11 +233,6 @@ class TorchAdapter(Adapter):
 
     def events(self) -> CudaEvents | None:
         return CudaEvents() if self.where.type == "cuda" else None
-
-    def is_oom(self, error: BaseException, limited: bool = False) -> bool:
-        raised = (MemoryError, torch.cuda.OutOfMemoryError)  # its name in every release
-        said = any(s in str(error) for s in ("can't allocate memory", "bad_alloc"))
-        return isinstance(error, raised) or said or (limited and refused_by_onednn(error))
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""

@@ -52,8 +52,8 @@ def list_(
         return
     found = chosen(selectors, cases.profile(), profile)
     if as_json:
-        rows = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]
-        typer.echo(json.dumps(rows, indent=1))
+        kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]
+        typer.echo(json.dumps(kinds, indent=1))
         return
     for case in found:
         note = "" if case.support.supported else f"  unsupported: {case.support.why}"
