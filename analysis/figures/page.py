@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal, ParamSpec, TypeVar
 from zlib import crc32
@@ -19,6 +18,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from PIL import Image
 
 P = ParamSpec("P")
@@ -148,7 +148,8 @@ def png(figure: Figure, dpi: int = 76, colours: int = 128) -> bytes:
     return small.getvalue()
 
 
-def save(figure: Figure, target: Path) -> Path:
-    """Write the figure as SVG. Raises OSError."""
-    target.write_text(svg(figure), encoding="utf-8")
-    return target
+def said(figure: Figure) -> tuple[str, str]:
+    """The finding above and the provenance below, each on one line."""
+    head, *_, foot = figure.subfigs
+    finding, source = (" ".join(t.get_text() for t in part.findobj(Text)).replace("\n", " ") for part in (head, foot))
+    return finding.strip(), source.strip()

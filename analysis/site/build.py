@@ -72,9 +72,9 @@ def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
     for workload in machine.workloads:
         of_it = report_of(machine.table[machine.table["workload"] == workload])
         writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
-    drawn = list(parts.pictures(machine, results))
-    for picture in drawn:
-        writer.file(f"{folder}/{picture.file}", picture.svg)
+    drawn = parts.pictures(machine, results)
+    for file, picture in drawn.items():
+        writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     ledger, claims = parts.claims(machine, results)
     writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -13,29 +12,14 @@ from analysis.tables import Comparison
 
 if TYPE_CHECKING:
     from analysis.claims import Entry
+    from analysis.figures import Picture
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure as it lies beside its page. `finding` is its title, `source` where its numbers come from."""
+def pictures(machine: Machine, results: Path) -> dict[str, Picture]:
+    """The figures that the machine's rows can fill, by the file beside the machine's pages."""
+    from analysis.figures import pictures
 
-    name: str
-    file: str
-    svg: str
-    finding: str
-    source: str
-
-
-def pictures(machine: Machine, results: Path) -> Iterator[Picture]:
-    """The figures that the machine's rows can fill."""
-    from matplotlib.text import Text
-
-    from analysis.figures import draw_all, svg
-
-    for name, figure in draw_all(machine.table, results).items():
-        head, *_, foot = figure.subfigs
-        finding, source = (" ".join(t.get_text() for t in part.findobj(Text)).replace("\n", " ") for part in (head, foot))
-        yield Picture(name, f"figures/{slug(name)}.svg", svg(figure), finding.strip(), source.strip())
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in pictures(machine.table, results)}
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,10 @@ def report(
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == name))
         say(f"the same as Markdown: {target}")
+    every = for_documents(results) if docs else []
     for document in docs or ():
         try:
-            document.write_text(refresh(document.read_text(), for_documents(results)))
+            document.write_text(refresh(document.read_text(), every))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 
