@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from analysis.load import Row, latest
+from analysis.load import Row, latest, near
 from analysis.predict import fit
 from framebench import environments, provenance, records
 from framebench.cases import Case, declared
@@ -287,11 +287,13 @@ class Change(NamedTuple):
 
     @property
     def speed(self) -> float | None:
-        """Throughput of the new over the old, both measured at the same batch and size: the one nearest to the new."""
-        old = {(r.batch, r.size): r.throughput for r in self.base.timed}
-        new = {(r.batch, r.size): r.throughput for r in self.to.timed} if self.to else {}
-        common = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - (self.to or self.base).case.batch))
-        return (new[common[0]] or 0) / (old[common[0]] or 1) if common else None
+        """Throughput of the new over the old, both measured at the same batch and size within an hour: at the batch nearest to
+        the new."""
+        old = {(r.batch, r.size): r for r in self.base.timed}
+        new = {(r.batch, r.size): r for r in self.to.timed} if self.to else {}
+        common = [at for at in old.keys() & new.keys() if near(old[at], new[at])]
+        nearest = min(common, key=lambda at: abs(at[0] - (self.to or self.base).case.batch), default=None)
+        return (new[nearest].throughput or 0) / (old[nearest].throughput or 1) if nearest else None
 
 
 def change(advice: Advice, framework: str, strategy: str) -> Change | None:

@@ -18,7 +18,8 @@ CAPTION = (
     f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
     "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always "
     "measured, as the last column says; those of another size only rank strategies. Two processes of one case "
-    f"differ by {BETWEEN_PROCESSES:.0%} in step time: closer than that, the order may be chance."
+    f"differ by {BETWEEN_PROCESSES:.0%} in step time, and by more if hours lie between them: closer than that, the order may "
+    "be chance."
 )
 
 

@@ -25,6 +25,7 @@ RESAMPLES = 999
 FEWEST = 6  # rounds that can show a difference: with fewer, even one that all of them see has p > 1 - CONFIDENCE
 # standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
 BETWEEN_PROCESSES = 0.073
+NEAR_S = 3600.0  # a step time on a processor that others share has no ratio to one that was measured longer before or after
 EXACT = 14  # rounds up to which the test goes through every way of swapping the arms
 
 

@@ -47,6 +47,7 @@ class Comparison:
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
 
+APART = "times have no ratio where over an hour lies between a case and its baseline, since a shared processor drifts"
 Line = dict[Any, Any]  # one row of the table that `load.frame` makes
 
 
@@ -151,8 +152,8 @@ def of_strategies(title: str, group: list[Line]) -> Comparison:
         title,
         f"base = {BASELINES[ranked[0]['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
         f"instrument. break-even = steps until a longer first step has paid. Two processes of one case differ by "
-        f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance, and gives no break-even. verified = largest relative error "
-        f"against float64. {repeats(group)} {conditions(group)}",
+        f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance, and gives no break-even; {APART}. verified = largest "
+        f"relative error against float64. {repeats(group)} {conditions(group)}",
         (*HEAD, *shown),
         tuple((*cells(r), *(number(r[column], ".1%") for column in shown.values())) for r in ranked),
         notes=tuple(dict.fromkeys(told)),

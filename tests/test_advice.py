@@ -169,6 +169,14 @@ def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
     assert "in its own framework nothing fits" in advised.in_words(tight, MIB // 2)
 
 
+def test_speeds_measured_hours_apart_are_not_compared() -> None:
+    later = provenance(machine="m", versions={"torch": "1"}, measured_at="2030-01-01T00:00:00Z")
+    found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, MIB, 1.25, provenance=later)]
+    told = change(asked(found), "torch", "fp32")
+    assert told
+    assert "at speeds not comparable" in advised.in_words(told, MIB)
+
+
 def test_a_fit_by_the_frameworks_instrument_that_the_kernel_would_not_grant_is_told() -> None:
     advice = asked([made("jax", "fp32", 4, MIB - 10, 1.0)])
     (offer,) = advice.fitting

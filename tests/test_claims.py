@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,19 @@ def test_json_has_the_promised_fields(results: Path) -> None:
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(found)
     assert (found["id"], found["measured"]) == ("B19", pytest.approx(0.8))
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(found["lines"][0])
+
+
+def test_times_that_were_taken_hours_apart_are_taken_anew(results: Path) -> None:
+    later = {"measured_at": provenance().measured_at + timedelta(minutes=61)}
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0)
+    put(results, "transformer/torch/train/compile/b4/tiny", 80, 0.5, origin=later)
+    (line,) = [arm for arm in one(results, "B19").lines if "no ratio" in arm.remark]
+    assert line.value is None
+    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(results, "m"), "tiny")
+    assert {c.strategy for c in cases if (c.workload, c.framework) == ("transformer", "torch")} >= {"fp32", "compile"}
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0, origin=later)
+    (line,) = [arm for arm in one(results, "B19").lines if arm.id == line.id]
+    assert line.value == pytest.approx(0.5, rel=0.1)
 
 
 def test_missing_cases_are_collected_once_and_gpu_cases_are_not(results: Path) -> None:

@@ -55,6 +55,20 @@ def test_numbers_of_two_protocols_have_no_ratio() -> None:
     assert row[["peak_ratio", "time_ratio", "break_even_steps"]].isna().all()
 
 
+@pytest.mark.parametrize(("minutes", "device", "ratio"), [(60, "cpu", 1.5), (61, "cpu", None), (61, "NVIDIA H200", 1.5)])
+def test_times_on_a_processor_have_no_ratio_where_hours_lie_between(minutes: int, device: str, ratio: float | None) -> None:
+    def at(minute: int, record: Record) -> Record:
+        moment = f"2026-06-01T{minute // 60:02}:{minute % 60:02}:00Z"
+        origin = provenance(measured_at=moment, versions={"torch": "1"}, hardware={"device": device})
+        return record.model_copy(update={"provenance": origin})
+
+    row = (
+        frame(at(0, made("fp32", 200, 1.0)), at(minutes, made("checkpoint", 100, 1.5))).set_index("strategy").loc["checkpoint"]
+    )
+    assert row["peak_ratio"] == 0.5
+    assert row["time_ratio"] == ratio or (ratio is None and pd.isna(row["time_ratio"]))
+
+
 @pytest.mark.parametrize(
     ("first", "step", "steps"),
     [(3.0, 0.5, "4"), (3.0, 2.0, "never"), (3.0, 0.95, "-"), (3.0, 1.05, "-"), (0.5, 0.5, "-"), (1.05, 0.5, "-")],

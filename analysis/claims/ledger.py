@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.claims.claim import Arm, Claim
-from analysis.claims.measures import Nothing, Predicted
+from analysis.claims.measures import Drifted, Nothing, Predicted
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.store import Measured, machines
@@ -198,10 +198,24 @@ def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: boo
     """The cases and probes that these claims need and this machine lacks and can measure, deciding ones first."""
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
-    cases = dict.fromkeys(case for arm in arms for case in arm.measure.cases(size))
+    lacking = dict.fromkeys(case for arm in arms for case in lacked(arm, measured, size))
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
-    missing = [case for case in cases if not measured.records(case) and not unsupported(case)]
+    missing = [case for case in lacking if not unsupported(case)]
     return missing, [probe for probe in needed if measured.probe(probe) is None]
+
+
+def lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
+    """The arm's cases that have no records; all of them where their times were taken too far apart."""
+    cases = arm.measure.cases(size)
+    if missing := [case for case in cases if not measured.records(case)]:
+        return missing
+    try:
+        arm.measure.effect(measured, size)
+    except Drifted:
+        return cases
+    except Nothing:
+        pass
+    return []
 
 
 def names(claims: Iterable[Claim]) -> tuple[str, ...]:

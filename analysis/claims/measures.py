@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
+from analysis.statistics import NEAR_S
 from framebench.cases import Case, declared
 from framebench.claim_probes import Probed
 from framebench.hypothetical import named
@@ -26,6 +27,10 @@ from models.floor import floor
 
 class Nothing(Exception):
     """The records are there, but do not hold the number that a measure needs; the message says which."""
+
+
+class Drifted(Nothing):
+    """Step times on a processor, between which so much time lies that their ratio says nothing."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +132,20 @@ class Ratio(OfCases):
 
 
 def quotient(change: Estimate, base: Estimate) -> Effect:
-    """Raises Nothing where the base is zero."""
+    """Raises Nothing where the base is zero, and Drifted."""
+    near(change, base)
     if base.low <= 0:
         raise Nothing(f"{change.value:g} / {base.value:g} is no ratio")
     if change.draws is not None and base.draws is not None:
         return percentiles(change.value / base.value, change.draws / base.draws)
     return Effect(change.value / base.value, change.low / base.high, change.high / base.low)
+
+
+def near(*times: Estimate) -> None:
+    """Raises Drifted."""
+    taken = [moment for one in times for moment in one.taken]
+    if taken and (max(taken) - min(taken)).total_seconds() > NEAR_S:
+        raise Drifted(f"step times of {min(taken):%Y-%m-%d %H:%M} and {max(taken):%Y-%m-%d %H:%M} UTC have no ratio")
 
 
 def percentiles(value: float, draws: np.ndarray) -> Effect:
@@ -242,6 +255,7 @@ class Exponent(OfSweep):
     def effect(self, store: Store, size: str) -> Effect:
         points = self.points(store, size)
         (small, first), (large, last) = points[0], points[-1]
+        near(first, last)
         if min(first.low, last.low) <= 0:
             raise Nothing(f"{self.quantity.name} is not positive at every batch")
         run = math.log(large / small)

@@ -15,6 +15,7 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Estimate:
     high: float
     instrument: str = SAME
     draws: np.ndarray | None = None
+    taken: tuple[datetime, ...] = ()  # when, of a time on a processor: such times drift
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def step_time(records: Sequence[Record]) -> Estimate | None:
     draws = resampled(found, np.median)
     value = float(np.median([r.step_time_s for r in found]))
     low, high = np.percentile(draws, [2.5, 97.5])
-    return Estimate(value, float(low), float(high), draws=draws)
+    taken = tuple(r.provenance.measured_at for r in found if r.provenance.hardware.get("device") == "cpu")
+    return Estimate(value, float(low), float(high), draws=draws, taken=taken)
 
 
 TIME = Quantity("step time", step_time)

@@ -2,7 +2,7 @@
 
 Of a framework the highest version that has results here counts, and only the newest protocol: arms of one ratio must be
 measured alike. Of a case all `ok` records count that `load.preferred` names and that were taken at the same commit as the
-newest of them: repeats are processes of one experiment, older code is another.
+newest of them and within the hour before it: repeats are processes of one experiment, older code or another time is another.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from analysis.load import preferred
+from analysis.statistics import NEAR_S
 from framebench import claim_probes, records
 from framebench.cases import Case
 from framebench.claim_probes import Probed
@@ -92,8 +93,8 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
 
 
 def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
-    """The ok records of the highest version and of this protocol that are preferred, and of these the ones taken at the newest
-    one's commit, the newest record last."""
+    """The ok records of the highest version and of this protocol that are preferred; of these the ones taken within the hour
+    before the newest, at its commit. The newest is the last."""
     good = [
         (path, r)
         for path, r in found
@@ -105,10 +106,14 @@ def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], 
     if not good:
         return []
     good = preferred(good, lambda pair: (pair[1].disturbed, pair[1].provenance.session))
-    commit = newest(good)[1].provenance.commit
-    return sorted(
-        (pair for pair in good if pair[1].provenance.commit == commit), key=lambda pair: pair[1].provenance.measured_at
-    )
+    last = newest(good)[1].provenance
+    ordered = sorted(good, key=lambda pair: pair[1].provenance.measured_at)
+    return [(p, r) for p, r in ordered if r.provenance.commit == last.commit and older(r.provenance, last) <= NEAR_S]
+
+
+def older(one: Provenance, other: Provenance) -> float:
+    """Seconds by which one was taken before the other."""
+    return (other.measured_at - one.measured_at).total_seconds()
 
 
 def machines(results: Path) -> list[str]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.figures import labels, page, rows
 from analysis.figures.rows import listed
-from analysis.tables import Line, groups, missing
+from analysis.tables import APART, Line, groups, missing
 from framebench.records import case_of
 from framebench.table import BASELINES
 
@@ -64,7 +64,9 @@ def on_front(points: list[Line]) -> list[Line]:
 @page.styled
 def figure(group: list[Line], points: list[Line]) -> Figure:
     frameworks = rows.frameworks(points)
-    notes = rows.footer(group, f"{NOTE} {rows.batches(points)}")
+    undrawn = [f"{r['framework']} {r['strategy']}" for r in group if rows.usable(r) and missing(r["time_ratio"])]
+    apart = f"Not drawn, as {APART}: {rows.shortened(undrawn)}." if undrawn else ""
+    notes = rows.footer(group, f"{NOTE} {rows.batches(points)}", apart)
     drawn, body = page.page(title(points), notes, 1.6 + 3.1 * max(2, len(frameworks)), 3.7)
     panels = body.subplots(1, len(frameworks), sharex=True, sharey=True, squeeze=False)[0]
     for axes, framework in zip(panels, frameworks):

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from analysis.figures import page, rows
 from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import Line, groups, missing
+from analysis.tables import APART, Line, groups, missing
 from framebench.strategies import FRAMEWORKS, find
 from framebench.table import SCENARIOS, names
 
@@ -25,7 +25,7 @@ RANGE = math.log2(3)  # where the colours end: a third, and three times
 HEAT = (
     "Ratios to the baseline of the same framework and batch, each by the framework's own instrument: compare down a column, "
     "not across. Violet: less, orange: more. Italic: another model. Two processes of one case differ by "
-    f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance."
+    f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance; {APART}."
 )
 QUANTITIES = {"peak_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
@@ -95,7 +95,7 @@ def heat_title(group: list[Line]) -> str:
     for framework in rows.frameworks(group):
         found = [r for r in rows.of(group, framework) if rows.usable(r) and not rows.baseline(r) and rows.same_model(r)]
         saving = [r for r in found if not missing(r["peak_ratio"]) and r["peak_ratio"] < 1 - WORTH]
-        free = [r for r in saving if r["time_ratio"] < 1 + BETWEEN_PROCESSES]
+        free = [r for r in saving if not missing(r["time_ratio"]) and r["time_ratio"] < 1 + BETWEEN_PROCESSES]
         if found:
             cheap = f"{len(free)} with steps at most {BETWEEN_PROCESSES * 100:.0f} % longer"
             parts.append(f"{len(saving)} of {len(found)} in {page.NAMES[framework]} ({cheap})")

@@ -77,8 +77,9 @@ for (workload, framework, batch, size), group in tables.groups(same, "workload",
     best = min(group, key=lambda r: r["peak_ratio"])
     less = tables.mib(best["peak_bytes"], ",.0f")
     if len(group) > 1:
+        cost = "" if tables.missing(best["time_ratio"]) else f", with steps {best['time_ratio']:.2f} times as long"
         show(
             f"- {workload} in {framework}, batch {batch}, size {size}: of {len(group)} ways to train the same model "
             f"`{best['strategy']}` has the smallest peak, {less} MiB (2^20 bytes) by {best['peak_instrument']}: "
-            f"{best['peak_ratio']:.2f} of the baseline's, with steps {best['time_ratio']:.2f} times as long."
+            f"{best['peak_ratio']:.2f} of the baseline's{cost}."
         )

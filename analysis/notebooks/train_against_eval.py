@@ -46,8 +46,9 @@ show(*(figure for _, figure in parts(evaluation)))
 # %%
 leaky = evaluation[(evaluation["strategy"] == "grad") & evaluation["peak_ratio"].notna()]
 for row in leaky.to_dict("records"):
+    longer = tables.number(row["time_ratio"], ".2f")
     show(
         f"- {row['workload']} in {row['framework']}, batch {row['batch']}: with gradients left on the peak is "
-        f"{tables.number(row['peak_ratio'], '.2f')} times that of an evaluation without ({row['peak_instrument']}), and a "
-        f"step takes {tables.number(row['time_ratio'], '.2f')} times as long."
+        f"{tables.number(row['peak_ratio'], '.2f')} times that of an evaluation without ({row['peak_instrument']})"
+        + ("." if longer == "-" else f", and a step takes {longer} times as long.")
     )

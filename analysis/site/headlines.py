@@ -47,7 +47,7 @@ def of_scenario(scenario: str, lines: list[Line]) -> Iterator[Comparison]:
 
 def comparable(r: Line) -> bool:
     """Whether its numbers say something about the same work as the baseline's."""
-    known = r["status"] == "ok" and not missing(r["peak_ratio"]) and not missing(r["time_ratio"])
+    known = r["status"] == "ok" and not missing(r["peak_ratio"])
     return known and r["effect_proven"] is True and find(r["scenario"], r["strategy"]).same_loss
 
 
