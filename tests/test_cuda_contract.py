@@ -5,6 +5,7 @@ NVMLError_NotSupported). What the frameworks count there: `tests/test_cuda_count
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from framebench import cuda_check, environments, limits, runner, worker
+from framebench import cuda_check, environments, limits, provenance, runner, worker
 from framebench.adapters.base import Adapter, Batch, Evidence
 from framebench.cases import Case, parse
 from framebench.environments import Environment
@@ -23,6 +24,7 @@ from framebench.instruments.nvml import Energy, ProcessPeak
 from framebench.protocol import Task
 from framebench.runner import Options, Outcome
 from tests import recorded
+from tests.conftest import run_inside
 
 GIB = 2**30
 
@@ -72,6 +74,27 @@ def card(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA H200",))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return found
+
+
+def named_in(package: str) -> list[str]:
+    """Every attribute of the package that the harness names, such as `nvmlInit` or `cuda.memory_stats`."""
+    sources = (path.read_text() for path in (provenance.ROOT / "framebench").rglob("*.py"))
+    return sorted({name for text in sources for name in re.findall(rf"\b{package}\.((?:cuda\.)?\w+)", text)})
+
+
+def test_the_library_has_every_function_of_nvml_that_is_called() -> None:
+    import pynvml
+
+    found = named_in("pynvml")
+    assert "nvmlDeviceGetTotalEnergyConsumption" in found
+    assert [name for name in found if not hasattr(pynvml, name)] == []
+
+
+def test_torch_has_every_function_of_cuda_that_is_called(environment: dict[str, Environment]) -> None:
+    found = [name for name in named_in("torch") if name.startswith("cuda.")]
+    assert "cuda.memory_stats" in found
+    code = "import json, operator, sys, torch; print(json.dumps([operator.attrgetter(n)(torch) is None for n in sys.argv[1:]]))"
+    assert not any(run_inside(environment["torch"], code, *found))
 
 
 def test_the_state_has_what_the_card_tells_and_nothing_else(card: FakeNvml) -> None:
