@@ -173,7 +173,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
     missing where the baseline is, of the peaks where they were read by different instruments, and of times on a processor
-    where more than an hour (NEAR_S) lies between them: a strategy without any effect was seen to cost 66 % that way.
+    where more than an hour (NEAR_S) lies between them (docs/study.md).
     """
     import pandas as pd
 

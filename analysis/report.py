@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis import breakdown, explained, groundtruth, load, predict, tables, versions
+from analysis import breakdown, drift, explained, groundtruth, load, predict, tables, versions
 from analysis.claims import show as claims
 from analysis.load import collector_paused
 from analysis.tables import Comparison
@@ -33,4 +33,5 @@ def of_records(found: Sequence[Record]) -> list[Comparison]:
 def for_documents(results: Path) -> list[Comparison]:
     """Every table that a document may ask for."""
     accounts = [make(found) for found in explained.kept(results) for make in (explained.by_kind, explained.by_layer)]
-    return [*of_records(list(records.read_all(results))), *tables.of_the_table(), *accounts, *claims.tables(results)]
+    found = list(records.read_all(results))
+    return [*of_records(found), *tables.of_the_table(), *accounts, *claims.tables(results), drift.comparison(found)]
