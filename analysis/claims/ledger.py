@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.claims.claim import Arm, Claim
-from analysis.claims.measures import Drifted, Nothing, Predicted
+from analysis.claims.measures import Drifted, Nothing, OfCases, Predicted
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
+from analysis.claims.samples import TIME
 from analysis.claims.store import Measured, machines
 from framebench.cases import DEFAULT_SIZE, Case
 from framebench.runner import unsupported
@@ -195,20 +196,25 @@ def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str
 
 
 def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> tuple[list[Case], list[str]]:
-    """The cases and probes that these claims need and this machine lacks and can measure, deciding ones first."""
+    """The cases and probes that these claims need and this machine lacks and can measure; those of the deciding arms first, but
+    a workload's cases together, since their times are set against each other."""
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
     lacking = dict.fromkeys(case for arm in arms for case in lacked(arm, measured, size))
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
-    missing = [case for case in lacking if not unsupported(case)]
+    groups: dict[tuple[object, ...], list[Case]] = {}
+    for case in lacking:
+        if not unsupported(case):
+            groups.setdefault((case.workload, case.framework, case.scenario), []).append(case)
+    missing = [case for together in groups.values() for case in together]
     return missing, [probe for probe in needed if measured.probe(probe) is None]
 
 
 def lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
-    """The arm's cases that have no records; all of them where their times were taken too far apart."""
+    """The arm's cases that have no records; of times, which must be taken together, all if any has none."""
     cases = arm.measure.cases(size)
     if missing := [case for case in cases if not measured.records(case)]:
-        return missing
+        return cases if isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME else missing
     try:
         arm.measure.effect(measured, size)
     except Drifted:
