@@ -47,8 +47,8 @@ def everything() -> Iterator[Record]:
     """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile machine."""
     for day in (1, 2):
         yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
-    yield made("checkpoint", 100 * 2**20, [1.5, 1.6])
-    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6])
+    yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
+    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
     yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
     nothing = {"peaks": {}, "peak_samples": [], "verification": None, "effect": None, "first_step_s": None}
     yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
