@@ -67,7 +67,7 @@ def figure(group: list[Line], points: list[Line]) -> Figure:
     undrawn = [f"{r['framework']} {r['strategy']}" for r in group if rows.usable(r) and missing(r["time_ratio"])]
     apart = f"Not drawn, as {APART}: {rows.shortened(undrawn)}." if undrawn else ""
     notes = rows.footer(group, f"{NOTE} {rows.batches(points)}", apart)
-    drawn, body = page.page(title(points), notes, 1.6 + 3.1 * max(2, len(frameworks)), 3.7)
+    drawn, body = page.page(title(points, bool(undrawn)), notes, 1.6 + 3.1 * max(2, len(frameworks)), 3.7)
     panels = body.subplots(1, len(frameworks), sharex=True, sharey=True, squeeze=False)[0]
     for axes, framework in zip(panels, frameworks):
         panel(axes, rows.of(points, framework), page.COLOURS[framework])
@@ -138,12 +138,13 @@ def legend(body: SubFigure, points: list[Line]) -> None:
     body.legend(handles=entries, loc="outside right upper", frameon=False, title="what the strategy changes", alignment="left")
 
 
-def title(points: list[Line]) -> str:
-    """The least memory that each framework's front reaches, and what it costs."""
+def title(points: list[Line], partly: bool) -> str:
+    """The least memory that each framework's front reaches, and what it costs; `partly`: some cases are not drawn."""
     parts = []
     for framework in rows.frameworks(points):
         least = on_front(rows.of(points, framework))[0]
         peak, speed = xy(least)
         saves = f"{least['strategy']} ({rows.times(peak)} the peak at {rows.times(speed)} the throughput)"
         parts.append(f"in {page.NAMES[framework]} {saves if peak < SAVES else 'no strategy saves'}")
-    return f"{points[0]['workload']} {points[0]['scenario']}, least memory: {listed(parts)}"
+    which = "least memory of what is drawn" if partly else "least memory"
+    return f"{points[0]['workload']} {points[0]['scenario']}, {which}: {listed(parts)}"
