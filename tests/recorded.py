@@ -5,8 +5,8 @@ Only what the code reads is kept; each entry names where it can be read in whole
 
 from __future__ import annotations
 
-# torch.cuda.memory_stats() on a card of 15.78 GiB, before and after memory ran out. The thread has several printouts; the
-# peaks below are of one, the counters of two others.
+# torch.cuda.memory_stats() on a card of 15.78 GiB. The thread has several printouts: active and allocated bytes are of one,
+# allocations of another; reserved bytes, segments, retries and failures are of one that may be a third.
 TORCH_STATS_OF = "NVIDIA/MinkowskiEngine, issue 359"
 TORCH_STATS = {
     "active_bytes.all.current": 1185385472,

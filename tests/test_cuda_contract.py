@@ -220,6 +220,11 @@ def test_memory_that_ran_out_on_a_card(said: str, tmp_path: Path) -> None:
     assert spoken({}, tmp_path, f"{said}\nterminate called after throwing an instance of 'std::runtime_error'").status == "oom"
 
 
+def test_what_jittor_s_source_says_of_a_full_card() -> None:
+    """src/mem/allocator/cuda_device_allocator.cc of 1.3.10.0 and 1.3.11.0; nobody was found to have recorded it."""
+    assert limits.ran_out(RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False)
+
+
 @pytest.mark.parametrize("said", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
 def test_what_else_went_wrong_on_a_card(said: str, tmp_path: Path) -> None:
     assert not limits.ran_out(RuntimeError(said), limited=True)
