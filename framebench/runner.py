@@ -170,20 +170,22 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
     """Status and reason from what the worker said last, its exit code, and the kernel's counters."""
     code = worker.process.returncode
     tail = "\n".join(worker.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-    during = f"during {worker.phase}"
+    oom, during = f"memory ran out during {worker.phase}", f"during {worker.phase}"
     if "result" in worker.final:
         return Outcome(result=worker.final["result"])
     if "error" in worker.final:
         error = worker.final["error"]
         if error.get("no_device"):
             return Outcome("unsupported", error["message"])
-        status: Status = "oom" if error["oom"] else "crashed"
-        return Outcome(status, f"{error['type']} {during}: {error['message']}{compiler_said(tail, error['message'])}", log=tail)
+        if error["oom"]:
+            return Outcome("oom", f"{oom}, {error['type']}: {error['message']}", log=tail)
+        said = f"{error['type']} {during}: {error['message']}"
+        return Outcome("crashed", said + compiler_said(tail, error["message"]), log=tail)
     if expired_s is not None:
         return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
     name = signal_name(-code) if code < 0 else f"exit code {code}"
     if (oom_killed and code == -signal.SIGKILL) or limits.OUT_OF_MEMORY.search(tail):
-        return Outcome("oom", f"ended by {name} {during}: memory ran out", log=tail)
+        return Outcome("oom", f"{oom}, ended by {name}", log=tail)
     return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
 
 

@@ -15,6 +15,10 @@ match os.environ["MISBEHAVE"]:
     case "exception":
         print(json.dumps({"error": {"type": "ValueError", "message": "planted", "oom": False}}), flush=True)
         sys.exit(1)
+    case "refusal":  # oneDNN's words under a limit, which do not name memory
+        refused = {"type": "RuntimeError", "message": "could not create a primitive", "oom": True}
+        print(json.dumps({"error": refused}), flush=True)
+        sys.exit(1)
     case "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     case "segfault":
