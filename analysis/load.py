@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from analysis.statistics import BETWEEN_PROCESSES, NEAR_S, spread
+from analysis import statistics
+from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench import environments, records
 from framebench.records import Calibration, Record
 from framebench.table import BASELINES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
 
 T = TypeVar("T")
+M = TypeVar("M", str, datetime)  # a moment
 PAIRED = ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measured_at")  # what is compared with the baseline's
 
 
@@ -160,8 +162,8 @@ def preferred(found: list[T], told: Callable[[T], tuple[bool, str]]) -> list[T]:
 
 def near(one: Row, other: Row) -> bool:
     """Whether the ratio of their times says something: on a processor that others share, times drift."""
-    apart = datetime.fromisoformat(one.measured_at) - datetime.fromisoformat(other.measured_at)
-    return "cpu" not in (one.device, other.device) or abs(apart.total_seconds()) <= NEAR_S
+    taken = (datetime.fromisoformat(r.measured_at) for r in (one, other))
+    return "cpu" not in (one.device, other.device) or statistics.near(*taken)
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -173,7 +175,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
     missing where the baseline is, of the peaks where they were read by different instruments, and of times on a processor
-    where more than an hour (NEAR_S) lies between them (docs/study.md).
+    where more than an hour lies between them (`statistics.near`, docs/study.md).
     """
     import pandas as pd
 
@@ -184,8 +186,8 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
     comparable = table["peak_instrument"] == table["peak_instrument_base"]
     table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
-    when, when_base = (pd.to_datetime(table[c], format="ISO8601", utc=True) for c in ("measured_at", "measured_at_base"))
-    near = (table["device"] != "cpu") | ((when - when_base).dt.total_seconds().abs() <= NEAR_S)
+    taken = (pd.to_datetime(table[c], format="ISO8601", utc=True) for c in ("measured_at", "measured_at_base"))
+    near = (table["device"] != "cpu") | pd.Series([statistics.near(*both) for both in zip(*taken)], table.index)
     table["time_ratio"] = (table["step_time_s"] / table["step_time_s_base"]).where(near)
     seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
     lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
@@ -195,20 +197,25 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     return table.drop(columns=[f"{column}_base" for column in PAIRED])
 
 
-def current(table: pd.DataFrame) -> pd.DataFrame:
-    """One version of each framework and machine: the pinned one, or without records of it the one measured last.
+def settled(framework: str, last: dict[str, M]) -> str:
+    """Which version of a framework counts on a machine, from when each was measured last: the pinned one, or without records
+    of it the one measured last. `analysis.versions` compares the versions."""
+    pinned = environments.default_version(framework)
+    return pinned if pinned in last else max(last, key=lambda version: last[version])
 
-    For tables in which a case has one row; `analysis.versions` compares the versions.
-    """
-    pins = {framework: environments.default_version(framework) for framework in table["framework"].unique()}
-    named = table[table["framework_version"].notna()]
-    named = named.assign(pinned=named["framework_version"] == named["framework"].map(pins))
-    of_each = ["machine", "framework"]
-    best = named.sort_values(["pinned", "measured_at"]).drop_duplicates(of_each, keep="last")
-    shown = table.join(best.set_index(of_each)["framework_version"].rename("shown"), on=of_each)["shown"]
+
+def current(table: pd.DataFrame) -> pd.DataFrame:
+    """One version of each framework and machine (`settled`), for tables in which a case has one row."""
+    named = table[table["framework_version"].notna()].sort_values("measured_at")
+    last: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for machine, framework, version, at in zip(
+        *(named[c] for c in ("machine", "framework", "framework_version", "measured_at"))
+    ):
+        last[machine, framework][version] = at
+    shown = [settled(each[1], last[each]) if each in last else None for each in zip(table["machine"], table["framework"])]
     # a process that died before it could name its version is forgotten once its case was measured again
-    last = ~table.sort_values("measured_at", ascending=False).duplicated(["machine", "case"])
-    return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & last)]
+    newest = ~table.sort_values("measured_at", ascending=False).duplicated(["machine", "case"])
+    return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & newest)]
 
 
 def load(results: Path) -> pd.DataFrame:

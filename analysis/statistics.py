@@ -14,6 +14,7 @@ How often this errs, and how many rounds it needs: docs/study.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
@@ -43,6 +44,11 @@ TIME = Quantity("step time", "s", 0.03, "slower", "faster")
 FASTEST = Quantity("fastest step", "s", 0.03, "slower", "faster")
 CPU_TIME = Quantity("CPU time", "s", 0.03, "more CPU time", "less CPU time")
 PEAK = Quantity("peak memory", "bytes", 0.01, "more memory", "less memory")
+
+
+def near(*taken: datetime) -> bool:
+    """Whether step times of a processor that were taken at these moments have a ratio: within an hour (docs/study.md)."""
+    return (max(taken) - min(taken)).total_seconds() <= NEAR_S
 
 
 class Verdict(NamedTuple):

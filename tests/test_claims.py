@@ -143,7 +143,7 @@ def test_two_instruments_have_no_ratio(results: Path) -> None:
     assert "cannot be compared" in one(results, "B19").lines[0].remark
 
 
-def test_the_highest_version_counts(results: Path) -> None:
+def test_the_pinned_version_counts(results: Path) -> None:
     compiled(results, 80, 0.5)
     put(results, "transformer/torch/train/compile/b4/tiny", 300, 9.0, minute=5, version="2.9.1")
     assert one(results, "B19").verdict == "reproduced"

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from analysis import statistics
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
-from analysis.statistics import NEAR_S
 from framebench.cases import Case, declared
 from framebench.claim_probes import Probed
 from framebench.hypothetical import named
@@ -144,7 +144,7 @@ def quotient(change: Estimate, base: Estimate) -> Effect:
 def near(*times: Estimate) -> None:
     """Raises Drifted."""
     taken = [moment for one in times for moment in one.taken]
-    if taken and (max(taken) - min(taken)).total_seconds() > NEAR_S:
+    if taken and not statistics.near(*taken):
         raise Drifted(f"step times of {min(taken):%Y-%m-%d %H:%M} and {max(taken):%Y-%m-%d %H:%M} UTC have no ratio")
 
 

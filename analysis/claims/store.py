@@ -1,21 +1,21 @@
 """What was measured on one machine, by case and with the files' names, and which of it counts.
 
-Of a framework the highest version that has results here counts, and only the newest protocol: arms of one ratio must be
-measured alike. Of a case all `ok` records count that `load.preferred` names and that were taken at the same commit as the
-newest of them and within the hour before it: repeats are processes of one experiment, older code or another time is another.
+Of a framework one version counts (`load.settled`), and only the newest protocol: arms of one ratio must be measured alike. Of a
+case all `ok` records count that `load.preferred` names and that were taken at the same commit as the newest of them and within
+the hour before it: repeats are processes of one experiment, older code or another time is another.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from analysis.load import preferred
-from analysis.statistics import NEAR_S
+from analysis.load import preferred, settled
+from analysis.statistics import near
 from framebench import claim_probes, records
 from framebench.cases import Case
 from framebench.claim_probes import Probed
@@ -38,25 +38,21 @@ def readable(folder: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T]
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
 
 
-def number(version: str | None) -> tuple[int, ...]:
-    """`1.3.11.0` as numbers, so that it comes after 1.3.9."""
-    return tuple(int(part) for part in re.findall(r"\d+", version or ""))
-
-
 class Measured:
     """The records and probes of one machine below a results folder."""
 
     def __init__(self, results: Path, machine: str) -> None:
         self.results, self.machine = results, machine
         every: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
-        versions: dict[str, str | None] = {}
+        last: dict[str, dict[str, datetime]] = defaultdict(dict)
         protocol = 0
         for path, record in readable(results / "records" / machine, records.read):
             every[record.case].append((path, record))
             protocol = max(protocol, record.provenance.protocol)
-            framework, version = record.parsed.framework, record.framework_version
-            if record.status == "ok" and number(version) > number(versions.get(framework)):
-                versions[framework] = version
+            seen, version, at = last[record.parsed.framework], record.framework_version, record.provenance.measured_at
+            if record.status == "ok" and version is not None:
+                seen[version] = max(at, seen.get(version, at))
+        versions = {framework: settled(framework, seen) for framework, seen in last.items() if seen}
         self.found = {case: counting(found, versions, protocol) for case, found in every.items()}
         self.last = {case: newest(found)[1] for case, found in every.items()}
         self.probes = {p.probe: (path, p) for path, p in sorted(self.all_probes(), key=lambda x: x[1].provenance.measured_at)}
@@ -92,28 +88,25 @@ def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
     return max(found, key=lambda pair: pair[1].provenance.measured_at)
 
 
-def counting(found: list[tuple[Path, Record]], versions: dict[str, str | None], protocol: int) -> list[tuple[Path, Record]]:
-    """The ok records of the highest version and of this protocol that are preferred; of these the ones taken within the hour
-    before the newest, at its commit. The newest is the last."""
+def counting(found: list[tuple[Path, Record]], versions: dict[str, str], protocol: int) -> list[tuple[Path, Record]]:
+    """The ok records of these versions and this protocol that are preferred; of these the ones taken within the hour before the
+    newest, at its commit. The newest is the last."""
     good = [
         (path, r)
         for path, r in found
         if r.status == "ok"
         and r.provenance.memory_limit is None
-        and r.framework_version == versions[r.parsed.framework]
+        and r.framework_version == versions.get(r.parsed.framework)
         and r.provenance.protocol == protocol
     ]
     if not good:
         return []
     good = preferred(good, lambda pair: (pair[1].disturbed, pair[1].provenance.session))
     last = newest(good)[1].provenance
-    ordered = sorted(good, key=lambda pair: pair[1].provenance.measured_at)
-    return [(p, r) for p, r in ordered if r.provenance.commit == last.commit and older(r.provenance, last) <= NEAR_S]
-
-
-def older(one: Provenance, other: Provenance) -> float:
-    """Seconds by which one was taken before the other."""
-    return (other.measured_at - one.measured_at).total_seconds()
+    alike = [
+        (path, r) for path, r in good if r.provenance.commit == last.commit and near(r.provenance.measured_at, last.measured_at)
+    ]
+    return sorted(alike, key=lambda pair: pair[1].provenance.measured_at)
 
 
 def machines(results: Path) -> list[str]:
