@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.figures import labels, page, rows
 from analysis.figures.rows import listed
@@ -19,6 +20,7 @@ from framebench.records import case_of
 from framebench.table import BASELINES
 
 STAIRS = 12  # points along one stair that labels keep clear of
+TICKS = 8  # numbers that fit below a panel
 SAVES = 0.97  # a peak ratio above this is no saving worth a title
 NOTE = (
     "Up and left is better. Each framework is compared with its own baseline (ring) at the same batch, by its own instrument. "
@@ -74,6 +76,7 @@ def figure(group: list[Line], points: list[Line]) -> Figure:
         axes.set(title=rows.heading(framework, points), xlabel="peak memory / baseline's")
     panels[0].set_ylabel("throughput / baseline's")
     legend(body, points)
+    ticks(panels[0])  # the panels share their axes
     drawn.draw_without_rendering()  # labels need to know where the panels lie
     for axes, framework in zip(panels, frameworks):
         name_front(axes, rows.of(points, framework))
@@ -97,16 +100,18 @@ def panel(axes: Axes, points: list[Line], colour: str) -> None:
     axes.step(*zip(*best), where="post", color=colour, linewidth=1.2, alpha=0.7, zorder=2)
     axes.axvline(1, color="0.75", linewidth=0.8, zorder=1)
     axes.axhline(1, color="0.75", linewidth=0.8, zorder=1)
-    ratio_axis(axes)
+    axes.set(xscale="log", yscale="log")
+    axes.margins(0.14)
     page.plain(axes)
 
 
-def ratio_axis(axes: Axes) -> None:
-    """Both axes logarithmic, with plain ratios for ticks."""
-    axes.set(xscale="log", yscale="log")
-    axes.margins(0.14)
+def ticks(axes: Axes) -> None:
+    """Plain ratios at halves of an octave, or at as many whole octaves as leave room for the numbers."""
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(2, (1.0, 1.414), numticks=12))
+        low, high = np.log2(axis.get_view_interval())
+        step = 0.5 if high - low <= TICKS / 2 else math.ceil((high - low) / TICKS)
+        places = range(math.ceil(low / step), math.floor(high / step) + 1)
+        axis.set_major_locator(FixedLocator([2.0 ** (step * place) for place in places]))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
         axis.set_minor_locator(NullLocator())
 
