@@ -20,8 +20,9 @@ from framebench.environments import Environment, describe
 from framebench.limits import Order
 from framebench.probes import Answer, Progress, carry_out, first_line
 from framebench.records import INSTRUMENTS, Part, Provenance
-from framebench.runner import Options, Outcome
+from framebench.runner import Options
 from framebench.strategies import FRAMEWORKS
+from framebench.supervisor import Outcome
 from framebench.table import SCENARIOS
 
 SCHEMA = 1

@@ -14,7 +14,8 @@ from framebench import runner
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.limits import UNDER, Order
-from framebench.runner import Options, Outcome, Worker
+from framebench.runner import Options
+from framebench.supervisor import Outcome, Worker, attend
 
 # How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
@@ -35,7 +36,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
         worker = Worker(environment, "probe_worker", order.as_dict(), variables, Path(scratch) / "log")
-        outcome = runner.attend(worker, options.time_limit_s, progress)
+        outcome = attend(worker, options.time_limit_s, progress)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":
         answer.memory = "raised" if "error" in worker.final else "died"

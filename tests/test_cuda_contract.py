@@ -15,14 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from framebench import cuda_check, environments, limits, provenance, runner, worker
+from framebench import cuda_check, environments, limits, provenance, runner, supervisor, worker
 from framebench.adapters.base import Adapter, Batch, Evidence
 from framebench.cases import Case, parse
 from framebench.environments import Environment
 from framebench.instruments import nvml
 from framebench.instruments.nvml import Energy, ProcessPeak
 from framebench.protocol import Task
-from framebench.runner import Options, Outcome
+from framebench.runner import Options
+from framebench.supervisor import Outcome
 from tests import recorded
 from tests.conftest import run_inside
 
@@ -191,7 +192,7 @@ def spoken(final: dict[str, Any], folder: Path, tail: str = "") -> Outcome:
     log = folder / "log"
     log.write_text(tail)
     child: Any = SimpleNamespace(phase="import", final=final, log=log, process=SimpleNamespace(returncode=1))
-    return runner.classify(child, None, False)
+    return supervisor.classify(child, None, False)
 
 
 def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) -> None:

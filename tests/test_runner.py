@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from framebench import records, runner
+from framebench import records, runner, supervisor
 from framebench.cases import Case
 from framebench.environments import Environment
 from framebench.runner import Options
@@ -59,10 +59,10 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
 ) -> None:
     counter = tmp_path / "vmstat"
     counter.write_text("pgfault 7\noom_kill 2\n")
-    monkeypatch.setattr(runner, "OOM_COUNTERS", (tmp_path / "missing", counter))
-    assert runner.oom_kills() == 2
+    monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
+    assert supervisor.oom_kills() == 2
     counts = iter((2, 3))
-    monkeypatch.setattr(runner, "oom_kills", lambda: next(counts))
+    monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
     monkeypatch.setenv("MISBEHAVE", "kill")
     record = runner.measure(CASE, "s", impostor, Options(), results)
     assert record.status == "oom"
@@ -205,5 +205,5 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, E
 
 
 def test_every_signal_has_a_name_to_be_told_by() -> None:
-    assert runner.signal_name(signal.SIGKILL) == "SIGKILL"
-    assert runner.signal_name(40) == "signal 40"
+    assert supervisor.signal_name(signal.SIGKILL) == "SIGKILL"
+    assert supervisor.signal_name(40) == "signal 40"
