@@ -25,7 +25,9 @@ OUT_OF_MEMORY = re.compile(
     r"|memory is overflow|unable to alloc",
     re.I,
 )
-REFUSED_BY_ONEDNN = re.compile(r"could not create|could not execute|== dnnl_", re.I)
+REFUSED = re.compile(
+    r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I
+)  # by oneDNN, by XLA's YNNPACK
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,11 @@ def enforced() -> bool:
 def ran_out(error: BaseException, limited: bool) -> bool:
     """Whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit.
 
-    oneDNN only says that it could not create or execute something, be it for want of memory or of a kernel for such shapes:
-    only under a limit is memory the likelier reason.
+    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for such shapes: only under a
+    limit is memory the likelier reason.
     """
     said = str(error)
-    refused = limited and REFUSED_BY_ONEDNN.search(said)
+    refused = limited and REFUSED.search(said)
     return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(said))
 
 
