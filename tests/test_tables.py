@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis import load, tables
+from framebench import environments
 from framebench.cases import Case
 from framebench.records import Proof, Record, Verification
 from tests.test_records import provenance, record
@@ -194,3 +195,9 @@ def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again
     later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
     assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
     assert load.current(frame()).empty
+
+
+def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
+    pinned = environments.default_version("torch")
+    assert load.settled("torch", {pinned: "2026-01-01", "9.9.9": "2026-01-02"}) == pinned
+    assert load.settled("torch", {"9.9.9": "2026-01-01", "1.0": "2026-01-02"}) == "1.0"
