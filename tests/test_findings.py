@@ -79,7 +79,7 @@ def test_accumulation(ratio: Ratio) -> None:
 
 def test_3d_convolutions(ratio: Ratio) -> None:
     for framework in ("jax", "jittor"):
-        assert ratio("time", "unet3d", framework, "train", "rewrite") < 0.13, "an order of magnitude faster"
+        assert ratio("time", "unet3d", framework, "train", "rewrite") < 0.15, "an order of magnitude faster"
         assert ratio("peak", "unet3d", framework, "train", "rewrite") > 1.3, "for more memory"
 
 
