@@ -29,7 +29,10 @@ def ratio(rows: list[load.Row]) -> Ratio:
     table: pd.DataFrame = load.current(load.frame(rows)).set_index("case")
 
     def of(quantity: str, workload: str, framework: str, scenario: str, strategy: str) -> float:
-        return float(table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu", f"{quantity}_ratio"])
+        case = table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu"]
+        assert case["verified"], "the right mathematics"
+        assert case["effect_proven"], "and the strategy at work"
+        return float(case[f"{quantity}_ratio"])
 
     return of
 
