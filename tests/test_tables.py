@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from pathlib import Path
-from typing import Any
-
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -13,7 +9,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis import load, tables
-from framebench import environments
 from framebench.cases import Case
 from framebench.records import Proof, Record, Verification
 from tests.test_records import provenance, record
@@ -80,38 +75,6 @@ def test_a_break_even_needs_more_than_processes_differ_by(first: float, step: fl
     assert tables.steps(row["break_even_steps"]) == steps
 
 
-def test_the_newest_record_counts() -> None:
-    old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
-    later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
-    assert [r.peak_bytes for r in load.latest([later, old])] == [300]
-
-
-@pytest.mark.parametrize(
-    ("cpu_s", "changes", "peak"),
-    [(0.5, {}, 200), (0.95, {}, 300), (0.5, {"threads": 2}, 300), (0.5, {"protocol": 2}, 300)],
-)
-def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[str, Any], peak: int) -> None:
-    """The calm one is older; it counts if the newer one took well more than its CPU time, on one core, by the same protocol."""
-    made_at = {"measured_at": "2027-01-01T00:00:00Z", "versions": {"torch": "1"}, "threads": 1, **changes}
-    later = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": cpu_s, "provenance": provenance(**made_at)})
-    (row,) = load.latest([made("fp32", 200, 1.0), later])
-    assert row.peak_bytes == peak
-
-
-def test_rounds_of_a_comparison_give_way_to_a_case_measured_alone() -> None:
-    """Newer or not; but they count where there is nothing else, and a case that no longer runs has no numbers."""
-
-    def at(minute: int, session: str, peak: int, **changes: Any) -> Record:
-        origin = provenance(measured_at=f"2027-01-01T00:0{minute}:00Z", versions={"torch": "1"}, session=session)
-        return made("fp32", peak, 1.0).model_copy(update={"provenance": origin, **changes})
-
-    alone, rounds = at(0, "a", 200), [at(1, "r", 300), at(2, "r", 301)]
-    died = at(3, "r", 302, status="crashed")
-    assert [r.peak_bytes for r in load.latest([alone, *rounds])] == [200]
-    assert [r.peak_bytes for r in load.latest(rounds)] == [301]
-    assert [r.status for r in load.latest([alone, *rounds, died])] == ["crashed"]
-
-
 def test_a_disturbed_record_without_another_says_so() -> None:
     origin = provenance(versions={"torch": "1"}, threads=1)
     alone = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": 0.5, "provenance": origin})
@@ -119,14 +82,6 @@ def test_a_disturbed_record_without_another_says_so() -> None:
     (said,), (silent,) = (tables.strategies(frame(one)) for one in (alone, waiting))
     assert said.notes == ("torch fp32: a step took 2.00 times its CPU time: others used the core, and its time is too long",)
     assert silent.notes == ()
-
-
-def test_what_ran_under_a_limit_is_in_no_table() -> None:
-    free, limited = (
-        record(),
-        record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
-    )
-    assert [r.status for r in load.latest([free, limited])] == ["ok"]
 
 
 def test_rows_without_a_number_stay_with_their_reason() -> None:
@@ -168,16 +123,6 @@ def test_rows_of_a_table_are_what_pandas_makes_of_it() -> None:
         assert all(type(v).__module__ != "numpy" for v in one.values())
 
 
-def test_the_collector_is_paused_only_while_records_are_read() -> None:
-    with load.collector_paused():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-
-
-def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
-    assert load.load(tmp_path).empty
-
-
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
     """A worker that ended before it could name its framework's version."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
@@ -187,17 +132,3 @@ def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Re
 def test_rows_without_a_version_stand_beside_those_with_one() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), died()))
     assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.000")]
-
-
-def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
-    (again,) = load.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
-    assert again == "ok"
-    later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
-    assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
-    assert load.current(frame()).empty
-
-
-def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
-    pinned = environments.default_version("torch")
-    assert load.settled("torch", {pinned: "2026-01-01", "9.9.9": "2026-01-02"}) == pinned
-    assert load.settled("torch", {"9.9.9": "2026-01-01", "1.0": "2026-01-02"}) == "1.0"
