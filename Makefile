@@ -52,8 +52,8 @@ lint: $(READY)
 
 # How often verdicts err (docs/study.md and docs/study.svg, from the samples under results/study), and what the suite costs
 study: $(READY)
-	$(BIN)/python -m analysis.study
-	$(BIN)/python -m analysis.cost docs/cost.md
+	$(BIN)/python -m analysis.studies.study
+	$(BIN)/python -m analysis.studies.cost docs/cost.md
 
 # The records as pages in site/, without network or server
 site: $(READY)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from framebench.cases import Case
-from models.flops import step_flops
+from analysis.flops import step_flops
+from framebench.suite.cases import Case
 
 
 class Card(NamedTuple):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from analysis import statistics
 from analysis.statistics import BETWEEN_PROCESSES, spread
-from framebench import environments, records
-from framebench.records import Calibration, Record
-from framebench.table import BASELINES
+from framebench.measure import environments
+from framebench.records import store
+from framebench.records.store import Calibration, Record
+from framebench.suite.registry import BASELINES
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
@@ -104,9 +105,9 @@ def row(r: Record) -> Row:
         step_low_s=low,
         step_high_s=high,
         excess=excess,
-        disturbed=excess > records.DISTURBED,
+        disturbed=excess > store.DISTURBED,
         samples=len(r.step_s),
-        throughput=None if step_s is None else records.work_of(case) / step_s,
+        throughput=None if step_s is None else store.work_of(case) / step_s,
         unit=case.spec.unit,
         first_step_s=r.first_step_s,
         collector_share=r.shares.get("collector"),
@@ -199,7 +200,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
 def settled(framework: str, last: dict[str, M]) -> str:
     """Which version of a framework counts on a machine, from when each was measured last: the pinned one, or without records
-    of it the one measured last. `analysis.versions` compares the versions."""
+    of it the one measured last. `analysis.reports.versions` compares the versions."""
     pinned = environments.default_version(framework)
     return pinned if pinned in last else max(last, key=lambda version: last[version])
 
@@ -221,7 +222,7 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
 def load(results: Path) -> pd.DataFrame:
     """Everything under a results folder as one table."""
     with collector_paused():
-        return frame(latest(records.read_all(results)))
+        return frame(latest(store.read_all(results)))
 
 
 @contextmanager

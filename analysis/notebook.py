@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis import load
 from analysis.tables import Comparison, markdown
-from framebench.provenance import ROOT
+from framebench.records.provenance import ROOT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

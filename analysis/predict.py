@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.breakdown import floor_of
+from analysis.reports.breakdown import floor_of
 from analysis.tables import Comparison, conditions, groups, lines_of, mib, missing, number
-from framebench.hypothetical import named
-from framebench.strategies import FRAMEWORKS
+from framebench.suite.hypothetical import named
+from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from analysis.statistics import FEWEST
-from framebench.compare import Round
-from framebench.records import Record
+from framebench.measure.compare import Round
+from framebench.records.store import Record
 
 Key = tuple[str, str]  # machine and case
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from analysis.statistics import BETWEEN_PROCESSES
-from framebench.protocol import Task
-from framebench.strategies import FRAMEWORKS, Strategy, find
-from framebench.table import BASELINES, SCENARIOS, STRATEGIES, names
+from framebench.suite.protocol import Task
+from framebench.suite.registry import BASELINES, SCENARIOS, STRATEGIES, names
+from framebench.suite.strategy import FRAMEWORKS, Strategy, find
 from models import spec
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def matrix(scenario: str) -> Comparison:
         rows.append((strategy.name, "; ".join([strategy.summary, *exceptions]), where_it_exists(strategy, stage.workloads),
                      *texts, strategy.effect))  # fmt: skip
     head = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
-    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. Generated from framebench/table.py."
+    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. Generated from framebench/suite/registry.py."
     return Comparison(f"Strategies: {scenario}", caption, head, tuple(rows), left=len(head))
 
 
@@ -230,7 +230,7 @@ def exclusions() -> Comparison:
         axes.setdefault(strategy.axis, []).append(strategy.name)
         pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
     rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
-    caption = "Any others may be combined as a+b, in one scenario. Generated from framebench/table.py."
+    caption = "Any others may be combined as a+b, in one scenario. Generated from framebench/suite/registry.py."
     return Comparison("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
 
 

@@ -8,9 +8,10 @@ import sys
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from framebench import cases, environments, protocol, runner
-from framebench.asv_progress import tell
-from framebench.records import Record
+from framebench.asv.progress import tell
+from framebench.measure import environments, runner
+from framebench.records.store import Record
+from framebench.suite import cases, protocol
 from models import spec
 
 # read once, in the server that asv forks every benchmark process from

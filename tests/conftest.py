@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from framebench import environments, provenance
-from framebench.environments import Environment
-from framebench.records import Record
-from framebench.strategies import FRAMEWORKS
+from framebench.measure import environments
+from framebench.measure.environments import Environment
+from framebench.records import provenance
+from framebench.records.store import Record
+from framebench.suite.strategy import FRAMEWORKS
 
 ROOT = provenance.ROOT
 
@@ -86,7 +87,9 @@ campaign: list[dict[str, object]] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults", type=Path, help="write what the fault campaign tried to this file, for analysis.faults")
+    parser.addoption(
+        "--faults", type=Path, help="write what the fault campaign tried to this file, for analysis.studies.faults"
+    )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker TASK` does what $MISBEHAVE says."""
+"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` does what $MISBEHAVE says."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis import study
 from analysis.statistics import TIME
-from framebench import records
-from framebench import versions as measuring
-from framebench.records import Record
+from analysis.studies import study
+from framebench.measure import versions as measuring
+from framebench.records import store
+from framebench.records.store import Record
 from tests.conftest import ROOT
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
@@ -23,7 +23,7 @@ Change = Callable[[Record, int], Record]  # of one record, in the round of this 
 
 @cache
 def committed() -> list[Record]:
-    return [r for r in records.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
+    return [r for r in store.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
 
 
 def originals(count: int = 6) -> list[Record]:
@@ -78,9 +78,9 @@ def rounds(
     return found
 
 
-def store(found: list[Record], results: Path) -> Path:
+def write(found: list[Record], results: Path) -> Path:
     for r in found:
-        records.write(r, records.folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
+        store.write(r, store.folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
     return results
 
 

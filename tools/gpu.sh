@@ -44,5 +44,5 @@ for size in full-2k full-350m full-1b; do
 done
 # 4. Jittor, if it is there: one case says whether it can be built against this CUDA, and if not why
 part run 'transformer/jittor/train/fp32/b4/tiny' --env installed --time-limit 900
-"$python" -m analysis.gpu
+"$python" -m analysis.reports.gpu
 exit $failed

@@ -9,8 +9,8 @@ from analysis.claims.claim import Arm
 from analysis.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep
 from analysis.claims.rule import Target
 from analysis.claims.samples import PEAK, Quantity
-from framebench.cases import DEFAULT_SIZE, Case, declared
-from framebench.strategies import FRAMEWORKS, Unsupported
+from framebench.suite.cases import DEFAULT_SIZE, Case, declared
+from framebench.suite.strategy import FRAMEWORKS, Unsupported
 from models.spec import NAMES
 
 # The smallest departures that matter: bytes by 1 %, as everywhere (analysis/statistics.py); times by 5 %, since two processes

@@ -15,8 +15,8 @@ from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.samples import TIME
 from analysis.claims.store import Measured, machines
-from framebench.cases import DEFAULT_SIZE, Case
-from framebench.runner import unsupported
+from framebench.measure.runner import unsupported
+from framebench.suite.cases import DEFAULT_SIZE, Case
 
 GPU: Verdict = "needs a GPU (not measured here)"
 NAMES = "names"  # the probe that looks names up

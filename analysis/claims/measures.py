@@ -17,12 +17,12 @@ import numpy as np
 from analysis import statistics
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
-from framebench.cases import Case, declared
-from framebench.claim_probes import Probed
-from framebench.hypothetical import named
-from framebench.records import Record
+from analysis.lower_bound import floor
+from framebench.measure.claim_probes import Probed
+from framebench.records.store import Record
+from framebench.suite.cases import Case, declared
+from framebench.suite.hypothetical import named
 from models import spec
-from models.floor import floor
 
 
 class Nothing(Exception):
@@ -310,8 +310,8 @@ class OfProbe:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Change / base of the activations that the analytic floor counts (models/floor.py), at any batch. Nothing is measured:
-    there is no interval, and arms of it never decide."""
+    """Change / base of the activations that the analytic floor counts (analysis/lower_bound.py), at any batch. Nothing is
+    measured: there is no interval, and arms of it never decide."""
 
     change: str  # full case ids
     base: str

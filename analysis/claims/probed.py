@@ -1,4 +1,4 @@
-"""Effects from what probes found (`framebench/claim_probes.py` says what each measures)."""
+"""Effects from what probes found (`framebench/measure/claim_probes.py` says what each measures)."""
 
 from __future__ import annotations
 

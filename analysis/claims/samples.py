@@ -5,7 +5,7 @@
 - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
   smallest to the largest value seen, widened by the instrument's resolution (docs/peak.md): counters and plans are
   exact; `host.rss` is good to 0.1 %. One process alone cannot show how processes differ: five fresh ones stay within 1 %
-  (tests/test_memory.py), so its value gets half a per cent either way.
+  (tests/instruments/test_memory.py), so its value gets half a per cent either way.
 - Counts from the evidence of an effect: exact, from the smallest to the largest seen.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from analysis.statistics import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
-from framebench.records import Record
+from framebench.records.store import Record
 
 RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
 ALONE = {"host.rss": 0.005}  # the same where there is a single process

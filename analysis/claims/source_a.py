@@ -6,7 +6,7 @@ from analysis.claims.arms import BYTES, GPT, JITTOR, LESS, MORE, POINTS, ratios,
 from analysis.claims.claim import Claim
 from analysis.claims.rule import Target
 from analysis.claims.samples import FRAGMENTATION, RESERVED
-from framebench.strategies import FRAMEWORKS
+from framebench.suite.strategy import FRAMEWORKS
 
 OTHERS = tuple(f for f in FRAMEWORKS if f not in JITTOR)
 PROPORTIONAL = Target(-1, 1.0, 0.05)  # an exponent below 1 by more than a twentieth

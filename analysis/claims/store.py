@@ -16,10 +16,11 @@ from typing import Protocol, TypeVar
 
 from analysis.load import preferred, settled
 from analysis.statistics import near
-from framebench import claim_probes, records
-from framebench.cases import Case
-from framebench.claim_probes import Probed
-from framebench.records import BadRecord, Provenance, Record, RecordWarning
+from framebench.measure import claim_probes
+from framebench.measure.claim_probes import Probed
+from framebench.records import store
+from framebench.records.store import BadRecord, Provenance, Record, RecordWarning
+from framebench.suite.cases import Case
 
 T = TypeVar("T", bound="HasProvenance")
 
@@ -46,7 +47,7 @@ class Measured:
         every: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
         last: dict[str, dict[str, datetime]] = defaultdict(dict)
         protocol = 0
-        for path, record in readable(results / "records" / machine, records.read):
+        for path, record in readable(results / "records" / machine, store.read):
             every[record.case].append((path, record))
             protocol = max(protocol, record.provenance.protocol)
             seen, version, at = last[record.parsed.framework], record.framework_version, record.provenance.measured_at

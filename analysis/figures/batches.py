@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from analysis.figures import page, rows
 from analysis.tables import GIB, MIB, Line, groups, missing
-from framebench.fit import Fit
-from framebench.records import RecordWarning, case_of
-from framebench.strategies import FRAMEWORKS
-from framebench.table import BASELINES
+from framebench.measure.max_batch import Fit
+from framebench.records.store import RecordWarning, case_of
+from framebench.suite.registry import BASELINES
+from framebench.suite.strategy import FRAMEWORKS
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",

@@ -11,18 +11,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis.breakdown import PARTS, breakdown
 from analysis.figures import bars, page, rows
 from analysis.figures.bars import Bar
+from analysis.reports.breakdown import PARTS, breakdown
 from analysis.tables import GIB, MIB, Line, groups, missing
-from framebench.table import BASELINES
+from framebench.suite.registry import BASELINES
 
 PALETTE = dict(zip(PARTS, ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161", "#de8f05")))
 REST = "#dddddd"
 PARTS_NOTE = (
-    "MiB = 2^20 bytes. Coloured: the floor, the least that any implementation needs at its worst moment (models/floor.py). "
-    "Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of activations, fragmentation, "
-    "what is kept beyond the least. Peaks of two panels may be read by two instruments: compare within one."
+    "MiB = 2^20 bytes. Coloured: the floor, the least that any implementation needs at its worst moment "
+    "(analysis/lower_bound.py). Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of "
+    "activations, fragmentation, what is kept beyond the least. Peaks of two panels may be read by two instruments: compare "
+    "within one."
 )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from analysis.figures.page import NAMES
 from analysis.tables import Line, conditions, in_order, missing
-from framebench.cases import DEFAULT_SIZE
-from framebench.protocol import VERSION
-from framebench.records import case_of
-from framebench.strategies import FRAMEWORKS
-from framebench.table import BASELINES, names
+from framebench.records.store import case_of
+from framebench.suite.cases import DEFAULT_SIZE
+from framebench.suite.protocol import VERSION
+from framebench.suite.registry import BASELINES, names
+from framebench.suite.strategy import FRAMEWORKS
 
 NAMED = 12  # so many cases are named in a footer, the others are counted
 FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU

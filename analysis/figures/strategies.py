@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 from analysis.figures import page, rows
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import APART, Line, groups, missing
-from framebench.strategies import FRAMEWORKS, find
-from framebench.table import SCENARIOS, names
+from framebench.suite.registry import SCENARIOS, names
+from framebench.suite.strategy import FRAMEWORKS, find
 
 ROW_IN = 0.17  # height of a strategy's row in inches
 WORTH = 0.05  # a change that a title counts
@@ -176,7 +176,7 @@ def support_title() -> str:
 
 
 def support_notes(table: pd.DataFrame) -> list[str]:
-    note = "From framebench/table.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice. "
+    note = "From framebench/suite/registry.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice. "
     if table.empty:
         return [note + "Nothing was measured."]
     found = table.to_dict("records")

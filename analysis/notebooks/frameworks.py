@@ -21,7 +21,7 @@ from analysis import load, tables
 from analysis.figures import curves, first_steps
 from analysis.figures.rows import frameworks
 from analysis.notebook import measured, show
-from framebench.table import BASELINES
+from framebench.suite.registry import BASELINES
 
 said = measured()
 table = load.current(said.table)

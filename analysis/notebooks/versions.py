@@ -17,12 +17,12 @@
 # turn can show a difference in time; where there are too few of them, the table says so instead of a verdict.
 
 # %%
-from analysis import versions
 from analysis.notebook import measured, show
-from framebench import records
+from analysis.reports import versions
+from framebench.records import store
 
 said = measured()
-found = [r for r in records.read_all(said.results) if r.provenance.machine == said.machine]
+found = [r for r in store.read_all(said.results) if r.provenance.machine == said.machine]
 known = {(r.parsed.framework, r.framework_version) for r in found if r.framework_version}
 for framework in sorted({framework for framework, _ in known}):
     of_it = sorted(version for name, version in known if name == framework and version)

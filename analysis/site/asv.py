@@ -20,7 +20,7 @@ from typing import Any
 
 from asv.graph import Graph
 
-from framebench.provenance import ROOT
+from framebench.records.provenance import ROOT
 
 KEPT = ("index.json", "info.json", "regressions.json", "graphs")
 LIMIT_S = 300

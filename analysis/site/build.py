@@ -6,15 +6,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis import breakdown, load, tables
-from analysis.report import report_of
+from analysis import load, tables
+from analysis.reports import breakdown
+from analysis.reports.report import report_of
 from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
 from analysis.site.machine import Machine, all_cases, machines
 from analysis.site.writer import HERE, Writer
 from analysis.tables import Line
-from framebench import records
-from framebench.records import Record
+from framebench.records import store
+from framebench.records.store import Record
 
 MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
 
@@ -29,7 +30,7 @@ def build(results: Path, target: Path, keep: Callable[[Record], bool] = lambda _
     A site that is already in the folder is replaced. Raises Unbuildable without records, and if
     something else is there.
     """
-    found = list(filter(keep, records.read_all(results)))
+    found = list(filter(keep, store.read_all(results)))
     if not found:
         raise Unbuildable(f"no such records under {results}; measure first: framebench run, or make bench")
     everywhere = machines(found, load.frame(load.latest(found)))

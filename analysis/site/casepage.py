@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis import breakdown
+from analysis.reports import breakdown
 from analysis.tables import MIB, Comparison, Line, interval, mark, missing, number
-from framebench.records import Record
+from framebench.records.store import Record
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis import load, tables, versions
+from analysis import load, tables
+from analysis.reports import versions
 from analysis.site import casepage, headlines
 from analysis.tables import Comparison, Line, in_order
-from framebench.records import Record
+from framebench.records.store import Record
 from models import spec
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 
 from framebench.adapters.base import Adapter
-from framebench.cases import Case
+from framebench.suite.cases import Case
 
 
 def load(case: Case) -> Adapter:
     """The adapter of the case's framework; imports the framework."""
-    module = importlib.import_module(f"framebench.adapters.{case.framework}_adapter")
+    module = importlib.import_module(f"framebench.adapters.{case.framework}.adapter")
     return module.make(case)

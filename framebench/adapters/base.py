@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from framebench import limits
-from framebench.cases import Case
-from framebench.loading import Loader
+from framebench.adapters.loading import Loader
+from framebench.instruments import limits
+from framebench.suite.cases import Case
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from framebench.cases import UnknownCase
 from framebench.cli import advice, claims, figures, measuring, reading, upkeep, versions  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, say
-from framebench.environments import SetupError
-from framebench.session import Busy
+from framebench.measure.environments import SetupError
+from framebench.measure.session import Busy
+from framebench.suite.cases import UnknownCase
 from models.spec import UnknownName
 
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench import cases, environments, runner
-from framebench.cases import UnknownCase
 from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes, say
-from framebench.strategies import FRAMEWORKS
-from framebench.table import SCENARIOS
+from framebench.measure import environments, runner
+from framebench.suite import cases
+from framebench.suite.cases import UnknownCase
+from framebench.suite.registry import SCENARIOS
+from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
 if TYPE_CHECKING:
-    from analysis.advice import Advice, Change, Question
+    from analysis.advice.advice import Advice, Change, Question
 
 
 @app.command()
@@ -37,7 +38,8 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
-    from analysis import advice, advised, tables
+    from analysis import tables
+    from analysis.advice import advice, show
 
     chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
     shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
@@ -53,13 +55,13 @@ def advise(
         fail(str(error), 1)
     changes = changes_from(have, found, question) if have else []
     if as_json:
-        typer.echo(json.dumps(advised.as_json(found, changes, roomiest), indent=1))
+        typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
     else:
-        for table in advised.tables(found):
+        for table in show.tables(found):
             tables.terminal(table, out)
         if shape is not None:
             say(f"{question.size} stands for {shape}")
-        for sentence in advised.sentences(found, changes, roomiest):
+        for sentence in show.sentences(found, changes, roomiest):
             out.print(sentence, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if found.fitting else 1)
 
@@ -93,7 +95,7 @@ def millions(workload: str, shape: Any) -> str:
 
 def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
     """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
-    from analysis import advice
+    from analysis.advice import advice
 
     framework, strategy = "*", have
     if "/" in have:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import cases, environments, provenance, runner
-from framebench.cases import Case
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, must_know, out, say, session
-from framebench.session import Session
-from framebench.strategies import FRAMEWORKS
+from framebench.measure import environments, runner
+from framebench.measure.session import Session
+from framebench.records import provenance
+from framebench.suite import cases
+from framebench.suite.cases import Case
+from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     from analysis.claims.claim import Claim
@@ -94,7 +96,7 @@ def run_cases(missing: list[Case], session: Session, time_limit: float, results:
 
 def run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
     """One after the other; one that fails leaves the others unharmed."""
-    from framebench import claim_probes
+    from framebench.measure import claim_probes
 
     failed = []
     for probe in probes:

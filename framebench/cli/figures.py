@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import provenance, runner
 from framebench.cli.shared import Results, app, fail, must_know, say
+from framebench.measure import runner
+from framebench.records import provenance
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import cases, compare, environments, installed, references, runner
-from framebench.cases import Case
 from framebench.cli.shared import (
     AsJson,
     Profile,
@@ -28,13 +26,16 @@ from framebench.cli.shared import (
     say,
     session,
 )
-from framebench.environments import Environment, SetupError
-from framebench.progress import CaseProgress, line
-from framebench.session import Session
-from framebench.strategies import FRAMEWORKS
+from framebench.measure import compare, environments, installed, references, runner
+from framebench.measure.environments import Environment, SetupError
+from framebench.measure.progress import CaseProgress, line
+from framebench.measure.session import Session
+from framebench.suite import cases
+from framebench.suite.cases import Case
+from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
-    from framebench.fit import Fit
+    from framebench.measure.max_batch import Fit
 
 Env = Annotated[
     str | None,
@@ -102,7 +103,8 @@ def compare_(
 
     An interrupted comparison goes on where it stopped.
     """
-    from analysis import tables, verdicts
+    from analysis import tables
+    from analysis.reports import verdicts
 
     pair = cases.parse(base), cases.parse(change)
     for difference in compare.differences(*pair):
@@ -144,8 +146,9 @@ def fit(
 
     What this machine has found out before is answered at once.
     """
-    from analysis import fits, tables
-    from framebench import fit as search
+    from analysis import tables
+    from analysis.reports import searches
+    from framebench.measure import max_batch as search
 
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found = []
@@ -157,7 +160,7 @@ def fit(
             continue
         found.append(one)
         if not as_json:
-            tables.terminal(fits.table(found[-1]), out)
+            tables.terminal(searches.table(found[-1]), out)
     if as_json:
         typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
     raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
@@ -165,7 +168,7 @@ def fit(
 
 def searched(case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path) -> Fit | None:
     """None if the framework's environment cannot be built, which is said."""
-    from framebench.fit import find
+    from framebench.measure.max_batch import find
 
     interrupted = "interrupted; what was found for the cases before is kept"
     with measuring(results, interrupted), err.status(case.id) as status:
@@ -191,8 +194,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
-    from analysis import fits
-    from framebench import halving
+    from analysis.reports import searches
+    from framebench.measure import oom_recovery
 
     found_cases = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
     if len(found_cases) > 1:
@@ -201,12 +204,12 @@ def evaluate(
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     with measuring(results), err.status(case.id) as status:
         environment = environments.ensure(case.framework, say=say)
-        run = halving.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
-        found = halving.evaluate(case, samples, room, run)
+        run = oom_recovery.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = oom_recovery.evaluate(case, samples, room, run)
     if as_json:
         typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
     else:
-        for line in fits.evaluation_lines(found):
+        for line in searches.evaluation_lines(found):
             out.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.failure:
         fail(found.failure, 1)

@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from framebench import cases, environments, hypothetical, records, runner
-from framebench.cases import Case
 from framebench.cli.shared import (
     AsJson,
     Machine,
@@ -27,8 +25,12 @@ from framebench.cli.shared import (
     out,
     say,
 )
-from framebench.progress import line
-from framebench.records import Record
+from framebench.measure import environments, runner
+from framebench.measure.progress import line
+from framebench.records import store
+from framebench.records.store import Record
+from framebench.suite import cases, hypothetical
+from framebench.suite.cases import Case
 
 
 @app.command("list")
@@ -83,7 +85,7 @@ def show(
 def kept(selectors: list[str] | None, machine: str | None, results: Path) -> list[Record]:
     """The records of the cases and of the machine that are named. Raises UnknownCase; an unknown machine ends the command."""
     wanted, found, there = named(selectors), [], set()
-    for record in records.read_all(results):
+    for record in store.read_all(results):
         there.add(record.provenance.machine)
         if wanted(record.case) and machine in (None, record.provenance.machine):
             found.append(record)
@@ -120,8 +122,8 @@ def report(
     if html:
         return site(selectors, results, machine, html)
     from analysis import tables
-    from analysis.docs import NoSuchTable, refresh
-    from analysis.report import for_documents, of_records
+    from analysis.reports.documents import NoSuchTable, refresh
+    from analysis.reports.report import for_documents, of_records
 
     shown = kept(selectors, machine, results)
     if not shown:
@@ -149,7 +151,7 @@ def site(selectors: list[str] | None, results: Path, machine: str | None, target
 
     wanted = named(selectors)
     if machine is not None:  # which `build`, that reads on its own, could not tell from an unknown case
-        must_know(machine, {r.provenance.machine for r in records.read_all(results)}, results)
+        must_know(machine, {r.provenance.machine for r in store.read_all(results)}, results)
     try:
         pages = build(results, target, lambda r: wanted(r.case) and machine in (None, r.provenance.machine))
     except Unbuildable as error:
@@ -180,8 +182,8 @@ def predict(
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
     """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
     from analysis import load
+    from analysis.lower_bound import floor
     from analysis.predict import predictions as lines
-    from models.floor import floor
 
     table = load.load(results)
     must_know(machine, set(table["machine"]), results)
@@ -193,7 +195,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         found.append(fake | {"note": why})
     else:
         environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, "framebench.fake", case.id, OMP_NUM_THREADS="1")
+        printed = environments.run_module(environment, "framebench.adapters.torch.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
     for where, fitted in lines(table if machine is None else table[table["machine"] == machine], case.id):
@@ -220,9 +222,10 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
-    from analysis import explained, tables
-    from framebench.explain import Unexplained, obstacle
-    from framebench.explain import explain as account
+    from analysis import tables
+    from analysis.reports import explained
+    from framebench.measure.explain import Unexplained, obstacle
+    from framebench.measure.explain import explain as account
 
     asked = hypothetical.named(case)
     try:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from framebench import cases, provenance
-from framebench.cases import Case
-from framebench.session import Session, alone
+from framebench.measure.session import Session, alone
+from framebench.records import provenance
+from framebench.suite import cases
+from framebench.suite.cases import Case
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there

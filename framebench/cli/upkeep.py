@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from framebench import environments, runner
 from framebench.cli.shared import AsJson, Results, app, fail, measuring, out, say
-from framebench.strategies import FRAMEWORKS
+from framebench.measure import environments, runner
+from framebench.suite.strategy import FRAMEWORKS
 
 
 @app.command()
@@ -30,7 +30,7 @@ def doctor(
     env: Annotated[str | None, typer.Option(help="`installed`, or the path of a python; else the pinned environments")] = None,
 ) -> None:
     """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
-    from framebench import doctor as examine
+    from framebench.measure import doctor as examine
 
     findings = examine.findings(env)
     if calibrate:
@@ -49,7 +49,7 @@ def doctor(
 @app.command()
 def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
-    from framebench import golden as references
+    from framebench.measure import golden as references
     from models.spec import NAMES, workload
 
     for name in workloads or ():
@@ -72,4 +72,4 @@ def overhead(
     """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
     with measuring(results):
         environment = environments.ensure("torch", say=say)
-        typer.echo(environments.run_module(environment, "framebench.overhead", str(rounds), OMP_NUM_THREADS="1"))
+        typer.echo(environments.run_module(environment, "framebench.worker.overhead", str(rounds), OMP_NUM_THREADS="1"))

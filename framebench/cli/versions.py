@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from framebench import environments, provenance, runner, versions
 from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, must_know, out, say, session
-from framebench.progress import line
+from framebench.measure import environments, runner, versions
+from framebench.measure.progress import line
+from framebench.records import provenance
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
@@ -74,7 +75,7 @@ def compare_(
 ) -> None:
     """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few processes to tell."""
     from analysis import tables
-    from analysis import versions as judged
+    from analysis.reports import versions as judged
 
     try:
         rows = judged.compare(results, base, change, machine, fraction(threshold))
@@ -118,10 +119,10 @@ def timeline(
 ) -> None:
     """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
     from analysis.rounds import points
-    from framebench import records
-    from framebench.timeline import NoTimeline, Point, build
+    from framebench.measure.timeline import NoTimeline, Point, build
+    from framebench.records import store
 
-    every = list(records.read_all(results))
+    every = list(store.read_all(results))
     must_know(machine, {r.provenance.machine for r in every}, results)
     found = [Point(*p) for p in points(r for r in every if machine in (None, r.provenance.machine))]
     try:

@@ -1,0 +1,1 @@
+"""Which strategies fit into a budget of memory: the answer, and its tables and sentences."""

@@ -1,0 +1,1 @@
+"""What the records say as tables, for the terminal and for documents."""

@@ -1,0 +1,101 @@
+"""What `framebench explain` found, for people: tables of the peak, and the step as a figure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from analysis.tables import MIB, Comparison, mib
+from framebench.measure.explain import Explanation, Holder
+from framebench.suite.cases import Case
+
+LARGEST = 12
+FINE = ",.2f"  # a hundredth of a MiB
+COLOURS = {"forward": "C0", "backward": "C1", "optimizer": "C2"}
+
+
+def kept(results: Path) -> list[Explanation]:
+    """What `framebench explain CASE --json` said and was put into the folder `explained`, in the order of the cases."""
+    files = sorted((results / "explained").glob("*.json"))
+    return sorted((Explanation.model_validate_json(f.read_bytes()) for f in files), key=lambda e: Case.of(e.case))
+
+
+def by_kind(found: Explanation) -> Comparison:
+    """Bytes at the peak by what they are."""
+    peak = found.peak.bytes
+    rows = tuple((kind, mib(size, FINE), f"{size / peak:.1%}") for kind, size in found.kinds.items())
+    measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in found.measured.items())
+    where = f"at event {found.peak.event} of {found.timeline[-1][0]}, in {found.peak.phase}"
+    notes = [f"{found.case}: peak {mib(peak, FINE)} MiB, {where}"]
+    notes.append(f"measured without the account, in the same process: {measured}")
+    if found.plan:
+        notes.append(
+            "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in found.plan.items())
+        )
+    notes.append(f"counted: {found.how}")
+    return Comparison(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+
+
+def by_layer(found: Explanation) -> Comparison:
+    """The largest holders at the peak. Layers that differ in a number alone share a line."""
+    alike: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
+    for h in found.holders:
+        alike[re.sub(r"\d+", "*", h.layer), h.kind, h.phase].append(h)
+    groups = sorted(alike.items(), key=lambda group: -total(group[1]))
+    rows = []
+    for (layers, kind, phase), members in groups[:LARGEST]:
+        layer = members[0].layer if len(members) == 1 else f"{layers} ({len(members)})"
+        by = ", ".join(dict.fromkeys(name for h in members for name in h.by[:3]))
+        rows.append((layer, kind, phase, by, str(sum(h.tensors for h in members)), mib(total(members), FINE)))
+    if rest := [h for _, members in groups[LARGEST:] for h in members]:
+        rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest), FINE)))
+    head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
+    return Comparison(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
+
+
+def total(holders: list[Holder]) -> int:
+    return sum(h.bytes for h in holders)
+
+
+def figure(found: Explanation) -> Any:
+    """Bytes in use over the step, coloured by phase; beside it what they are at the peak."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "explain"  # the same picture from the same numbers
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(style="whitegrid", palette="colorblind")
+    drawn, (line, bars) = plt.subplots(1, 2, figsize=(12, 4.5), width_ratios=(3, 1), layout="constrained")
+    over_time(found, line)
+    kinds = {kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}
+    bars.barh(list(kinds), list(kinds.values()), color="0.6")
+    bars.bar_label(bars.containers[0], [f"{size:,.2f}" for size in kinds.values()], padding=2)
+    bars.invert_yaxis()
+    bars.margins(x=0.3)
+    bars.grid(False)
+    bars.set(title="at the peak", xlabel="MiB")
+    most, size = next(iter(found.kinds.items()))
+    share = f"{size / found.peak.bytes:.0%} {most}"
+    drawn.suptitle(f"{found.case}: peak {mib(found.peak.bytes, FINE)} MiB in {found.peak.phase}, {share}")
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    origin = f"one steady step on {found.device}; {versions}"
+    drawn.legend(loc="outside lower center", ncols=6, fontsize="small", title=origin, title_fontsize="x-small")
+    return drawn
+
+
+def over_time(found: Explanation, axes: Any) -> None:
+    """One curve in the colours of the phases, below lines for what was measured."""
+    edges = [event for event, _, _ in found.timeline] + [found.timeline[-1][0] + 1]
+    for name, colour in COLOURS.items():
+        heights = [size / MIB * (phase == name) for _, size, phase in found.timeline]
+        if any(heights):
+            axes.stairs(heights, edges, fill=True, color=colour, label=name)
+    axes.plot(found.peak.event, found.peak.bytes / MIB, "v", color="black", label="peak")
+    shown = [name for name in found.measured if name != "allocator.reserved"]
+    for name, style in zip(shown, ("--", ":")):
+        axes.axhline(found.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
+    axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")

@@ -1,0 +1,71 @@
+"""What records of a GPU say beyond the comparison tables: `python -m analysis.reports.gpu [RESULTS]` prints it.
+
+Pool, process and context; fragmentation and retries; time by the device's events beside wall time; energy; utilisation.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.cards import utilisation
+from analysis.tables import GIB, Comparison, number, terminal
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.records.store import Record
+
+HEAD = (
+    "framework", "case", "in use", "cold", "reserved", "process", "context", "split", "retries", "step ms", "device ms",
+    "J/step", "MFU",
+)  # fmt: skip
+
+
+def newest(found: Iterable[Record]) -> list[Record]:
+    """Of each case, machine and version the last that was measured on a card."""
+    kept: dict[tuple[str, str, str], Record] = {}
+    for record in sorted(found, key=lambda r: r.provenance.measured_at):
+        if record.status == "ok" and record.provenance.gpu:
+            kept[record.provenance.machine, record.case, record.framework_version or ""] = record
+    return [kept[key] for key in sorted(kept)]
+
+
+def cells(record: Record) -> tuple[str, ...]:
+    """One row; `-` where the card, the driver or the framework does not count it."""
+    peaks, more = record.peaks, record.allocator
+    device_s = statistics.median(record.device_step_s) if record.device_step_s else None
+    used = utilisation(record.parsed, record.step_time_s, record.provenance.hardware.get("device"))
+    return (
+        f"{record.parsed.framework} {record.framework_version}",
+        record.case,
+        number(peaks.get("allocator.in_use"), ".3f", 1 / GIB),
+        number(record.cold_peaks.get("allocator.in_use"), ".3f", 1 / GIB),
+        *(number(peaks.get(name), ".3f", 1 / GIB) for name in ("allocator.reserved", "device.process")),
+        *(number(more.get(name), ".3f", 1 / GIB) for name in ("context_bytes", "inactive_split_bytes")),
+        number(more.get("alloc_retries"), "d"),
+        number(record.step_time_s, ",.2f", 1e3),
+        number(device_s, ",.2f", 1e3),
+        number(record.energy_j_per_step, ",.2f"),
+        number(used, ".1%"),
+    )
+
+
+def table(found: Iterable[Record]) -> Comparison:
+    """Of every case measured on a card."""
+    rows = newest(found)
+    said = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
+    caption = (
+        "Sizes in GiB (2^30 bytes). cold: the first step's, with what compiling and tuning took. process: NVML, context "
+        "included; "
+        "context = process - pool. device ms: between events on the stream, where the framework shows them. J/step: the "
+        "whole card. MFU: model FLOPs (analysis/flops.py) by wall time and the card's dense rate (analysis/cards.py)."
+    )
+    return Comparison("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(said))
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results"
+    terminal(table(store.read_all(where)), Console(width=None if sys.stdout.isatty() else 250))

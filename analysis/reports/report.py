@@ -1,0 +1,39 @@
+"""Everything that the records say, as tables: what `framebench report` prints and the documents show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis import load, predict, tables
+from analysis.claims import show as claims
+from analysis.load import collector_paused
+from analysis.reports import breakdown, explained, ground_truth, versions
+from analysis.studies import drift
+from analysis.tables import Comparison
+from framebench.records import store
+from framebench.records.store import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@collector_paused()
+def report_of(table: pd.DataFrame) -> list[Comparison]:
+    """Every comparison that the rows give, of one version of each framework."""
+    table = load.current(table)
+    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
+    return [*ours, *ground_truth.comparisons(table)]
+
+
+def of_records(found: Sequence[Record]) -> list[Comparison]:
+    """The same of these records, and the frameworks' versions against each other."""
+    return [*report_of(load.frame(load.latest(found))), *versions.comparisons(found)]
+
+
+def for_documents(results: Path) -> list[Comparison]:
+    """Every table that a document may ask for."""
+    accounts = [make(found) for found in explained.kept(results) for make in (explained.by_kind, explained.by_layer)]
+    found = list(store.read_all(results))
+    return [*of_records(found), *tables.of_the_table(), *accounts, *claims.tables(results), drift.comparison(found)]

@@ -1,0 +1,1 @@
+"""How far the numbers can be trusted: studies of the suite itself."""

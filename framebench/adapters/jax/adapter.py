@@ -1,0 +1,363 @@
+"""JAX with Flax NNX and optax: one jitted, functional step over plain dictionaries of arrays.
+
+The step is traced, lowered and compiled ahead of time inside the first `step()`, so that the first step's time contains
+all three and every later one calls the executable. Nothing is donated unless a strategy says so: donation changes memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import Array, lax
+from jax.extend.backend import get_backend
+from jax.extend.core import ClosedJaxpr
+
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.jax import memory, scenarios, steps
+from framebench.adapters.jax.program import Program, compiled_products, products, unique_bytes
+from framebench.suite.cases import Case
+from models import flax_weights
+from models.spec import Optimizer
+
+Tree = Any  # nested dictionaries of arrays
+# (parameters, statistics, constants, x, y) -> (loss, statistics), gradient
+Gradient = Callable[[Tree, Tree, Tree, Array, Array], tuple[tuple[Array, Tree], Tree]]
+
+
+# of Device.memory_stats()
+PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
+COUNTERS = {
+    "allocations": "num_allocs",
+    "largest_allocation_bytes": "largest_alloc_size",
+    "limit_bytes": "bytes_limit",
+}
+CACHE_EVENTS = {
+    "/jax/compilation_cache/cache_hits": "programs_from_cache",
+    "/jax/compilation_cache/cache_misses": "programs_compiled",
+}
+CACHE: Counter[str] = Counter()  # of this process, by event
+jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
+
+
+def make(case: Case) -> JaxAdapter:
+    return JaxAdapter(case)
+
+
+def make_optimizer(o: Optimizer) -> optax.GradientTransformation:
+    if o.name == "sgd":
+        return optax.sgd(o.lr, o.momentum)
+    return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)
+
+
+class Parts(NamedTuple):
+    """A model taken apart: what is trained, what is not, and the running statistics, as nested dictionaries."""
+
+    graph: nnx.GraphDef
+    params: Tree
+    frozen: Tree
+    stats: Tree
+
+
+class JaxAdapter(Adapter):
+    """What switches set: the attributes of `__init__`."""
+
+    switches = steps.switch | memory.switch | scenarios.switch
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.width: Any = np.float32  # of the weights, the optimizer's state and the inputs
+        self.precision = "highest"  # of float32 products
+        self.training = case.stage.trains  # the mode of batch norm
+        self.model_options: dict[str, Any] = {}  # of the model's build()
+        self.trained: Callable[[str], bool] = lambda name: True  # by canonical name
+        self.optimizer = make_optimizer(self.workload.optimizer)
+        self.eager = False
+        self.jit_options: dict[str, Any] = {}
+        self.compiler_options: dict[str, str] = {}
+        self.constants: dict[str, Tree] = {}  # what the step reads besides; frozen weights are put in
+        self.from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
+        self.loss_of: Callable[[Array, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
+        self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
+        self.models: Callable[[], Iterator[tuple[Tree, Tree]]]  # the parameters and statistics of a pair, one after the other
+
+    def make(self) -> None:
+        if self.float64:
+            self.width = np.float64
+        jax.config.update("jax_enable_x64", self.float64)
+        parts = self.load(self.config, self.case.weights, self.training)
+        self.graph = parts.graph
+        self.params, self.stats, self.constants["frozen"] = jax.device_put((parts.params, parts.stats, parts.frozen))
+        self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
+        self.optimizer_state = self.optimizer.init(self.params) if self.case.stage.trains else None
+        if self.case.scenario == "varlen":
+            self.stream = [self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, lengths_of(self.case))]
+            self.inputs = max(self.stream, key=lambda batch: batch[0].size)
+        else:
+            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+        self.program = self.programmed(parts.graph)
+        self.release()
+
+    def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> Parts:
+        """A model with these weights, in NumPy arrays."""
+        model = self.abstract(config, training)
+        flax_weights.load(model, weights, self.width)
+        return self.split(model)
+
+    def abstract(self, config: Any, training: bool) -> nnx.Module:
+        """The model in the right mode, with shapes in the place of arrays: Flax's initialisers never run."""
+        options = {"dtype": self.width, "param_dtype": self.width, **self.model_options}
+        model = nnx.eval_shape(lambda: self.model_module.build(config, **options))
+        model.train() if training else model.eval()
+        return model
+
+    def split(self, model: nnx.Module) -> Parts:
+        trained = nnx.All(nnx.Param, lambda path, _: self.trained(flax_weights.canonical(path)))
+        graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat)
+        return Parts(graph, *map(nnx.to_pure_dict, states))
+
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        if x.dtype == np.float32:  # images and volumes, to channels last; tokens stay as they are
+            x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.width)
+        return jnp.asarray(x), jnp.asarray(y)
+
+    def programmed(self, graph: nnx.GraphDef) -> Program:
+        functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss}
+        function = functions.get(self.case.scenario, self.training_step)(graph)
+        return Program(function, self.precision, self.eager, self.compiler_options, **self.jit_options)
+
+    def evaluation(self, graph: nnx.GraphDef) -> Callable[..., tuple[Array, Tree, Any]]:
+        """(parameters, statistics, constants, x) -> logits, the statistics if they change, and the graph if it is kept.
+
+        A graph that is kept is the backward function with the residuals it holds. The parameters among them are left out
+        (`args_res`, to be handed back before use): an executable can only return copies, and a graph refers to the weights.
+        """
+
+        def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
+            model = nnx.merge(graph, params, constants["frozen"], stats)
+            logits = model(x)
+            return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)) if self.training else None
+
+        def with_graph(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree, Any]:
+            logits, backward, stats = jax.vjp(lambda p: forward(p, stats, constants, x), params, has_aux=True)
+            backward.args_res = [None] * len(backward.args_res)
+            return logits, stats, backward
+
+        return with_graph if self.keeps_graph else lambda *arguments: (*forward(*arguments), None)
+
+    def plain_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
+        """(parameters, statistics, constants, x, y) -> loss."""
+        return lambda params, stats, c, x, y: self.model_module.loss(nnx.merge(graph, params, c["frozen"], stats)(x), y)
+
+    def summed_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
+        return lambda params, stats, c, x, y: self.model_module.loss_sum(nnx.merge(graph, params, c["frozen"], stats)(x), y)
+
+    def gradient(self, graph: nnx.GraphDef) -> Gradient:
+        def objective(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[Array, tuple[Array, Tree]]:
+            model = nnx.merge(graph, params, constants["frozen"], stats)
+            loss = self.loss_of(model(x), x, y, constants)
+            scaled = loss * constants["scale"] if "scale" in constants else loss
+            return scaled, (loss, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)))
+
+        def gradient(*arguments: Any) -> tuple[tuple[Array, Tree], Tree]:
+            (_, found), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
+            return found, grads
+
+        return accumulated(gradient, self.micro) if self.micro > 1 else gradient
+
+    def training_step(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Tree, Tree, Array]]:
+        """(parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and the loss before."""
+        gradient = self.gradient(graph)
+
+        def step(params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array) -> tuple[Tree, Tree, Tree, Array]:
+            (loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)
+            updates, state = self.optimizer.update(grads, state, params)
+            return optax.apply_updates(params, updates), stats, state, loss
+
+        return step
+
+    def arguments(self) -> tuple[Any, ...]:
+        if self.case.stage.trains:
+            return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
+        if self.case.scenario == "eval":
+            return self.params, self.stats, self.constants, self.inputs[0]
+        return self.params, self.stats, self.constants, *self.inputs
+
+    def one_step(self) -> None:
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps.get(self.case.scenario, self.train_step)()
+
+    def train_step(self) -> None:
+        x, y = self.inputs = self.next_batch()
+        self.params, self.stats, self.optimizer_state, self.output = self.program(
+            self.params, self.stats, self.optimizer_state, self.constants, x, y
+        )
+
+    def eval_step(self) -> None:
+        self.release()
+        self.output, stats, self.kept = self.program(*self.arguments())
+        self.stats = stats or self.stats
+
+    def stream_step(self) -> None:
+        """Mean loss over the tokens that are no padding."""
+        total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)
+        self.output = total / self.case.work
+
+    def pair_step(self) -> None:
+        self.output = 0.0
+        for params, stats in self.models():
+            self.output += self.program(params, stats, self.constants, *self.inputs) / 2
+
+    def release(self) -> None:
+        self.output: Any = None  # the loss; in eval the logits
+        self.kept: Any = None  # the residuals
+
+    def synchronize(self) -> None:
+        jax.block_until_ready((self.output, self.params))
+
+    def loss(self) -> float:
+        if self.case.scenario != "eval":
+            return float(self.output)
+        return float(jax.jit(self.model_module.loss)(self.output, self.inputs[1]))
+
+    def logits(self) -> np.ndarray:
+        logits = np.asarray(self.output, np.float64)
+        volumes = logits.ndim == self.inputs[0].ndim > 3
+        return np.moveaxis(logits, -1, 1) if volumes else logits
+
+    def gradient_norm(self) -> float:
+        o = self.workload.optimizer
+        field, share = ("trace", 1.0) if o.name == "sgd" else ("mu", 1 - o.betas[0])
+        moments = jax.tree.leaves(optax.tree_utils.tree_get(self.optimizer_state, field))
+        return float(np.sqrt(sum(np.square(np.asarray(m, np.float64)).sum() for m in moments)) / share)
+
+    def observe(self) -> Evidence:
+        before = [np.array(a) for a in jax.tree.leaves(self.stats)]
+        handed_over = jax.tree.leaves((self.params, self.stats, self.optimizer_state))
+        self.one_step()
+        self.synchronize()
+        changed = sum(not np.array_equal(old, new) for old, new in zip(before, jax.tree.leaves(self.stats)))
+        kept = jax.tree.leaves(self.kept)
+        return {
+            **self.counted(),
+            "residuals": len(kept),
+            "residual_bytes": sum(a.nbytes for a in kept),
+            "buffers_changed": changed,
+            "arguments_deleted": sum(a.is_deleted() for a in handed_over),
+        }
+
+    def counted(self) -> Evidence:
+        """What was asked of the compiler, and what its executables contain."""
+        asked = [e for jaxpr in self.jaxprs() for e in products(jaxpr)]
+        compiled = list(self.program.compiled.values())
+        return {
+            "operands": dict(Counter(str(v.aval.dtype) for e in asked for v in e.invars)),
+            "precision": dict(Counter(str(e.params["precision"]) for e in asked)),
+            "products": len(asked),
+            "compiled_products": dict(sum(map(compiled_products, compiled), Counter())),
+            "compilations": self.program.compilations,
+            "compiler_options": self.compiler_options,
+            "aliased_bytes": sum(c.memory_analysis().alias_size_in_bytes for c in compiled),
+        }
+
+    def jaxprs(self) -> list[ClosedJaxpr]:
+        """The programs of the step as they were traced."""
+        traced = list(self.program.traced.values()) or [self.program.trace(*self.arguments())]
+        return [t.jaxpr for t in traced]
+
+    def otherwise(self, **changes: Any) -> Any:
+        """The same training step, traced with some of the adapter's attributes changed, to compare with."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        parts = other.split(other.abstract(self.config, self.training))
+        state = jax.eval_shape(other.optimizer.init, parts.params)
+        constants = self.constants | {"frozen": parts.frozen}
+        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs)
+
+    def allocate(self, size: int) -> Array:
+        return jnp.ones(size, jnp.uint8)
+
+    def parameter_count(self) -> int:
+        return self.count
+
+    def live_bytes(self) -> int:
+        return unique_bytes(jax.live_arrays())
+
+    def own_peaks(self) -> dict[str, int]:
+        """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
+        untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
+        stats = self.statistics()
+        peaks = {name: stats[key] for name, key in PEAKS.items() if key in stats}
+        return {**peaks, "compiler.plan": self.program.plan + self.beside()} if self.program.plan else peaks
+
+    def counters(self) -> dict[str, int]:
+        stats = self.statistics()
+        found = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+        return found | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if found else {}
+
+    def statistics(self) -> dict[str, int]:
+        """Of the device's allocator; None, here empty, on the CPU and where there is no pool."""
+        return jax.devices()[0].memory_stats() or {}
+
+    def beside(self) -> int:
+        """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
+        planned = {a.unsafe_buffer_pointer() for a in jax.tree.leaves((self.arguments(), self.output, self.kept, self.inputs))}
+        return unique_bytes([a for a in jax.live_arrays() if a.unsafe_buffer_pointer() not in planned])
+
+    def compile(self) -> None:
+        """Ahead of time for the present inputs. What is not a single forward pass is also run once: that takes several MiB for
+        the process, whatever the batch."""
+        if self.case.scenario == "eval":
+            self.program.prepare(*self.arguments())
+        else:
+            self.step()
+            self.synchronize()
+            self.release()
+
+    def cap(self, budget: int | None) -> bool:
+        """On a GPU the share of the card is taken from the environment at import, and stays."""
+        return super().cap(budget) or (self.device() != "cpu" and "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
+
+    def sample_losses(self) -> list[float]:
+        """Sliced by NumPy: a slice by JAX would be another program to compile."""
+        self.output, self.inputs = np.asarray(self.output), (self.inputs[0], np.asarray(self.inputs[1]))
+        return super().sample_losses()
+
+    def versions(self) -> dict[str, str]:
+        """The plug-ins are those of CUDA 12 and 13; on a GPU XLA also says what it was built for."""
+        plugins = [f"jax-cuda{n}-plugin" for n in (12, 13) if find_spec(f"jax_cuda{n}_plugin")]
+        found = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", *plugins)}
+        backend = get_backend()
+        return found if backend.platform == "cpu" else found | {"xla": " ".join(backend.platform_version.split())}
+
+    def device(self) -> str:
+        device = jax.devices()[0]
+        return "cpu" if device.platform == "cpu" else device.device_kind
+
+
+def accumulated(gradient: Gradient, k: int) -> Gradient:
+    """The same over k micro-batches in a loop: mean loss and gradient; the running statistics pass from one to the next."""
+
+    def over_micro_batches(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[tuple[Array, Tree], Tree]:
+        def micro(carry: tuple[Array, Tree, Tree], xy: tuple[Array, Array]) -> tuple[tuple[Array, Tree, Tree], None]:
+            loss, stats, total = carry
+            (value, stats), grads = gradient(params, stats, constants, *xy)
+            return (loss + value / k, stats, jax.tree.map(lambda t, g: t + g / k, total, grads)), None
+
+        micro_batches = jax.tree.map(lambda a: a.reshape(k, -1, *a.shape[1:]), (x, y))
+        start = (jnp.zeros((), jnp.result_type(*jax.tree.leaves(params))), stats, jax.tree.map(jnp.zeros_like, params))
+        (loss, stats, grads), _ = lax.scan(micro, start, micro_batches)
+        return (loss, stats), grads
+
+    return over_micro_batches

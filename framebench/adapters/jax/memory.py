@@ -1,0 +1,105 @@
+"""How JAX switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jax
+
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jax.program import unique_bytes
+
+if TYPE_CHECKING:
+    from framebench.adapters.jax.adapter import JaxAdapter
+
+switch = Switches()
+
+
+@switch
+def donate(run: JaxAdapter) -> Proof:
+    """Everything that the step updates. The old arrays are deleted, and the executable writes the new ones over them."""
+    run.jit_options["donate_argnums"] = (0, 1, 2)
+
+    def proof(e: Evidence) -> bool:
+        state = jax.tree.leaves((run.params, run.stats, run.optimizer_state))
+        e["state_arrays"], e["state_bytes"] = len(state), unique_bytes(state)
+        return e["arguments_deleted"] == e["state_arrays"] and e["aliased_bytes"] == e["state_bytes"]
+
+    return proof
+
+
+@switch
+def after_training(run: JaxAdapter, cleared: bool) -> Proof:
+    """The trainer stays as it is, or everything of it is deleted."""
+    trainers: list[JaxAdapter] = []
+    seen: Evidence = {}
+
+    def train() -> None:
+        callbacks = list(gc.callbacks)  # a new adapter takes the place of the old one there
+        trainer = type(run)(replace(run.case, scenario="train", strategy="fp32"))
+        trainer.float64 = run.float64
+        trainer.build()
+        trainer.step()
+        trainer.synchronize()
+        gc.callbacks[:] = callbacks
+        seen.update(trained_steps=trainer.steps, training_loss=trainer.loss(), bytes_after_training=run.live_bytes())
+        if cleared:
+            for array in jax.tree.leaves((trainer.arguments(), trainer.output)):
+                array.delete()
+            trainer.program.clear()
+        else:
+            trainers.append(trainer)
+        del trainer
+        if cleared:
+            gc.collect()
+        seen["bytes_before_evaluation"] = run.live_bytes()
+
+    run.before_first_step.append(train)
+
+    def proof(e: Evidence) -> bool:
+        e |= seen
+        given_back = e["bytes_after_training"] - e["bytes_before_evaluation"]
+        weights = unique_bytes(jax.tree.leaves(run.params))
+        return e["trained_steps"] == 1 and (given_back > weights if cleared else given_back == 0 < len(trainers))
+
+    return proof
+
+
+# the allocator of a GPU, set by environment variables before JAX is imported
+
+
+@switch
+def pool_off(run: JaxAdapter) -> Proof:
+    """XLA counts what its pools do, and nothing of an allocator without one."""
+
+    def proof(e: Evidence) -> bool:
+        e["counted_of_a_pool"] = run.statistics()
+        return jax.default_backend() == "gpu" and not e["counted_of_a_pool"]
+
+    return proof
+
+
+@switch
+def memory_fraction(run: JaxAdapter) -> Proof:
+    def proof(e: Evidence) -> bool:
+        ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        total = int(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]) * 2**20
+        e["limit"], e["card"] = run.statistics().get("bytes_limit", 0), total
+        return 0.76 < e["limit"] / total <= 0.81  # 0.75 without the setting
+
+    return proof
+
+
+@switch
+def preallocate(run: JaxAdapter) -> Proof:
+    reserved: list[int] = []
+    run.before_first_step.append(lambda: reserved.append(run.statistics().get("pool_bytes", 0)))
+
+    def proof(e: Evidence) -> bool:
+        e["reserved_before"], e["limit"] = reserved[0], run.statistics().get("bytes_limit", 0)
+        return 2 * e["reserved_before"] > e["limit"] > 0
+
+    return proof

@@ -1,0 +1,345 @@
+"""How JAX switches on the strategies of `rows/steps.py`, and what proves that they were on. See `base.py` for what a switch is.
+
+What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import Array, lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import Primitive, primitives
+
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jax.program import PRODUCTS, compiled_products, equations, products, reductions
+from models.flax_blocks import Run, as_it_is
+
+if TYPE_CHECKING:
+    from framebench.adapters.jax.adapter import JaxAdapter
+
+Tree = Any
+switch = Switches()
+# XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
+# with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
+KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+# precision
+
+
+@switch
+def fp32(run: JaxAdapter) -> Proof:
+    """Every operand that enters a product, and the precision it is multiplied in."""
+
+    def proof(e: Evidence) -> bool:
+        strict = all(p.count("HIGHEST") == 2 for p in e["precision"])
+        return strict and set(e["operands"]) == {np.dtype(run.width).name}
+
+    return proof
+
+
+@switch
+def tf32(run: JaxAdapter) -> Proof:
+    """JAX calls it HIGH. A product shows whether the device rounds: TensorFloat-32 has ten bits, so 1 + 2**-12 becomes 1."""
+    run.precision = "tensorfloat32"
+
+    def proof(e: Evidence) -> bool:
+        x = jnp.full((256, 256), 1 + 2**-12)
+        with jax.default_matmul_precision(run.precision):
+            e["rounded_one"] = float((x @ x)[0, 0]) / 256
+        asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
+        return asked and set(e["operands"]) == {"float32"} and abs(e["rounded_one"] - 1) < 2**-12
+
+    return proof
+
+
+def mostly(dtype: str) -> Proof:
+    """The backward pass of attention keeps some operands in float32."""
+    return lambda e: 2 * e["operands"].get(dtype, 0) > sum(e["operands"].values())
+
+
+@switch
+def amp_bf16(run: JaxAdapter) -> Proof:
+    """What the compiler makes of it is in the evidence: XLA:CPU widens bfloat16."""
+    run.model_options["dtype"] = jnp.bfloat16
+    run.precision = "default"
+    return mostly("bfloat16")
+
+
+class Scaled(NamedTuple):
+    """An optimizer's state, with the factor on the loss and the steps since it last changed."""
+
+    inner: Tree
+    scale: Array
+    steady: Array
+
+
+def with_loss_scale(optimizer: optax.GradientTransformation, start: float, growth: int = 2000) -> optax.GradientTransformation:
+    """The gradient divided by the scale. An overflow halves the scale, the step is left out; `growth` good ones double it."""
+
+    def init(params: Tree) -> Scaled:
+        return Scaled(optimizer.init(params), jnp.float32(start), jnp.int32(0))
+
+    def update(grads: Tree, state: Scaled, params: Tree) -> tuple[Tree, Scaled]:
+        grads = jax.tree.map(lambda g: g / state.scale, grads)
+        finite = jnp.all(jnp.array([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]))
+        updates, inner = optimizer.update(grads, state.inner, params)
+        updates = jax.tree.map(lambda u: jnp.where(finite, u, 0), updates)
+        inner = jax.tree.map(lambda new, old: jnp.where(finite, new, old), inner, state.inner)
+        grown = state.steady + 1 == growth
+        scale = jnp.where(finite, jnp.where(grown, 2 * state.scale, state.scale), state.scale / 2)
+        return updates, Scaled(inner, scale, jnp.where(finite & ~grown, state.steady + 1, 0))
+
+    return optax.GradientTransformation(init, update)
+
+
+def float16(run: JaxAdapter) -> None:
+    """jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have."""
+    run.precision = "default"
+    if jax.default_backend() == "cpu" and hasattr(run.model_module, "written_out"):
+        run.model_options["attend"] = run.model_module.written_out
+
+
+@switch
+def amp_fp16(run: JaxAdapter) -> Proof:
+    """The scale starts where the first step overflows in none of the workloads: a step left out would have no gradient."""
+    run.model_options["dtype"] = jnp.float16
+    float16(run)
+    run.optimizer = with_loss_scale(run.optimizer, 2.0**10)
+    run.from_state = lambda state: {"scale": state.scale}
+
+    def proof(e: Evidence) -> bool:
+        e["scale"], e["steps_without_overflow"] = float(run.optimizer_state.scale), int(run.optimizer_state.steady)
+        return mostly("float16")(e) and e["scale"] > 1 and e["steps_without_overflow"] > 0
+
+    return proof
+
+
+@switch
+def half(run: JaxAdapter, dtype: str) -> Proof:
+    run.width = jnp.dtype(dtype)
+    run.precision = "default"
+    if dtype == "float16":
+        float16(run)
+    return lambda e: set(e["operands"]) == {dtype} == {str(a.dtype) for a in jax.tree.leaves((run.params, run.stats))}
+
+
+# recomputation
+
+
+def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[int]:
+    """Makes the model run every so many of its blocks under jax.checkpoint. Returns the blocks, filled when it is traced."""
+    again = cache(lambda block: nnx.remat(block, prevent_cse=not scan, **options))
+    chosen: set[int] = set()
+
+    def remat(i: int, block: Run) -> Run:
+        if i % every:
+            return block
+        chosen.add(i)
+        return again(block)
+
+    run.model_options |= {"remat": remat, **({"scan": True} if scan else {})}
+    if not scan:
+        keep_barriers(run)
+    return chosen
+
+
+def keep_barriers(run: JaxAdapter) -> None:
+    if jax.default_backend() == "cpu":
+        run.compiler_options |= KEEP_BARRIERS
+
+
+def without_remat(run: JaxAdapter) -> dict[str, Any]:
+    return run.model_options | {"remat": as_it_is}
+
+
+def scannable(run: JaxAdapter) -> bool:
+    """A frozen half of a stack could not be told from the other."""
+    return run.workload.scan_layers and run.case.scenario == "train"
+
+
+@switch
+def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
+    """Products in the executable against those that were asked for and those of the same step without checkpointing.
+
+    The compiler may merge a recomputation with the original; the strategy is then off, whatever the program says. It also
+    turns a few products into something else (outer ones of a single sample): then the executables are compared.
+    """
+    chosen = recomputed(run, every, every == 1 and scannable(run))
+
+    def proof(e: Evidence) -> bool:
+        plain = run.otherwise(model_options=without_remat(run))
+        e["products_without"], e["blocks_recomputed"] = len(products(plain.jaxpr)), len(chosen)
+        again = e["products"] - e["products_without"]
+        missing = 0 if run.eager else e["products"] - sum(e["compiled_products"].values())
+        if missing > 0:
+            e["compiled_products_without"] = dict(compiled_products(plain.lower().compile(run.compiler_options)))
+            missing -= e["products_without"] - sum(e["compiled_products_without"].values())
+        return missing <= 0 < again
+
+    return proof
+
+
+@switch
+def checkpoint_dots(run: JaxAdapter) -> Proof:
+    """No product is computed again, but the rest is: the executable has the plain step's products and more reductions, those
+    of the norms. (Element-wise operations prove nothing: the compiler repeats them as it likes.)"""
+    recomputed(run, 1, scannable(run), policy=jax.checkpoint_policies.dots_saveable)
+
+    def proof(e: Evidence) -> bool:
+        plain = run.otherwise(model_options=without_remat(run)).lower().compile(run.compiler_options)
+        e["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
+        e["reductions_without"], e["compiled_products_without"] = reductions(plain), dict(compiled_products(plain))
+        return e["compiled_products"] == e["compiled_products_without"] and e["reductions"] > e["reductions_without"]
+
+    return proof
+
+
+@switch
+def offload(run: JaxAdapter) -> Proof:
+    """Each block's input waits in host memory, the rest of the block is recomputed."""
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["input"], offload_src="device", offload_dst="pinned_host"
+    )
+    recomputed(run, 1, scannable(run), policy=policy)
+    remat = run.model_options["remat"]
+    named = cache(lambda block: lambda self, *xs: block(self, *(checkpoint_name(x, "input") for x in xs)))
+    run.model_options["remat"] = lambda i, block: remat(i, named(block))
+
+    def proof(e: Evidence) -> bool:
+        """XLA:CPU drops the copies: its host memory and its device's are the same."""
+        moved = [v.aval for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "device_put" for v in eq.outvars]
+        e["bytes_to_host"] = sum(a.size * a.dtype.itemsize for a in moved if "<host>" in str(a))
+        e["compiled_host_bytes"] = sum(c.memory_analysis().host_temp_size_in_bytes for c in run.program.compiled.values())
+        return e["bytes_to_host"] > 0 and e["compiled_host_bytes"] > 0
+
+    return proof
+
+
+# batching and execution
+
+
+@switch
+def accumulate(run: JaxAdapter) -> Proof:
+    def proof(e: Evidence) -> bool:
+        x = run.inputs[0]
+        wanted = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
+        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
+        looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]
+        e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
+        return e["micro_steps"] == run.micro
+
+    return proof
+
+
+@switch
+def scan(run: JaxAdapter) -> Proof:
+    run.model_options["scan"] = True
+
+    def proof(e: Evidence) -> bool:
+        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
+        e["loops"] = sum(eq.params["length"] == run.config.layers for eq in loops)
+        e["compiled_loops"] = sum(c.as_text().count(" while(") for c in run.program.compiled.values())
+        e["products_unrolled"] = len(products(run.otherwise(model_options=run.model_options | {"scan": False}).jaxpr))
+        return e["compiled_loops"] >= e["loops"] >= 2 and e["products"] < e["products_unrolled"]  # forward and backward
+
+    return proof
+
+
+@contextmanager
+def dispatches() -> Iterator[Counter[str]]:
+    """Counts the primitives that are executed one by one, by name."""
+    found: Counter[str] = Counter()
+    known = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
+    before = {p: p.impl for p in known}
+
+    def counting(primitive: Primitive, *args: Any, **params: Any) -> Any:
+        found[primitive.name] += 1
+        return before[primitive](*args, **params)
+
+    for p in known:
+        p.impl = partial(counting, p)
+    try:
+        yield found
+    finally:
+        for p in known:
+            p.impl = before[p]
+
+
+@switch
+def no_jit(run: JaxAdapter) -> Proof:
+    run.eager = True
+
+    def proof(e: Evidence) -> bool:
+        with dispatches() as found:
+            run.one_step()
+            run.synchronize()
+        e["dispatched"], e["dispatched_products"] = found.total(), sum(found[name] for name in PRODUCTS)
+        return e["compilations"] == 0 and e["dispatched_products"] >= e["products"] > 0
+
+    return proof
+
+
+@switch
+def sdpa(run: JaxAdapter, backend: str) -> Proof:
+    """The only one of the table's that JAX can choose; the executable calls the library's kernel."""
+    assert backend == "CUDNN_ATTENTION"
+    run.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+
+    def proof(e: Evidence) -> bool:
+        e["fused_attentions"] = sum(
+            c.as_text().count('custom_call_target="__cudnn$fmha') for c in run.program.compiled.values()
+        )
+        return e["fused_attentions"] > 0
+
+    return proof
+
+
+def allocations(run: JaxAdapter, channels: int, **options: int) -> int:
+    """Of the device's allocator, while a convolution is compiled by the flags in force and these options.
+
+    What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.
+    """
+    factor = random.random()
+    x, w = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 40, 40, channels), (3, 3, channels, channels)))
+    convolution = jax.jit(lambda x, w: factor * lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=LAYOUT))
+    before = run.statistics().get("num_allocs", 0)
+    convolution.lower(x, w).compile({"xla_gpu_per_fusion_autotune_cache_dir": "", **options})
+    return run.statistics().get("num_allocs", 0) - before
+
+
+@switch
+def autotune_off(run: JaxAdapter) -> Proof:
+    """The flag came from the environment, before the import. The first convolution is compiled by the flags that the step was
+    compiled by, the second one is tried out as by default."""
+
+    def proof(e: Evidence) -> bool:
+        e["allocations_untried"], e["allocations_tried"] = allocations(run, 48), allocations(run, 56, xla_gpu_autotune_level=4)
+        return e["allocations_tried"] > 2 * e["allocations_untried"]
+
+    return proof
+
+
+@switch
+def rewrite(run: JaxAdapter) -> Proof:
+    run.model_options["rewrite"] = True
+
+    def proof(e: Evidence) -> bool:
+        convolutions = [eq for q in run.jaxprs() for eq in products(q) if eq.primitive.name == "conv_general_dilated"]
+        ranks = Counter(len(eq.params["window_strides"]) for eq in convolutions)
+        e["convolutions"] = {f"{rank}-D": n for rank, n in ranks.items()}
+        return ranks[3] == 0 < ranks[2]
+
+    return proof

@@ -1,0 +1,333 @@
+"""Jittor: its own modules and optimizers; checkpointing is written in `jittor_checkpoint.py`, because it has none.
+
+Jittor is lazy: a step builds a graph, which runs when a value is fetched or when `synchronize` is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jittor as jt
+import jittor_utils
+import numpy as np
+from jittor import Module, Var
+
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.jittor import memory, scenarios, steps
+from framebench.adapters.jittor.checkpoint import trainable
+from framebench.adapters.jittor.probe import probe, watch
+from framebench.suite.cases import Case
+from models.spec import Optimizer
+
+DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
+    "amp_level": 0,
+    "cpu_mem_limit": -1,
+    "device_mem_limit": -1,
+    "lazy_execution": 1,
+    "no_fuse": 0,
+    "use_tensorcore": 0,
+}
+RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
+
+
+def make(case: Case) -> JittorAdapter:
+    return JittorAdapter(case)
+
+
+def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
+    """Jittor's own implementation with the workload's settings."""
+    if o.name == "sgd":
+        return jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)
+    return jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)
+
+
+def load_weights(model: Module, weights: dict[str, np.ndarray]) -> None:
+    """Strict, where Jittor's own loader only warns. Raises ValueError naming what does not fit."""
+    params = dict(model.named_parameters())
+    wrong = params.keys() ^ weights.keys() or {k for k, w in weights.items() if tuple(params[k].shape) != w.shape}
+    if wrong:
+        raise ValueError(f"model and canonical weights differ in {', '.join(sorted(wrong))}")
+    for name, weight in weights.items():
+        params[name].assign(weight)
+
+
+def values(model: Module) -> dict[str, np.ndarray]:
+    """Copies of all weights and running statistics, by name."""
+    return {name: p.numpy().copy() for name, p in model.named_parameters()}
+
+
+class JittorAdapter(Adapter):
+    """What switches set: the attributes of `__init__`, and Jittor's flags."""
+
+    switches = steps.switch | memory.switch | scenarios.switch
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        gc.collect()  # the variables of an earlier case would be counted as this one's
+        for flag, default in DEFAULTS.items():
+            setattr(jt.flags, flag, default)
+        jt.flags.use_cuda = int(jt.has_cuda)
+        self.dtype = "float32"  # of weights and inputs
+        self.evaluates = not case.stage.trains  # the mode of batch norm
+        self.keeps_graph = case.stage.trains
+        self.keeps_pool = False  # whether the pool stays as it is while memory is measured
+        self.build_options: dict[str, Any] = {}  # of the model
+        self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
+        self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
+        self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
+        self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
+
+    def make(self) -> None:
+        watch()
+        self.release()
+        if self.case.scenario == "varlen":
+            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            self.stream = [self.put(x, y) for x, y in batches]
+        else:
+            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+        if self.case.scenario == "pair":
+            self.host_weights = (self.case.weights, self.workload.other_weights(self.config))
+            return
+        self.model = self.load(self.config, self.case.weights)
+        for change in self.on_model:
+            change(self.model)
+        self.watched |= {"forward_passes": [self.model], "block_runs": self.model_module.blocks_of(self.model)}
+        if self.case.stage.trains:
+            self.optimizer = make_optimizer(self.workload.optimizer, trainable(self.model))
+        if self.evaluates:
+            self.set_evaluation(self.model)
+
+    def load(self, config: Any, weights: dict[str, np.ndarray]) -> Module:
+        """A model of this configuration with these weights, in training mode."""
+        model = self.model_module.build(config, **self.build_options)
+        load_weights(model, weights)
+        return model if self.dtype == "float32" else getattr(model, self.dtype)()
+
+    def set_evaluation(self, model: Module) -> None:
+        """`Module.eval()` stops the gradient of every parameter, and no graph would be kept whatever was forgotten; so the
+        leaky evaluation only switches the modules' mode."""
+        if not self.keeps_graph:
+            model.eval()
+        for module in model.modules():
+            module.is_train = False
+
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        inputs = jt.array(x)
+        inputs = getattr(inputs, self.dtype)() if inputs.dtype.is_float() else inputs
+        return inputs.stop_grad(), jt.array(y).stop_grad()
+
+    def one_step(self) -> None:
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps.get(self.case.scenario, self.train_step)()
+
+    def train_step(self) -> None:
+        losses = []
+        for x, y in self.parts(*self.next_batch()):
+            loss = self.loss_for(x, y) / self.micro
+            self.optimizer.backward(loss)
+            losses.append(loss.detach())
+        self.optimizer.n_step = self.steps + 1  # Jittor counts backward passes, which AdamW's bias correction takes for steps
+        self.optimizer.step()
+        self.output = sum(losses[1:], losses[0])
+
+    def parts(self, x: Var, y: Var) -> list[Batch]:
+        """Micro-batches."""
+        if self.micro == 1:
+            return [(x, y)]
+        rows = len(x) // self.micro
+        places = [slice(i * rows, (i + 1) * rows) for i in range(self.micro)]
+        return [(x[place].stop_grad(), y[place].stop_grad()) for place in places]
+
+    def eval_step(self) -> None:
+        """Steps that are not followed by `synchronize` are dropped with their output: nobody has asked for it."""
+        self.release()
+        with jt.flag_scope(no_grad=int(not self.keeps_graph)):
+            self.output = self.model(self.inputs[0])
+
+    def stream_step(self) -> None:
+        """Mean loss over the tokens that are no padding. Each batch is executed before the next one's graph is built."""
+        total = jt.zeros(1)
+        with jt.no_grad():
+            for x, y in self.stream:
+                total = total + self.model_module.loss_sum(self.model(x), y)
+                total.sync()
+        self.output = total / self.case.work
+
+    def pair_step(self) -> None:
+        """Each loss is computed before its model may be deleted."""
+        losses = []
+        x, y = self.inputs
+        with jt.no_grad():
+            for model in self.models():
+                losses.append(self.model_module.loss(model(x), y))
+                losses[-1].sync()
+                del model
+        self.output = (losses[0] + losses[1]) / 2
+
+    def release(self) -> None:
+        self.output = jt.zeros(1)
+
+    def synchronize(self) -> None:
+        jt.sync_all(True)
+
+    def loss(self) -> float:
+        if self.case.scenario != "eval":
+            return self.output.item()
+        with jt.no_grad():
+            return self.model_module.loss(self.output.float32(), self.inputs[1]).item()
+
+    def logits(self) -> np.ndarray:
+        return self.output.numpy().astype(np.float64)
+
+    def gradient_norm(self) -> float:
+        key, scale = ("values", 1.0) if self.workload.optimizer.name == "sgd" else ("m", 1 - self.workload.optimizer.betas[0])
+        moments = (v.numpy().astype(np.float64) for v in self.optimizer.param_groups[0][key])
+        return float(np.sqrt(sum(np.square(m).sum() for m in moments))) / scale
+
+    def observe(self) -> Evidence:
+        """One more step with executions, data types and kernels counted; kernels also by when they ran."""
+        self.synchronize()
+        before = self.running_statistics()
+        with Observed(self.watched) as seen:
+            with jt.profile_scope() as called:
+                self.one_step()
+                seen.read_graph()
+            with jt.profile_scope() as waited:
+                self.synchronize()
+        kept = jt.number_of_lived_ops()
+        changed = sum(not np.array_equal(a, b) for a, b in zip(before, self.running_statistics()))
+        kernels = kernel_counts(called[1:] + waited[1:]) | {"kernels_before_sync": sum(int(row[2]) for row in called[1:])}
+        return seen.evidence() | kernels | {"operations_kept": kept, "buffers_changed": changed}
+
+    def running_statistics(self) -> list[np.ndarray]:
+        if self.case.scenario == "pair":
+            return []
+        return [p.numpy().copy() for name, p in self.model.named_parameters() if name.endswith(RUNNING)]
+
+    def allocate(self, size: int) -> Var:
+        tensor = jt.ones([size], dtype="uint8")
+        tensor.sync()
+        return tensor
+
+    def parameter_count(self) -> int:
+        return sum(p.numel() for name, p in self.model.named_parameters() if not name.endswith(RUNNING))
+
+    def live_bytes(self) -> int:
+        """Where the pool is kept while memory is measured, all that it holds is taken already."""
+        return self.reserved() if self.keeps_pool else probe().used_bytes()
+
+    def reserved(self) -> int:
+        """Bytes of the pool, used or not."""
+        info = jt.get_mem_info()
+        return info.total_cuda_used if jt.flags.use_cuda else info.total_cpu_used
+
+    def reset_peak(self) -> None:
+        """Also gives the pool's free memory back to the system, so that the host's instruments see the step take it again."""
+        self.synchronize()
+        gc.collect()
+        if not self.keeps_pool:
+            jt.clean()
+            jt.gc()
+        probe().reset_peak()
+
+    def own_peaks(self) -> dict[str, int]:
+        """What the pools hold at the end counts too: the watched one is not the only one."""
+        reserved = max(self.reserved(), probe().peak_reserved())
+        return {"allocator.in_use": probe().peak_bytes(), "allocator.reserved": reserved}
+
+    def compile(self) -> None:
+        """A step, or in place of a large one a step of a few samples, since kernels are made for operators and not for shapes;
+        then the pool is given back, and the compilers' memory with it."""
+        whole = getattr(self, "inputs", None)
+        if whole is not None and self.loader is None and self.case.scenario != "pair":
+            rows = min(len(whole[1]), 2 * self.micro)
+            self.inputs = whole[0][:rows].stop_grad(), whole[1][:rows].stop_grad()
+        self.step()
+        self.synchronize()
+        self.loss()
+        if whole is not None:
+            self.inputs = whole
+        self.release()
+        self.reset_peak()
+
+    def versions(self) -> dict[str, str]:
+        compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")
+        found = {"jittor": jt.__version__, "numpy": np.__version__, "compiler": f"{jt.compiler.cc_type} {compiler}"}
+        if jt.has_cuda:
+            found["cuda"] = ".".join(map(str, jittor_utils.get_int_version(jt.compiler.nvcc_path)))
+        return found | ({"onednn": onednn_version()} if jt.compile_extern.use_mkl else {})
+
+    def device(self) -> str:
+        return gpu_name() if jt.has_cuda else "cpu"
+
+
+class Observed:
+    """Counts what one step does: executions of modules, samples per forward pass, data types of all variables of its graph."""
+
+    def __init__(self, watched: dict[str, list[Module]]) -> None:
+        self.watched = watched
+        self.count: Counter[str] = Counter(dict.fromkeys(watched, 0))
+        self.samples: set[int] = set()
+        self.dtypes: Counter[str] = Counter()
+
+    def __enter__(self) -> Observed:
+        for name, modules in self.watched.items():
+            for module in modules:
+                module.execute = self.counted(module.execute, name)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for modules in self.watched.values():
+            for module in modules:
+                del module.execute  # uncovers the class's own
+
+    def counted(self, execute: Any, name: str) -> Any:
+        def run(*xs: Var) -> Var:
+            self.count[name] += 1
+            if name == "forward_passes":
+                self.samples.add(len(xs[0]))
+            return execute(*xs)
+
+        return run
+
+    def read_graph(self) -> None:
+        """While a step is not yet executed, its graph names the type of every variable, also of those that get fused away."""
+        nodes = jt.dump_all_graphs().nodes_info
+        self.dtypes.update(m[1] for m in (re.match(r"Var\([^,]*,(\w+),", str(n)) for n in nodes) if m)
+
+    def evidence(self) -> Evidence:
+        found = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
+        return found | {"samples_per_pass": sorted(self.samples)}
+
+
+def kernel_counts(report: list[list[str]]) -> dict[str, int]:
+    """Executed kernels by kind. Only a generated 3-D convolution loops over nine dimensions: batch, in, out, space, kernel."""
+    rows = [(row[0], int(row[2])) for row in report]
+    return {
+        "kernels": sum(n for _, n in rows),
+        "fused_kernels": sum(n for name, n in rows if "opkey1:" in name),
+        "onednn_convolutions": sum(n for name, n in rows if name.startswith("mkl_conv")),
+        "onednn_products": sum(n for name, n in rows if name.startswith("mkl_matmul")),
+        "loops_3d": sum(n for name, n in rows if "DIM=9" in name),
+    }
+
+
+def onednn_version() -> str:
+    """Asked of the library that is loaded: its C function returns a pointer to (major, minor, patch, ...)."""
+    function = ctypes.CDLL(None).dnnl_version
+    function.restype = ctypes.POINTER(ctypes.c_int * 3)
+    return ".".join(map(str, function().contents))
+
+
+def gpu_name() -> str:
+    try:
+        import pynvml
+    except ImportError:
+        return "cuda"
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))

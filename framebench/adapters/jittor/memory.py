@@ -1,0 +1,127 @@
+"""How Jittor switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import jittor as jt
+import numpy as np
+from jittor import Module
+
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jittor.probe import probe
+
+if TYPE_CHECKING:
+    from framebench.adapters.jittor.adapter import JittorAdapter
+
+switch = Switches()
+SPARE = 64 << 20  # bytes
+ONE_BLOCK = 1 << 20  # the least that the pool takes from the system, and so the least that it can give back
+
+
+@switch
+def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
+    """`jt.gc()` after every so many steps, which gives the pool's free blocks back to the system."""
+    given: list[int] = []
+
+    def clear() -> None:
+        if run.steps % every == 0:
+            run.synchronize()
+            given.append(give_back(run))
+
+    def litter() -> None:
+        """A free block for certain: a small model may leave something in each of its own."""
+        if run.steps % every == 0:
+            (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
+
+    def proof(e: Evidence) -> bool:
+        run.after_step.insert(0, litter)
+        given.clear()
+        for _ in range(2 * every):
+            run.step()
+        run.after_step.remove(litter)
+        e |= {"steps_watched": 2 * every, "calls": len(given), "bytes_given_back": sum(given)}
+        return len(given) == 2 and min(given) >= SPARE
+
+    run.after_step.append(clear)
+    return proof
+
+
+def give_back(run: JittorAdapter) -> int:
+    """Empties the pool; returns the bytes that it held in vain."""
+    before = run.reserved()
+    jt.gc()
+    return before - run.reserved()
+
+
+@switch
+def managed_allocator(run: JittorAdapter) -> Proof:
+    """The flag came from the environment, before the import. What counts is who gives the watched pool its memory."""
+
+    def proof(e: Evidence) -> bool:
+        e["source_of_the_pool"] = probe().source()
+        return e["source_of_the_pool"] == "cuda_managed"
+
+    return proof
+
+
+def train_once(run: JittorAdapter, model: Module) -> int:
+    """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
+    from framebench.adapters.jittor.adapter import load_weights, make_optimizer, trainable, values
+
+    x, y = run.inputs
+    before = values(model)
+    optimizer = make_optimizer(run.workload.optimizer, trainable(model))
+    optimizer.step(run.model_module.loss(model(x), y))
+    run.synchronize()
+    changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
+    load_weights(model, run.case.weights)
+    return changed
+
+
+@switch
+def after_training(run: JittorAdapter, cleared: bool) -> Proof:
+    """The same model is trained for one step. What that leaves in the pool may stay there."""
+    run.keeps_pool = not cleared
+    found: Evidence = {}
+
+    def train(model: Module) -> None:
+        found["tensors_trained"] = train_once(run, model)
+        found["bytes_left_by_training"] = run.reserved()
+
+    def clear() -> None:
+        if cleared:
+            gc.collect()
+            found["bytes_given_back"] = give_back(run)
+
+    def proof(e: Evidence) -> bool:
+        e |= found
+        nothing_to_give = found["bytes_left_by_training"] <= ONE_BLOCK
+        emptied = "bytes_given_back" in found and (found["bytes_given_back"] > 0 or nothing_to_give)
+        return found["tensors_trained"] > 0 and cleared == emptied
+
+    run.on_model.append(train)
+    run.before_first_step.append(clear)
+    return proof
+
+
+@switch
+def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
+    """A share of what the pool holds after one step without a limit. Jittor exceeds it rather than fail."""
+
+    def limit(model: Module) -> None:
+        jt.gc()
+        train_once(run, model)
+        jt.flags.cpu_mem_limit = jt.flags.device_mem_limit = int(share * run.reserved())
+        jt.gc()
+
+    def proof(e: Evidence) -> bool:
+        before = probe().swapped_bytes()
+        run.step()
+        run.synchronize()
+        e |= {"bytes_swapped": probe().swapped_bytes() - before, "limit": jt.flags.cpu_mem_limit, "reserved": run.reserved()}
+        return e["bytes_swapped"] > 0
+
+    run.on_model.append(limit)
+    return proof

@@ -1,0 +1,128 @@
+"""Input pipelines for the scenario `pipeline`: raw images, in memory or in a memory-mapped file, prepared in NumPy."""
+
+from __future__ import annotations
+
+import os
+import queue
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framebench.suite.cases import Case
+from models.spec import SEED, STREAM
+
+Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
+MAPPED = ("memmap", "prefetch", "pinned", "reused")  # from a memory-mapped file
+BESIDE = ("prefetch", "pinned")  # by a thread
+
+
+class Loader:
+    """Batches in a fixed order, over and over: `iterator`, `whole`, `memmap`, `prefetch`, `pinned` or `reused` (see the table's
+    rows). With `pinned` the thread calls `put` too, and the step takes what `put` returned through `arrive`."""
+
+    def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
+        assert case.spec.raw_images
+        assert case.spec.prepare
+        self.batch, self.mode, self.put, self.prepare = case.batch, mode, put, case.spec.prepare
+        self.arrive = arrive
+        rng = np.random.default_rng([SEED, 2, case.batch])
+        self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)
+        if mode in MAPPED:
+            self.images = on_disk(self.images)
+        self.made = 0  # batches prepared
+        self.buffers: set[int] = set()  # where they were prepared into
+        self.threads: set[int] = set()  # who prepared them
+        self.reused: np.ndarray | None = None
+        self.batches = self.source()
+
+    def source(self) -> Iterator[Any]:
+        order = cycle(range(STREAM))
+        if self.mode == "whole":
+            return cycle([self.put(*self.make(i)) for i in range(STREAM)])
+        if self.mode == "pinned":
+            assert self.arrive
+            return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
+        if self.mode == "prefetch":
+            return prefetched((self.make(i) for i in order), self.put)
+        return (self.put(*self.make(i)) for i in order)
+
+    def next(self) -> Any:
+        return next(self.batches)
+
+    def make(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Prepare batch number i."""
+        rows = slice(i * self.batch, (i + 1) * self.batch)
+        x = self.prepare(np.asarray(self.images[rows]))
+        if self.mode == "reused":
+            if self.reused is None:
+                self.reused = np.empty_like(x)
+            np.copyto(self.reused, x)
+            x = self.reused
+        self.made += 1
+        self.buffers.add(x.ctypes.data)
+        self.threads.add(threading.get_ident())
+        return x, self.labels[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the raw images, wherever they are."""
+        return self.images.nbytes
+
+    def counted(self) -> dict[str, Any]:
+        found = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
+        return found | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
+
+    @property
+    def mapped(self) -> bool:
+        return isinstance(self.images, np.memmap)
+
+    def beside(self) -> bool:
+        """Whether another thread than the one that steps prepares the batches."""
+        return threading.get_ident() not in self.threads
+
+    def worked_as(self, mode: str) -> bool:
+        """Whether what was counted is what the mode promises."""
+        if self.mapped != (mode in MAPPED) or self.beside() != (mode in BESIDE):
+            return False
+        if mode == "whole":
+            return self.made == STREAM
+        return len(self.buffers) == 1 if mode == "reused" else True
+
+
+def on_disk(images: np.ndarray) -> np.memmap:
+    """The same array as a memory-mapped file, which is gone when its last user is."""
+    folder = tempfile.mkdtemp(prefix="framebench-")
+    path = Path(folder) / "images"
+    images.tofile(path)
+    mapped = np.memmap(path, images.dtype, "r", shape=images.shape)
+    path.unlink()  # the mapping stays
+    os.rmdir(folder)
+    return mapped
+
+
+def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
+    """One batch ahead, by a thread that may use every core. What it raises is raised by the step that waits for its batch."""
+    waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
+
+    def work() -> None:
+        # Linux pins threads, and a new one inherits its maker's core: there it would only take turns with the step. The step's
+        # own thread stays where the timing worker was pinned
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(threading.get_native_id(), range(os.cpu_count() or 1))
+        try:
+            for batch in prepared:
+                waiting.put((batch, None))
+        except BaseException as error:
+            waiting.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        batch, error = waiting.get()
+        if error is not None:
+            raise error
+        yield put(*batch)

@@ -1,0 +1,1 @@
+"""PyTorch: the adapter, its switches by room, and its account of memory."""

@@ -1,0 +1,348 @@
+"""PyTorch: eager mode unless a strategy says otherwise, its own optimizers, autocast and checkpointing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
+from framebench.adapters.torch import memory, scenarios, steps
+from framebench.adapters.torch.scenarios import Copies
+from framebench.adapters.torch.steps import FUSED, allow_attention
+from framebench.suite.cases import Case
+from models.spec import Optimizer
+
+# of torch.cuda.memory_stats()
+PEAKS = {
+    "allocator.in_use": "allocated_bytes.all.peak",
+    "allocator.active": "active_bytes.all.peak",
+    "allocator.reserved": "reserved_bytes.all.peak",
+}
+COUNTERS = {
+    "inactive_split_bytes": "inactive_split_bytes.all.peak",  # free, but between blocks in use: fragmentation
+    "allocations": "allocation.all.allocated",
+    "segments": "segment.all.peak",
+    "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
+    "ooms": "num_ooms",
+}
+
+
+class CudaEvents:
+    """Two events on the current stream."""
+
+    def __init__(self) -> None:
+        self.first, self.last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def start(self) -> None:
+        self.first.record()
+
+    def stop(self) -> None:
+        self.last.record()
+
+    def seconds(self) -> float:
+        return self.first.elapsed_time(self.last) / 1e3
+
+
+def make(case: Case) -> TorchAdapter:
+    return TorchAdapter(case)
+
+
+def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+    """PyTorch's own implementation with the workload's settings."""
+    if o.name == "sgd":
+        return torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)
+    return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
+
+
+class TorchAdapter(Adapter):
+    """What switches set: the attributes of `__init__`."""
+
+    switches = steps.switch | memory.switch | scenarios.switch
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.dtype = torch.float32  # of weights and inputs
+        self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.evaluates = not case.stage.trains  # the mode of batch norm
+        self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
+        self.on_model: list[Callable[[nn.Module], object]] = []  # what is done to the model once it has its weights
+        self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
+        self.held: list[nn.Module] = []  # what is in memory between two steps
+        self.on_input: Callable[[Tensor], Tensor] = lambda x: x
+        self.forward: Callable[..., Tensor] = lambda x: self.model(x)
+        self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
+        self.model_options: dict[str, Any] = {}
+        self.wrap_optimizer: Callable[..., Any] = make_optimizer
+        self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
+        self.optimizer_options: dict[str, Any] = {}
+        self.zero_grad_options: dict[str, Any] = {}
+        self.copies: Copies  # `pinned`
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
+        allow_attention(*FUSED)
+
+    def make(self) -> None:
+        if self.float64:
+            self.dtype = torch.float64
+        if self.case.scenario == "pair":
+            self.host_weights = self.case.weights, self.workload.other_weights(self.config)
+        else:
+            self.model = self.load(self.config, self.case.weights)
+            self.held = [self.model]
+        for change in self.on_model:
+            change(self.model)
+        if self.case.scenario == "varlen":
+            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            self.stream = [self.put(x, y) for x, y in batches]
+        else:
+            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+        if self.case.stage.trains:
+            trained = [p for p in self.model.parameters() if p.requires_grad]
+            self.optimizer = self.wrap_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
+        self.release()
+
+    def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
+        """A model of this configuration with these weights, on the device, in the scenario's mode."""
+        model = self.model_module.build(config, **self.model_options)
+        model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
+        return model.to(self.where, self.dtype).train(not self.evaluates)
+
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        inputs, targets = torch.from_numpy(x).to(self.where), torch.from_numpy(y).to(self.where)
+        return self.on_input(inputs.to(self.dtype) if inputs.is_floating_point() else inputs), targets
+
+    def context(self) -> contextlib.ExitStack:
+        stack = contextlib.ExitStack()
+        for enter in self.contexts:
+            stack.enter_context(enter())
+        return stack
+
+    def one_step(self) -> None:
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps.get(self.case.scenario, self.train_step)()
+
+    def train_step(self) -> None:
+        self.optimizer.zero_grad(**self.zero_grad_options)
+        total = torch.zeros((), dtype=self.dtype, device=self.where)
+        inputs, targets = self.next_batch()
+        for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
+            with self.context():
+                loss = self.objective(x, y) / self.micro
+            self.scaler.scale(loss).backward()
+            total += loss.detach()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.output = total
+
+    def eval_step(self) -> None:
+        self.release()
+        with self.context():
+            self.output = self.forward(self.inputs[0])
+
+    def stream_step(self) -> None:
+        """Mean loss over the tokens that are no padding; each batch's logits are dropped before the next."""
+        total = torch.zeros((), dtype=self.dtype, device=self.where)
+        with torch.no_grad(), self.context():
+            for x, y in self.stream:
+                total += self.model_module.loss_sum(self.forward(x), y)
+        self.output = total / self.case.work
+
+    def pair_step(self) -> None:
+        x, y = self.inputs
+        losses = []
+        with torch.no_grad():
+            for model in self.models():
+                losses.append(self.model_module.loss(model(x), y))
+                del model  # else it would be alive while the next one is made
+        self.output = torch.stack(losses).mean()
+
+    def release(self) -> None:
+        self.output = torch.empty(0)
+
+    def synchronize(self) -> None:
+        if self.where.type == "cuda":
+            torch.cuda.synchronize()
+
+    def loss(self) -> float:
+        if self.case.scenario != "eval":
+            return self.output.item()
+        return self.model_module.loss(self.output.detach(), self.inputs[1]).item()
+
+    def logits(self) -> np.ndarray:
+        return self.output.detach().to("cpu", torch.float64).numpy()
+
+    def gradient_norm(self) -> float:
+        o = self.workload.optimizer
+        key, scale = ("momentum_buffer", 1.0) if o.name == "sgd" else ("exp_avg", 1 - o.betas[0])
+        squares = [s[key].double().square().sum() for s in self.optimizer.state.values()]
+        return float(torch.stack(squares).sum().sqrt()) / scale
+
+    def observe(self) -> Evidence:
+        seen = Observed(self.held, [b for model in self.held for b in self.model_module.blocks_of(model)])
+        buffers = [(b, b.clone()) for model in self.held for b in model.buffers()]
+        with seen:
+            self.one_step()
+        self.synchronize()
+        changed = sum(not torch.equal(now, before) for now, before in buffers)
+        kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
+        return seen.evidence() | kept | {"buffers_changed": changed}
+
+    def allocate(self, size: int) -> Tensor:
+        return torch.ones(size, dtype=torch.uint8, device=self.where)
+
+    def parameter_count(self) -> int:
+        return sum(p.numel() for model in self.held for p in model.parameters())
+
+    def live_bytes(self) -> int:
+        """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
+        tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
+        parameters = [p for model in self.held for p in model.parameters()]
+        tensors += parameters + [p.grad for p in parameters if p.grad is not None]
+        if self.case.stage.trains:
+            states = (v for state in self.optimizer.state.values() for v in state.values())
+            tensors += [v for v in states if isinstance(v, Tensor)]
+        return unique_bytes(tensors)
+
+    def held_inputs(self) -> list[Tensor]:
+        return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
+
+    def reset_peak(self) -> None:
+        if self.where.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+
+    def own_peaks(self) -> dict[str, int]:
+        """In use by tensors; active, which adds blocks that were freed but that a stream may still use; taken from the card."""
+        stats = self.statistics()
+        return {name: stats[key] for name, key in PEAKS.items() if key in stats}
+
+    def counters(self) -> dict[str, int]:
+        stats = self.statistics()
+        return {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+
+    def statistics(self) -> dict[str, int]:
+        """Of the caching allocator; empty where there is none, or where it is switched off and counts nothing."""
+        stats = torch.cuda.memory_stats() if self.where.type == "cuda" else {}
+        return stats if stats.get("allocation.all.allocated") else {}
+
+    def events(self) -> CudaEvents | None:
+        return CudaEvents() if self.where.type == "cuda" else None
+
+    def compile(self) -> None:
+        """torch.compile does so in the first step; everything else is eager."""
+        if any(part.how == "compile" for part in self.case.parts):
+            self.step()
+            self.synchronize()
+            self.release()
+
+    def cap(self, budget: int | None) -> bool:
+        if self.where.type != "cuda":
+            return super().cap(budget)
+        total = torch.cuda.get_device_properties(self.where).total_memory
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(1.0 if budget is None else min(1.0, budget / total))
+        return budget is not None
+
+    def versions(self) -> dict[str, str]:
+        found = {"torch": torch.__version__, "numpy": np.__version__}
+        if self.where.type == "cuda":
+            found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        return found
+
+    def device(self) -> str:
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def graph_nodes(output: Tensor) -> int:
+    """Nodes of the autograd graph that this output keeps alive."""
+    seen, ahead = set(), [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            ahead += [following for following, _ in node.next_functions]
+    return len(seen)
+
+
+def unique_bytes(tensors: Iterable[Tensor]) -> int:
+    """Views of one storage counted once."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
+
+
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+class Observed(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
+
+    def __init__(self, models: list[nn.Module], blocks: list[nn.Module]) -> None:
+        super().__init__()
+        self.models, self.blocks = models, blocks
+        self.saved: dict[int, int] = {}
+        self.saved_count = 0
+        self.samples_per_pass = 0
+        self.count: Counter[str] = Counter()
+        self.dtypes: Counter[str] = Counter()
+        self.operators: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        self.operators[name] += 1
+        if name.startswith(PRODUCTS):
+            dtype = next(a.dtype for a in args if isinstance(a, Tensor))
+            self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
+        if name == "convolution":
+            last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
+            self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
+        return out
+
+    def __enter__(self) -> Observed:
+        handles = [model.register_forward_hook(self.on_pass) for model in self.models]
+        # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
+        handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
+        handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
+        self.stack = contextlib.ExitStack()
+        for handle in handles:
+            self.stack.callback(handle.remove)
+        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda t: t))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.stack.close()
+
+    def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
+        self.count["passes"] += 1
+        self.samples_per_pass = len(args[0])
+
+    def on_block(self, module: Any, args: Any, output: Tensor) -> None:
+        self.dtypes[str(output.dtype).removeprefix("torch.")] += 1
+
+    def on_save(self, tensor: Tensor) -> Tensor:
+        self.saved_count += 1
+        self.saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    def evidence(self) -> Evidence:
+        return {
+            "blocks": len(self.blocks),
+            "block_runs": self.count["blocks"],
+            "forward_passes": self.count["passes"],
+            "samples_per_pass": self.samples_per_pass,
+            "saved_tensors": self.saved_count,
+            "saved_bytes": sum(self.saved.values()),
+            "block_output_dtypes": dict(self.dtypes),
+            "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
+            "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
+            "operators": dict(self.operators),
+        }

@@ -1,0 +1,211 @@
+"""How PyTorch switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from framebench.adapters.base import Evidence, Proof, Switches
+
+if TYPE_CHECKING:
+    from framebench.adapters.torch.adapter import TorchAdapter
+
+switch = Switches()
+
+
+class InBackward:
+    """One optimizer per weight, which steps as soon as the weight's gradient is there; the gradient is then dropped.
+
+    https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
+    """
+
+    def __init__(self, make: Callable[..., Any], settings: Any, params: Iterable[nn.Parameter], **options: Any) -> None:
+        self.each = {p: make(settings, [p], **options) for p in params}
+        for p in self.each:
+            p.register_post_accumulate_grad_hook(self.update)
+
+    def update(self, parameter: nn.Parameter) -> None:
+        self.each[parameter].step()
+        parameter.grad = None
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return {p: s for optimizer in self.each.values() for p, s in optimizer.state.items()}
+
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> None: ...
+
+
+@switch
+def optimizer_in_backward(run: TorchAdapter) -> Proof:
+    run.wrap_optimizer = partial(InBackward, run.wrap_optimizer)
+
+    def proof(e: Evidence) -> bool:
+        """No gradient is left when the backward pass ends, and yet every weight has moved."""
+        before = [p.detach().clone() for p in run.model.parameters()]
+        run.one_step()
+        e["gradients_left"] = sum(p.grad is not None for p in run.model.parameters())
+        e["weights_moved"] = sum(not torch.equal(a, b) for a, b in zip(before, run.model.parameters()))
+        return e["gradients_left"] == 0 and e["weights_moved"] == len(before)
+
+    return proof
+
+
+@switch
+def keep_grads(run: TorchAdapter) -> Proof:
+    run.zero_grad_options["set_to_none"] = False
+
+    def proof(e: Evidence) -> bool:
+        """A step leaves its gradients in the very tensors where the last step's were."""
+        before = [p.grad for p in run.model.parameters()]
+        run.one_step()
+        after = [p.grad for p in run.model.parameters()]
+        e["gradients_kept"] = sum(a is b is not None for a, b in zip(after, before))
+        return e["gradients_kept"] == len(before)
+
+    return proof
+
+
+def by_default(run: TorchAdapter) -> set[str]:
+    """The operators of the workload's optimizer without options, on this device."""
+    from framebench.adapters.torch.adapter import Observed, make_optimizer
+
+    weights = [nn.Parameter(torch.ones(2, device=run.where)) for _ in range(2)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    with Observed([], []) as seen:
+        make_optimizer(run.workload.optimizer, weights).step()
+    return set(seen.operators)
+
+
+def lists(operators: Iterable[str]) -> int:
+    """How many of these work on lists of tensors."""
+    return sum(name.startswith("_foreach_") for name in operators)
+
+
+@switch
+def foreach(run: TorchAdapter) -> Proof:
+    """On a GPU it is the default, so that the baseline does the same: then nothing is proven."""
+    run.optimizer_options["foreach"] = True
+
+    def proof(e: Evidence) -> bool:
+        e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(by_default(run))
+        return e["operators_on_lists"] > 0 == e["operators_on_lists_by_default"]
+
+    return proof
+
+
+@switch
+def fused_optimizer(run: TorchAdapter) -> Proof:
+    run.optimizer_options["fused"] = True
+    return lambda e: any(name.startswith("_fused_") for name in e["operators"])
+
+
+@switch
+def channels_last(run: TorchAdapter) -> Proof:
+    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
+    run.on_input = lambda x: x.to(memory_format=torch.channels_last)
+    # an input with a single channel has both orders at once
+    return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
+
+
+@switch
+def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
+    def give_back() -> None:
+        if run.steps % every == 0:
+            run.synchronize()
+            torch.cuda.empty_cache()
+
+    run.after_step.append(give_back)
+
+    def proof(e: Evidence) -> bool:
+        before = torch.cuda.memory_reserved()
+        for _ in range(every):
+            run.step()
+        e["reserved_bytes"], e["reserved_bytes_before"] = torch.cuda.memory_reserved(), before
+        return e["reserved_bytes"] < before
+
+    return proof
+
+
+@switch
+def pool_off(run: TorchAdapter) -> Proof:
+    """Without the pool nothing is counted either, and yet the weights are on the card."""
+
+    def proof(e: Evidence) -> bool:
+        e["counted_bytes"], e["reserved_bytes"] = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+        return e["counted_bytes"] == e["reserved_bytes"] == 0 and all(p.is_cuda for p in run.model.parameters())
+
+    return proof
+
+
+@switch
+def expandable_segments(run: TorchAdapter) -> Proof:
+    """What the allocator says of each segment that it has taken."""
+
+    def proof(e: Evidence) -> bool:
+        segments = torch.cuda.memory._snapshot()["segments"]
+        e["segments"], e["segments_expandable"] = len(segments), sum(segment["is_expandable"] for segment in segments)
+        return e["segments_expandable"] == e["segments"] > 0
+
+    return proof
+
+
+@switch
+def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
+    if run.where.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(share)
+
+    def refused(size: int) -> str:
+        """Why so many bytes cannot be had; empty if they can."""
+        try:
+            torch.empty(size, dtype=torch.uint8, device=run.where)
+            return ""
+        except torch.cuda.OutOfMemoryError as error:
+            return str(error)[:200]
+        finally:
+            torch.cuda.empty_cache()
+
+    def proof(e: Evidence) -> bool:
+        """A little more than the share is refused, and without the share it is there."""
+        torch.cuda.empty_cache()
+        total = torch.cuda.mem_get_info()[1]
+        size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
+        e["bytes_asked"], e["refused"] = size, refused(size)
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        e["refused_without"] = refused(size)
+        torch.cuda.set_per_process_memory_fraction(share)
+        return e["refused"] != "" == e["refused_without"]
+
+    return proof
+
+
+@switch
+def after_training(run: TorchAdapter, cleared: bool) -> Proof:
+    """A training step of a model of its own, whose memory the allocator may keep."""
+    left: Evidence = {}
+
+    def train() -> None:
+        model = run.load(run.config, run.case.weights).train()
+        x, y = run.inputs
+        run.model_module.loss(model(x), y).backward()
+        left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
+        del model
+        if cleared:
+            gc.collect()
+            torch.cuda.empty_cache()
+        left["reserved_bytes"] = torch.cuda.memory_reserved()
+
+    def proof(e: Evidence) -> bool:
+        e |= left
+        emptied = left["reserved_bytes"] < 2 * torch.cuda.memory_allocated()
+        return left["gradients_of_the_training_step"] > 0 and emptied == cleared
+
+    run.before_first_step.append(train)
+    return proof

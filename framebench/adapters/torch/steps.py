@@ -1,0 +1,252 @@
+"""How PyTorch switches on the strategies of `rows/steps.py`, and what proves that they were on. See `base.py` for a switch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint as recompute
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+from framebench.adapters.base import Evidence, Proof, Switches
+
+if TYPE_CHECKING:
+    from framebench.adapters.torch.adapter import TorchAdapter
+
+switch = Switches()
+
+
+def only(dtype: str) -> Proof:
+    """Every product of the observed step took this type."""
+    return lambda e: set(e["products"]) == {dtype}
+
+
+@switch
+def fp32(run: TorchAdapter) -> Proof:
+    return only("float32")
+
+
+@switch
+def amp_bf16(run: TorchAdapter) -> Proof:
+    """Fresh per forward pass: autocast caches the cast weights until it is left."""
+    run.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
+    return only("bfloat16")
+
+
+@switch
+def half(run: TorchAdapter, dtype: str) -> Proof:
+    run.dtype = getattr(torch, dtype)
+    return lambda e: set(e["products"]) == {dtype} == {str(p.dtype).removeprefix("torch.") for p in run.model.parameters()}
+
+
+@switch
+def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
+    chosen: set[nn.Module] = set()
+
+    def attach(model: nn.Module) -> None:
+        chosen.update(run.model_module.blocks_of(model)[::every])
+
+        def remat(block: nn.Module, *xs: Any) -> Any:
+            return recompute(block, *xs, use_reentrant=False) if block in chosen else block(*xs)
+
+        model.remat = remat
+
+    run.on_model.append(attach)
+
+    def proof(e: Evidence) -> bool:
+        """A block below every trained weight has nothing to recompute for."""
+        again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
+        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+
+    return proof
+
+
+@switch
+def accumulate(run: TorchAdapter) -> Proof:
+    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro == run.case.batch
+
+
+@switch
+def tf32(run: TorchAdapter) -> Proof:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+    def proof(e: Evidence) -> bool:
+        """A product whose exact result needs more than TensorFloat-32's ten bits of mantissa."""
+        a = torch.full((64, 64), 1 + 2.0**-12, device=run.where)
+        e["error_of_a_product"] = float((a @ a - 64 * (1 + 2.0**-12) ** 2).abs().max())
+        return only("float32")(e) and e["error_of_a_product"] > 1e-3
+
+    return proof
+
+
+@switch
+def amp_fp16(run: TorchAdapter) -> Proof:
+    """The scale starts low enough that no step has to be skipped."""
+    run.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
+    run.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
+
+    def proof(e: Evidence) -> bool:
+        e["scale"] = run.scaler.get_scale()
+        return only("float16")(e) and e["scale"] >= 1
+
+    return proof
+
+
+SAVED_PRODUCTS = ("mm", "addmm", "bmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
+
+
+@switch
+def checkpoint_dots(run: TorchAdapter) -> Proof:
+    """Products are saved, whatever lies between them is computed again."""
+    aten = torch.ops.aten
+    saved = [getattr(aten, name).default for name in SAVED_PRODUCTS]
+    saved += [aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]
+    contexts = partial(create_selective_checkpoint_contexts, saved)
+
+    def attach(model: nn.Module) -> None:
+        model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=contexts)
+
+    def proof(e: Evidence) -> bool:
+        again, run.model.remat = run.model.remat, lambda block, *xs: block(*xs)
+        e["products_without"] = run.observe()["products"]
+        run.model.remat = again
+        return e["block_runs"] == 2 * run.micro * e["blocks"] and e["products"] == e["products_without"]
+
+    run.on_model.append(attach)
+    return proof
+
+
+@switch
+def offload(run: TorchAdapter) -> Proof:
+    """Its hooks lie over ours, which then see no tensor that is saved on the device."""
+    run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
+    return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
+
+
+@switch
+def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+
+    def attach(model: nn.Module) -> None:
+        run.forward = torch.compile(model, mode=mode)
+
+    def proof(e: Evidence) -> bool:
+        """CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
+        e["compiled_graphs"], e["graph_breaks"] = counters["stats"]["unique_graphs"], dict(counters["graph_break"])
+        e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
+        seen = True
+        if mode == "reduce-overhead":
+            e["graph_launches"] = seen = launches(run)
+        elif mode == "max-autotune":
+            e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
+        return e["compiled_graphs"] > 0 and not e["graph_breaks"] and bool(seen)
+
+    run.on_model.append(attach)
+    return proof
+
+
+def launches(run: TorchAdapter) -> int:
+    """CUDA graphs that one step launches, as the profiler sees the runtime being called."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        run.one_step()
+        run.synchronize()
+    return sum(event.count for event in seen.key_averages() if event.key == "cudaGraphLaunch")
+
+
+@switch
+def jit_script(run: TorchAdapter) -> Proof:
+    """Each block replaced by its TorchScript form, which shares its weights."""
+    scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
+    runs: list[nn.Module] = []
+
+    def attach(model: nn.Module) -> None:
+        scripted.update({block: torch.jit.script(block) for block in run.model_module.blocks_of(model)})
+        plain = model.remat
+
+        def remat(block: nn.Module, *xs: Any) -> Any:
+            runs.append(block)
+            return plain(scripted[block], *xs)
+
+        model.remat = remat
+
+    def proof(e: Evidence) -> bool:
+        runs.clear()
+        run.one_step()
+        e["script_modules"], e["script_block_runs"] = len(scripted), len(runs)
+        return e["script_block_runs"] == run.micro * e["blocks"] > 0 == e["block_runs"]
+
+    run.on_model.append(attach)
+    return proof
+
+
+@switch
+def attention_plain(run: TorchAdapter) -> Proof:
+    run.model_options["attend"] = run.model_module.plain
+
+    def proof(e: Evidence) -> bool:
+        fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
+        return fused == 0 and e["operators"].get("_softmax", 0) == e["block_runs"]
+
+    return proof
+
+
+FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
+    "MATH": "",
+    "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
+    "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
+    "CUDNN_ATTENTION": "_scaled_dot_product_cudnn_attention",
+}
+
+
+def allow_attention(*backends: str) -> None:
+    """Which kernels scaled_dot_product_attention may choose from."""
+    choices = torch.backends.cuda
+    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
+    for name, enable in zip(FUSED, switches):
+        enable(name in backends)
+
+
+@switch
+def sdpa(run: TorchAdapter, backend: str) -> Proof:
+    """Where the one kernel that is allowed cannot do it, PyTorch raises. Switched for the whole process: a context would not
+    hold for what checkpointing computes again."""
+    allow_attention(backend)
+
+    def proof(e: Evidence) -> bool:
+        e["attention"] = {
+            n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
+        }
+        fused = {n for n in e["attention"] if "math" not in n}
+        by_products = e["operators"].get("_softmax", 0) + e["operators"].get("_safe_softmax", 0)
+        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products == e["block_runs"] > 0)
+
+    return proof
+
+
+@switch
+def autotune(run: TorchAdapter) -> Proof:
+    """Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations."""
+    torch.backends.cudnn.benchmark = True
+
+    def allocations() -> int:
+        """Of one convolution, by the settings in force."""
+        x, w = torch.ones(2, 48, 40, 40, device=run.where), torch.ones(48, 48, 3, 3, device=run.where)
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        F.conv2d(x, w)
+        return torch.cuda.memory_stats()["allocation.all.allocated"] - before
+
+    def proof(e: Evidence) -> bool:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=torch.backends.cudnn.allow_tf32):
+            e["allocations_untried"] = allocations()
+        e["allocations_tried"] = allocations()
+        return e["allocations_tried"] > e["allocations_untried"]
+
+    return proof

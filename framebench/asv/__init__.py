@@ -1,0 +1,1 @@
+"""What asv loads: an environment for each framework, a resumable session, live progress."""

@@ -1,0 +1,189 @@
+"""asv's way into the harness: an environment per framework, a resumable session per `asv run`, live progress.
+
+Benchmark processes run in the interpreter that runs asv. The framework's own interpreter is used only by the workers
+that `framebench.measure.runner` starts, so these environments hold nothing, and no project is built or installed into them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import product
+from typing import Any, ClassVar
+
+from asv import environment, util
+from asv.commands import run as asv_run
+from asv.console import log
+from asv.runner import skip_benchmarks
+
+from framebench.asv.progress import Progress, heard
+from framebench.measure import environments
+from framebench.measure.runner import RESULTS, unsupported
+from framebench.measure.session import Busy, Session, alone
+from framebench.records import provenance
+from framebench.records.provenance import ROOT
+from framebench.suite.cases import Case, profile, profile_name
+from framebench.suite.strategy import FRAMEWORKS
+
+
+class _Run:
+    """The one `asv run` of this process."""
+
+    selection: ClassVar[dict[str, Any]] = {}  # asv puts in here what it will do, before it starts
+    selector = ""  # what was asked for on the command line
+    session: Session | None = None
+
+    @classmethod
+    def open(cls) -> None:
+        """Open the session, or go on with the one that an equal run left; the benchmark processes inherit its id."""
+        cls.session = Session.open(RESULTS, provenance.code(), cls.selector)
+        os.environ["FRAMEBENCH_SESSION"] = cls.session.id
+
+
+class FrameworkEnvironment(environment.Environment):
+    """One pinned framework, for instance `{"torch": "2.13.0"}`, which asv records as the requirement of the results."""
+
+    tool_name = "framebench"
+
+    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
+        if len(requirements) != 1 or not set(requirements) <= set(FRAMEWORKS):
+            raise environment.EnvironmentUnavailable(
+                f"an environment needs exactly one framework of {', '.join(FRAMEWORKS)}, not {requirements or 'none'};"
+                " choose one with -E and its full name, as in -E framebench-py3.11-torch2.13.0"
+            )
+        ((self.framework, self.version),) = requirements.items()
+        self._requirements = requirements  # the base class asks for the environment's name before it sets this
+        self.failure = ""
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        super().__init__(conf, python, requirements, tagged_env_vars)
+
+    def check_presence(self) -> bool:
+        """Never: `_setup` is cheap when nothing is missing, and it is the one that knows."""
+        return False
+
+    def _setup(self) -> None:
+        """A framework that cannot be installed fails its own benchmarks, not the run."""
+        try:
+            # as a warning, because asv shows nothing less while environments are made
+            environments.ensure(self.framework, self.version, say=log.warning)
+        except environments.SetupError as failure:
+            self.failure = str(failure)
+
+    @property
+    def installed_commit_hash(self) -> str:
+        """What runs is the working tree, and HEAD is the commit it is recorded under."""
+        return provenance.commit() or ""
+
+    def can_install_project(self) -> bool:
+        """So asv refuses a range of other commits."""
+        return False
+
+    def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
+        """The working tree needs no installation."""
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        """Start one of asv's own processes: discovery, or the server that every benchmark is forked from."""
+        env = {**(kwargs.pop("env", None) or os.environ), "FRAMEBENCH_ENV": f"{self.framework}=={self.version}"}
+        # asv removes PYTHONPATH, and does not put the repository root on the path
+        env["ASV_PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("ASV_PYTHONPATH")]))
+        return util.check_output([sys.executable, *args], env=env, **kwargs)
+
+
+def planned(selection: dict[str, Any]) -> int:
+    """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
+    runnable = {case for case in profile() if not unsupported(case)}
+    chosen = runnable.intersection(_cases(selection.get("benchmarks")))
+    return sum(case.framework == env.framework for case in chosen for env in selection.get("environments", ()))
+
+
+def _cases(benchmarks: Any) -> Iterator[Case]:
+    """The cases behind asv's selection of `resnet50.ResNet50Torch.track_step_time('train/fp32', 4)` and the like."""
+    size = profile()[0].size
+    for name, benchmark in (benchmarks or {}).items():
+        combinations = list(product(*benchmark["params"]))
+        for strategy, batch in (combinations[i] for i in benchmarks.benchmark_selection[name]):
+            scenario, strategy_name = literal_eval(strategy).split("/")
+            yield Case(name.split(".")[0], _framework(name), scenario, strategy_name, int(batch), size)
+
+
+def _framework(benchmark: str) -> str:
+    """`torch` of `resnet50.ResNet50Torch.track_step_time`."""
+    return next(f for f in FRAMEWORKS if benchmark.split(".")[1].lower().endswith(f))
+
+
+def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
+    """Run only the classes of the environment's framework: asv itself shows pages of n/a for the others.
+
+    The first environment to get this far opens the session.
+    """
+
+    @wraps(run_benchmarks)
+    def run_own(benchmarks: Any, env: environment.Environment, results: Any, **kwargs: Any) -> Any:
+        if not isinstance(env, FrameworkEnvironment):
+            raise util.UserError(f"the suite runs in its own environments only; leave out -E {env.tool_name}")
+        if _Run.session is None:
+            # what a record tells about its origin is known here, not in the benchmark processes
+            os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
+            _Run.open()
+        foreign = {name for name in benchmarks if _framework(name) != env.framework}
+        for _ in foreign:
+            log.step()
+        own = benchmarks.filter_out(foreign)
+        if env.failure:
+            log.error(f"{env.name} cannot be used: {env.failure}")
+            return skip_benchmarks(own, env, results=results)
+        return run_benchmarks(own, env, results=results, **kwargs) if own else results
+
+    return run_own
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let asv stop its children when it is terminated, as it does at Ctrl-C; by default it would leave them running."""
+    stops = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    for stop in stops:
+        signal.signal(stop, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise util.UserError("Interrupted.") from None
+    finally:
+        for stop in stops:
+            signal.signal(stop, signal.SIG_DFL)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the results folder; asv shows a UserError in a sentence."""
+    try:
+        with alone(RESULTS):
+            yield
+    except Busy as busy:
+        raise util.UserError(str(busy)) from busy
+
+
+def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
+    """`asv run` with live progress, and with a session that is closed only by a run that comes to its end."""
+
+    @wraps(run)
+    def in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
+        _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
+        progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
+        with _stoppable(), _alone(), heard(progress):
+            result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})
+        if _Run.session:
+            _Run.session.close(RESULTS)
+        return result
+
+    return in_session
+
+
+def setup() -> None:
+    """asv calls this once it has loaded the plug-in, before the command runs; only `asv run` goes through these two."""
+    asv_run.Run.run = classmethod(resumable(asv_run.Run.run.__func__))
+    asv_run.run_benchmarks = own_benchmarks(asv_run.run_benchmarks)

@@ -1,0 +1,1 @@
+"""Everything that runs in the parent process: it builds environments, starts workers, and writes records."""

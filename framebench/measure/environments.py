@@ -1,0 +1,221 @@
+"""One environment per framework version, shared by every clone on the machine.
+
+They live under `$FRAMEBENCH_CACHE` (default `${XDG_CACHE_HOME:-~/.cache}/framebench`), named by a hash of the pinned
+requirements and of the Python version: a changed pin is a new environment, and an old one is never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from framebench.instruments import nvml
+from framebench.records.provenance import ROOT
+from framebench.suite.strategy import FRAMEWORKS
+
+REQUIREMENTS = ROOT / "requirements"
+ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
+Say = Callable[[str], None]
+
+
+class SetupError(Exception):
+    """An environment cannot be built; the message says what is missing and how to get it."""
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench").resolve()
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A framework at one version, and the interpreter that has it."""
+
+    framework: str
+    version: str
+    python: Path
+    home: Path | None = None  # Jittor keeps its compiled kernels below HOME
+    installed: bool = False  # found, not built: see installed.py
+
+    @property
+    def name(self) -> str:
+        return f"{self.framework}-{self.version}"
+
+    def variables(self) -> dict[str, str]:
+        """What must be set before the framework is imported."""
+        if self.framework == "jax":
+            return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        if self.framework == "jittor":
+            found = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0"}
+            return found | ({"HOME": str(self.home)} if self.home else {})
+        return {}
+
+    def scratch(self, folder: Path) -> dict[str, str]:
+        """What points at a folder of one case's own: there the memory worker finds what the time worker compiled from
+        nothing; the executable and its plan are the same."""
+        if self.framework == "torch":
+            return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+        if self.framework == "jax":
+            return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        return {}
+
+
+def nvcc() -> str:
+    """The CUDA compiler that Jittor is to build with; empty, which keeps it on the CPU, without a GPU or without a compiler."""
+    usual = Path("/usr/local/cuda/bin/nvcc")
+    return (shutil.which("nvcc") or (str(usual) if usual.exists() else "")) if nvml.gpus() else ""
+
+
+def pins(file: Path) -> dict[str, str]:
+    """Package versions by lower-case name of a pinned requirements file."""
+    lines = (line.split("#")[0].strip() for line in file.read_text().splitlines())
+    return {name.lower(): version for name, _, version in (line.partition("==") for line in lines if line)}
+
+
+def default_version(framework: str) -> str:
+    """The version that requirements/<framework>.txt pins. Raises SetupError, with the frameworks."""
+    if framework not in FRAMEWORKS:
+        raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
+    return pins(REQUIREMENTS / f"{framework}.txt")[framework]
+
+
+def versions(framework: str) -> dict[str, Path]:
+    """The requirements file of each version, the default one first. Raises SetupError, with the frameworks."""
+    default = default_version(framework)
+    others = {pins(f)[framework]: f for f in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
+    return others | {default: REQUIREMENTS / f"{framework}.txt"}
+
+
+def requirement_file(framework: str, version: str) -> Path:
+    """Raises SetupError, with the versions that have a requirements file."""
+    files = versions(framework)
+    if version not in files:
+        raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
+    return files[version]
+
+
+def location(framework: str, version: str) -> Path:
+    """The folder of this environment, built or not."""
+    key = requirement_file(framework, version).read_bytes() + sys.version.encode() + platform.machine().encode()
+    return cache() / "envs" / f"{framework}-{version}-{hashlib.sha256(key).hexdigest()[:10]}"
+
+
+def describe(framework: str, version: str | None = None) -> Environment:
+    """The environment as it is or will be, without building it."""
+    version = version or default_version(framework)
+    where = location(framework, version)
+    return Environment(framework, version, where / "bin" / "python", where / "home" if framework == "jittor" else None)
+
+
+def built(environment: Environment) -> bool:
+    return (environment.python.parent.parent / ".complete").exists()
+
+
+def ensure(framework: str, version: str | None = None, say: Say = lambda _: None) -> Environment:
+    """The environment, built now if it is not there yet; other processes wait. Raises SetupError."""
+    environment = describe(framework, version)
+    if built(environment):
+        return environment
+    where = environment.python.parent.parent
+    check_tools(framework)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{where}.lock"):
+        if not built(environment):
+            build(environment, where, say)
+    return environment
+
+
+def check_tools(framework: str) -> None:
+    """Name what is missing before minutes are spent. Raises SetupError."""
+    missing = []
+    if shutil.which("g++") is None and framework == "jittor":
+        missing.append("a C++ compiler, which Jittor calls for every kernel (Debian: apt-get install g++)")
+    if framework == "jittor" and not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        missing.append("Python.h, which Jittor's core includes (Debian: apt-get install python3-dev)")
+    try:
+        import ensurepip  # noqa: F401
+    except ImportError:
+        missing.append("the venv module's pip (Debian: apt-get install python3-venv)")
+    if missing:
+        raise SetupError(f"the {framework} environment needs " + "; and ".join(missing))
+
+
+def build(environment: Environment, where: Path, say: Say) -> None:
+    """From nothing, each time: an interrupted build leaves nothing that could be mistaken for a whole one."""
+    shutil.rmtree(where, ignore_errors=True)
+    requirements = requirement_file(environment.framework, environment.version)
+    say(f"installing {environment.framework} {environment.version} (once per machine)")
+    shell(where, [sys.executable, "-m", "venv", str(where)], say)
+    shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "-r", str(requirements)], say)
+    if environment.framework == "jittor":
+        build_jittor(environment, where, say)
+    (where / ".complete").touch()
+    warm(environment, "quick", say)
+
+
+def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
+    """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met. An interruption only
+    costs time."""
+    done = environment.python.parent.parent / f".warm-{profile}"
+    if environment.framework != "jittor" or environment.installed or done.exists():
+        return
+    say(f"compiling Jittor's kernels for the {profile} profile, some minutes more (once per machine)")
+    command = [str(environment.python), "-m", "framebench.worker.warmup", "jittor", profile]
+    shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT), "nvcc_path": ""})
+    done.touch()
+
+
+def build_jittor(environment: Environment, where: Path, say: Say) -> None:
+    """Lay oneDNN where Jittor looks for it, then let the first import compile Jittor's core."""
+    assert environment.home
+    onednn = environment.home / ONEDNN
+    onednn.mkdir(parents=True)
+    for part in ("lib", "include"):
+        (onednn / part).symlink_to(where / part)
+    say("compiling Jittor's core, about four minutes")
+    check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
+    # for the CPU: a build against CUDA that fails is a worker's, whose record then says why
+    shell(where, [str(environment.python), "-c", check], say, environment.variables() | {"nvcc_path": ""})
+
+
+def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None) -> None:
+    """Run one set-up command, its output in a log, saying every few seconds that it goes on. Raises SetupError."""
+    log = where.with_suffix(".log")
+    start = time.monotonic()
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(variables or {})}
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(0.2)
+                elapsed = time.monotonic() - start
+                if elapsed % 10 < 0.2:
+                    say(f"... {elapsed:.0f} s")
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise SetupError(f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}")
+
+
+def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
+    """What a module of ours prints when it runs in a framework's environment. Raises SetupError with its last words."""
+    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": str(ROOT)}
+    command = [str(environment.python), "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=paths, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(f"{module} failed in {environment.name}:\n{done.stderr[-2000:]}")
+    return done.stdout.strip()

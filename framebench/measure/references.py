@@ -1,0 +1,59 @@
+"""What a case is verified against where golden.json has no values: at sizes that float64 on a processor would take hours for.
+
+The first record of the same session that computed the same mathematics in strict float32 and passed is the reference of all
+that follow; the baselines of PyTorch are measured first, so JAX's and Jittor's confirm them or fail. The reference itself is
+only checked for being finite. That its code is right is what the float64 values of the `tiny` and `cpu` sizes say of the same
+model files on the same device: measure one of these in the same run. Both sides are float32, hence twice the tolerance.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from framebench.records import store
+from framebench.records.store import Record
+from framebench.suite.cases import Case
+from framebench.suite.protocol import Reference
+from framebench.suite.strategy import FRAMEWORKS
+
+WIDER = 2.0  # two computations in float32 are compared, not one with float64
+
+
+def needed(case: Case) -> bool:
+    """Whether golden.json lacks the case's values."""
+    return case.golden_key not in case.spec.golden
+
+
+def in_order(cases: list[Case]) -> list[Case]:
+    """Baselines first where references have to be found, the rest as it was; frameworks as in the table."""
+
+    def rank(case: Case) -> tuple[bool, int]:
+        return not is_base(case), FRAMEWORKS.index(case.framework) if needed(case) else 0
+
+    late = sorted((c for c in cases if needed(c)), key=rank)
+    return [c for c in cases if not needed(c)] + late
+
+
+def is_base(case: Case) -> bool:
+    return case.strategy == case.stage.baseline
+
+
+def find(case: Case, session: str, machine: Path) -> Reference | None:
+    """The reference among this machine's records of the session, if the case needs one and there is one."""
+    if not needed(case):
+        return None
+    pattern = f"*/{case.workload}.*.b{case.batch}.{case.size}"
+    found = (store.of_session(folder, session) for folder in sorted(machine.glob(pattern)))
+    fit = [r for r in found if r is not None and r.case != case.id and is_reference(r, case.golden_key)]
+    if not fit:
+        return None
+    first = min(fit, key=lambda r: (not is_base(r.parsed), r.provenance.measured_at))
+    assert first.verification
+    values = {name: value for name, value in first.verification.observed.items() if value is not None}
+    return Reference(first.case, values, WIDER)
+
+
+def is_reference(record: Record, key: str) -> bool:
+    case, seen = record.parsed, record.verification
+    plain = case.golden_key == key and case.plan.precision == "fp32"
+    return plain and record.status == "ok" and seen is not None and seen.passed

@@ -1,0 +1,1 @@
+"""The record of a measured case, where it lies, and where it came from."""

@@ -1,0 +1,86 @@
+"""Where and how a number came about."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
+
+
+def git(*arguments: str) -> str | None:
+    """A git query on the project, or None where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def commit() -> str | None:
+    return git("rev-parse", "HEAD")
+
+
+def code() -> str | None:
+    """The code that measures: the commit, and a fingerprint of what differs from it; results do not count."""
+    changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
+    changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in new_modules())
+    return f"{commit()}+{hashlib.sha256(changes).hexdigest()[:10]}" if changes else commit()
+
+
+def dirty() -> bool | None:
+    """Whether the code differs from the commit; results do not count."""
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return None if changes is None else bool(changes or new_modules())
+
+
+def new_modules() -> list[str]:
+    """What git does not track yet and what measures could import all the same. What git is told to ignore stays ignored."""
+    found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
+    return sorted(name for name in (found or "").split("\0") if name)
+
+
+def machine_name() -> str:
+    """FRAMEBENCH_MACHINE, or the host's name as asv uses it."""
+    return os.environ.get("FRAMEBENCH_MACHINE") or platform.node()
+
+
+@functools.cache
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory, kernel; no address and no user name."""
+    return {
+        "cpu": cpu_model(),
+        "cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def cpu_model() -> str:
+    """From /proc/cpuinfo: platform.processor() is empty on Linux."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        fields = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
+        by_name = {key.strip(): value.strip() for key, value in fields.items()}
+        numbers = f"family {by_name['cpu family']} model {by_name['model']}" if "cpu family" in by_name else ""
+        return f"{by_name.get('model name', platform.machine())} ({numbers})" if numbers else platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def command() -> str:
+    """What was typed, without the folders of whoever typed it; asv's benchmark processes are told it."""
+    program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([program, *words])

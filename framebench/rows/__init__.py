@@ -1,1 +1,0 @@
-"""The rows of the table, one strategy each; `framebench/table.py` puts them together."""

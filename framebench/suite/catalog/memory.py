@@ -1,0 +1,159 @@
+"""What a step leaves in memory, and who gives it back: buffers, the allocator, Python's collector."""
+
+from __future__ import annotations
+
+from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, cells
+
+_JITTOR_ONLY = Unsupported("a setting of Jittor's")
+_XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")
+_COLLECTOR = {f: Native("Python's gc module, around the framework's step") for f in ("torch", "jax", "jittor")}
+
+_BUFFERS = (
+    Strategy(
+        "donate", ("train",), "donation", "weights and states updated in place", "bytes of aliased arguments",
+        cells(
+            AlwaysOn("the optimizer updates the weights in place"),
+            Native("jax.jit(donate_argnums=...)"),
+            AlwaysOn("the optimizer assigns to the weights; the old values are freed"),
+        ),
+    ),
+    Strategy(
+        "optimizer_in_backward", ("train",), "gradients", "each weight updated as soon as its gradient is there, which is then freed",
+        "gradients alive at the end of the backward pass",
+        cells(
+            Native("register_post_accumulate_grad_hook with one optimizer per weight"),
+            Unsupported("the compiler already frees each gradient after its last use"),
+            Unsupported("jt.grad returns all gradients at once; there are no hooks between them"),
+        ),
+        clashes={f"accumulate{k}": "a gradient that is used up at once cannot be accumulated" for k in ("", "_2", "_8")},
+    ),
+    Strategy(
+        "keep_grads", ("train",), "gradients", "gradients zeroed, not freed, between steps", "gradients alive between steps",
+        cells(
+            Native("optimizer.zero_grad(set_to_none=False)"),
+            Unsupported("a gradient lives inside the compiled step only"),
+            Unsupported("Jittor's zero_grad only counts; gradients are replaced at the next backward"),
+        ),
+    ),
+    Strategy(
+        "foreach", ("train",), "optimizer", "the optimizer works on lists of tensors at once", "multi-tensor operators executed, of which the default has none",
+        cells(Native("foreach=True; on a GPU that is the default, and the case the baseline's double: not proven"), Unsupported("XLA fuses the update as it likes"), Unsupported("no such option")),
+    ),
+    Strategy(
+        "fused_optimizer", ("train",), "optimizer", "the optimizer as one kernel", "fused operators executed",
+        cells(Native("fused=True"), Unsupported("XLA fuses the update as it likes"), Unsupported("no such option; fusion makes one")),
+    ),
+    Strategy(
+        "channels_last", ("train", "eval"), "memory format", "channels as the fastest axis", "strides of the convolutions' inputs",
+        cells(
+            Native("memory_format=torch.channels_last"),
+            AlwaysOn("Flax's layout"),
+            Unsupported("Jittor's convolutions take NCHW only"),
+        ),
+        workloads=("resnet50", "unet3d"),
+        exceptions={"unet3d/torch": "channels_last_3d does not survive instance norm, which returns NCDHW: no convolution sees it"},
+    ),
+)  # fmt: skip
+
+_ALLOCATOR = (
+    Strategy(
+        "empty_cache", ("train", "eval"), "cache", "the allocator's cache given back after every step", "calls counted; bytes reserved after",
+        cells(Native("torch.cuda.empty_cache() after every step", gpu=True), _XLA_OWNS, Native("jt.gc() after every step")),
+    ),
+    Strategy(
+        "empty_cache_every_10", ("train",), "cache", "the allocator's cache given back every ten steps (an epoch)", "calls counted",
+        cells(Native("torch.cuda.empty_cache() every 10 steps", gpu=True), _XLA_OWNS, Native("jt.gc() every 10 steps")),
+        how="empty_cache", options={"every": 10},
+    ),
+    Strategy(
+        "pool_off", ("train", "eval"), "allocator", "no caching between allocations", "bytes that the pool holds and counts",
+        cells(
+            Native("PYTORCH_NO_CUDA_MEMORY_CACHING=1", gpu=True, env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+            Native("XLA_PYTHON_CLIENT_ALLOCATOR=platform", gpu=True, env={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
+            Unsupported(
+                "use_sfrl_allocator = 0 computes wrong: a reshaped array shares memory by way of the pool, and gets uninitialised "
+                "memory without it"
+            ),
+        ),
+    ),
+    Strategy(
+        "expandable_segments", ("train",), "allocator", "the pool grows in place", "segments that say that they can grow",
+        cells(
+            Native("expandable_segments:True", gpu=True, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+            Unsupported("no such option"),
+            Unsupported("no such option"),
+        ),
+    ),
+    Strategy(
+        "memory_fraction", ("train",), "limit", "the process may take 80 % of the card",
+        "PyTorch: more is refused, and had without the limit; JAX: the allocator's limit",
+        cells(
+            Native("torch.cuda.set_per_process_memory_fraction(0.8)", gpu=True),
+            Native("XLA_PYTHON_CLIENT_MEM_FRACTION=0.8", gpu=True, env={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.8"}),
+            Unsupported("its cap, device_mem_limit, needs another build: see mem_limit"),
+        ),
+    ),
+    Strategy(
+        "preallocate", ("train",), "allocator", "most of the card taken at the start", "bytes reserved before the first step",
+        cells(
+            Unsupported("the pool grows on demand"),
+            Native("XLA_PYTHON_CLIENT_PREALLOCATE=true, which is JAX's default", gpu=True,
+                   env={"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}),
+            Unsupported("the pool grows on demand"),
+        ),
+    ),
+    Strategy(
+        "cufft_cache_off", ("train",), "plan cache", "no cuFFT plans kept", "plans in the cache",
+        cells(*[Unsupported("no workload here runs a Fourier transform, so there are no plans to keep")] * 3),
+    ),
+    Strategy(
+        "managed_allocator", ("train",), "allocator", "CUDA's unified memory", "where the pool takes its memory from",
+        cells(
+            Unsupported("not among its allocators"),
+            Unsupported("not among the kinds this suite starts"),
+            Native("jt.flags.use_cuda_managed_allocator = 1; the flag exists in CUDA builds only", gpu=True,
+                   env={"use_cuda_managed_allocator": "1"}),
+        ),
+    ),
+    Strategy(
+        "mem_limit", ("train",), "limit", "Jittor built with JT_SAVE_MEM, which swaps variables out above a limit", "variables swapped out",
+        cells(
+            _JITTOR_ONLY,
+            _JITTOR_ONLY,
+            Native(
+                "cpu_mem_limit (device_mem_limit) at three quarters of a step's pool, in a build of its own; the CPU's go to a disk",
+                env={"cc_flags": "-DJT_SAVE_MEM=1", "cache_name": "save_mem"},
+            ),
+        ),
+    ),
+    *(
+        Strategy(
+            name, ("eval",), "before", summary, "training step run before; what was given back",
+            cells(
+                Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
+                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
+                Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
+            ),
+            how="after_training", options={"cleared": cleared},
+        )
+        for name, summary, cleared in (
+            ("after_training", "evaluation in the process that has trained", False),
+            ("after_training_cleared", "the same, caches emptied in between", True),
+        )
+    ),
+    *(
+        Strategy(
+            name, ("train", "pipeline"), "collector", summary, "collections counted by gc.callbacks", _COLLECTOR,
+            how="collector", options=options,
+        )
+        for name, summary, options in (
+            ("gc_off", "Python's collector off", {"mode": "off"}),
+            ("gc_frozen", "what is there before the first step kept out of collections", {"mode": "frozen"}),
+            ("gc_every_1", "a full collection after every step", {"every": 1}),
+            ("gc_every_2", "a full collection after every second step", {"every": 2}),
+        )
+    ),
+)  # fmt: skip
+
+
+ROWS = (*_BUFFERS, *_ALLOCATOR)

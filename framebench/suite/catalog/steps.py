@@ -1,0 +1,280 @@
+"""How a step computes: precision, recomputation, batching, execution."""
+
+from __future__ import annotations
+
+from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsupported, cells
+
+_NO_BF16 = Unsupported(
+    "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
+)
+_FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
+_NO_SLOW_PATH = Unsupported("no slow path was found in this workload to write differently")
+
+_PRECISION = (
+    Strategy(
+        "fp32", ("train",), "precision", "everything in strict float32", "dtype of every saved activation",
+        cells(
+            Native("TF32 switched off for matmul and cuDNN"),
+            Native("default_matmul_precision = highest"),
+            Native("float32 is the only dtype used"),
+        ),
+        quick=True,
+    ),
+    Strategy(
+        "tf32", ("train", "eval"), "precision", "float32 storage, products in TensorFloat-32", "rounding of a product",
+        cells(
+            Native("allow_tf32 for matmul and cuDNN", gpu=True),
+            Native("default_matmul_precision = tensorfloat32", gpu=True),
+            Native("jt.flags.use_tensorcore = 1, by which cuDNN may round convolutions to float16 too", gpu=True),
+        ),
+        precision="tf32",
+    ),
+    Strategy(
+        "amp_bf16", ("train", "eval"), "precision", "bfloat16 activations, float32 weights and optimizer", "dtype of the activations",
+        cells(Native("torch.autocast(dtype=bfloat16)"), Native("Flax dtype=bfloat16, param_dtype=float32"), _NO_BF16),
+        precision="bf16", quick=True,
+    ),
+    Strategy(
+        "amp_fp16", ("train",), "precision", "float16 activations, float32 weights, the loss scaled", "dtype of the activations, scale",
+        cells(
+            Native("torch.autocast(dtype=float16) and torch.amp.GradScaler", gpu=True),
+            Emulated("Flax dtype=float16, the loss multiplied and the gradient divided by a dynamic scale", gpu=True),
+            Unsupported("Jittor has no gradient scaler, and its float16 products are not used below amp_level 4"),
+        ),
+        precision="fp16",
+    ),
+    Strategy(
+        "bf16", ("eval",), "precision", "weights and activations in bfloat16", "dtype of weights and products",
+        cells(Native("model.bfloat16()"), Native("Flax dtype = param_dtype = bfloat16"), _NO_BF16),
+        how="half", options={"dtype": "bfloat16"}, precision="bf16",
+    ),
+    Strategy(
+        "fp16", ("eval",), "precision", "weights and activations in float16", "dtype of weights and products",
+        cells(
+            Native("model.half()"),
+            Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail"),
+            Native(f"Module.float16(); {_FLOAT16_LOOPS}", gpu=True),
+        ),
+        how="half", options={"dtype": "float16"}, precision="fp16",
+    ),
+    *(
+        Strategy(
+            f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is",
+            "dtypes of the graph's variables, and those that Jittor chooses for others",
+            cells(
+                Unsupported("amp_level is Jittor's; see amp_bf16 and amp_fp16"),
+                Unsupported("amp_level is Jittor's; see amp_bf16"),
+                Native(f"jt.flags.amp_level = {level}; it turns the weights to float16 too; {_FLOAT16_LOOPS}", gpu=True)
+                if level > 3 else Native(f"jt.flags.amp_level = {level}, at which no variable changes its type"),
+            ),
+            how="amp_level", options={"level": level}, precision="fp16" if level > 3 else "fp32",
+        )
+        for level in (3, 4, 5, 6)
+    ),
+)
+
+_RECOMPUTATION = (
+    Strategy(
+        "checkpoint", ("train", "finetune"), "recomputation", "recompute each block in the backward pass",
+        "number of block executions per step",
+        cells(
+            Native("torch.utils.checkpoint per block, non-reentrant"),
+            Native(
+                "jax.checkpoint per block, identical blocks as one scanned layer unless some are frozen; unrolled on XLA:CPU "
+                "with the pass cse_barrier_expander off, which would merge the recomputation away"
+            ),
+            Emulated("a jt.Function that re-runs the block in its backward"),
+        ),
+        quick=True,
+    ),
+    Strategy(
+        "checkpoint_every_2", ("train",), "recomputation", "recompute every second block only", "number of block executions per step",
+        cells(
+            Native("torch.utils.checkpoint around every second block"),
+            Native("jax.checkpoint around every second block, unrolled"),
+            Emulated("the jt.Function around every second block"),
+        ),
+        how="checkpoint", options={"every": 2},
+    ),
+    Strategy(
+        "checkpoint_dots", ("train",), "recomputation", "recompute all but the products", "products executed per step",
+        cells(
+            Native("torch.utils.checkpoint with a selective policy that saves convolutions and matrix products"),
+            Native("jax.checkpoint with the policy dots_saveable (convolutions saved likewise)"),
+            Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
+        ),
+    ),
+    Strategy(
+        "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
+        cells(
+            Native("torch.autograd.graph.save_on_cpu(pin_memory=True)", gpu=True),
+            Native("jax.checkpoint that keeps each block's input in pinned_host; XLA:CPU drops the copies", gpu=True),
+            Unsupported("a variable of a Jittor graph cannot be moved between devices"),
+        ),
+    ),
+)
+
+_BATCHING = (
+    *(
+        Strategy(
+            "accumulate" if k == 4 else f"accumulate_{k}", ("train",), "batching",
+            f"{k} micro-batches per optimizer step, the effective batch unchanged", "micro-steps counted",
+            cells(
+                Native(f"backward of loss / {k} as often, then one optimizer step"),
+                Native("lax.scan over the micro-batches"),
+                Native(f"optimizer.backward(loss / {k}) as often, then one step"),
+            ),
+            how="accumulate", micro_batches=k, quick=k == 4,
+        )
+        for k in (2, 4, 8)
+    ),
+    Strategy(
+        "long", ("train",), "structure", "sequences four times as long", "shape of the input",
+        {f: Native("a longer configuration of the same model file") for f in ("torch", "jax", "jittor")},
+        how="variant", variant="long", workloads=("transformer",),
+    ),
+)  # fmt: skip
+
+_EXECUTION = (
+    Strategy(
+        "compile", ("train", "eval"), "execution", "the model compiled and fused as a whole", "graphs and graph breaks",
+        cells(
+            Native("torch.compile, default mode"),
+            AlwaysOn("jax.jit compiles the whole step"),
+            AlwaysOn("Jittor fuses and compiles every operator it meets"),
+        ),
+    ),
+    Strategy(
+        "compile_reduce_overhead", ("train", "eval"), "execution", "compiled, and replayed as CUDA graphs", "CUDA graphs captured",
+        cells(
+            Native("torch.compile(mode='reduce-overhead')", gpu=True),
+            Unsupported("no such mode; XLA builds command buffers by itself"),
+            Unsupported("no such mode"),
+        ),
+        how="compile", options={"mode": "reduce-overhead"},
+    ),
+    Strategy(
+        "compile_max_autotune", ("train", "eval"), "execution", "compiled, with every kernel variant tried", "kernels tried",
+        cells(
+            Native("torch.compile(mode='max-autotune')", gpu=True),
+            Unsupported("no such mode; XLA autotunes by itself on a GPU"),
+            Unsupported("no such mode"),
+        ),
+        how="compile", options={"mode": "max-autotune"},
+    ),
+    Strategy(
+        "jit_script", ("train", "eval"), "execution", "the blocks as TorchScript", "blocks that are ScriptModules",
+        cells(Native("torch.jit.script, or trace where a block cannot be scripted"), *[Unsupported("PyTorch's own")] * 2),
+    ),
+    Strategy(
+        "no_jit", ("train",), "execution", "the step executed operation by operation", "operations dispatched one by one",
+        cells(
+            AlwaysOn("eager mode is PyTorch's default"),
+            Native("the step under jax.disable_jit"),
+            Unsupported("Jittor compiles every operator; not_lazy is the nearest"),
+        ),
+    ),
+    Strategy(
+        "no_fuse", ("train", "eval"), "execution", "operators compiled one by one, not fused", "kernels executed per step",
+        cells(
+            AlwaysOn("eager mode fuses nothing"),
+            Unsupported("fusion is no option of XLA's; no_jit is the nearest"),
+            Native("jt.flags.no_fuse = 1"),
+        ),
+    ),
+    Strategy(
+        "not_lazy", ("train", "eval"), "execution", "every operator executed as soon as it is called", "operations pending after a call",
+        cells(
+            AlwaysOn("eager mode executes at once"),
+            Unsupported("a compiled step has no order of calls; no_jit is the nearest"),
+            Native("jt.flags.lazy_execution = 0"),
+        ),
+    ),
+    Strategy(
+        "scan", ("train",), "execution", "identical layers compiled once and looped over", "loops in the program",
+        cells(
+            Unsupported("eager PyTorch loops in Python already"),
+            Native("nnx.scan over the stacked layers"),
+            Unsupported("Jittor has no loop operator"),
+        ),
+        workloads=("transformer",),
+    ),
+    Strategy(
+        "attention_plain", ("train", "eval"), "attention", "attention as two products and a softmax", "fused attention operators executed",
+        cells(
+            Native("softmax(q k^T) v instead of scaled_dot_product_attention"),
+            AlwaysOn(
+                "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU too (measured on the CPU: "
+                "written out, the step has the same plan to the byte); its cudnn implementation takes half precision only"
+            ),
+            AlwaysOn("Jittor has no fused attention; its softmax and mask are fused by the compiler"),
+        ),
+        workloads=("transformer",),
+    ),
+    Strategy(
+        "sdpa_math", ("train", "eval"), "attention", "scaled_dot_product_attention without a fused kernel", "attention operators executed",
+        cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"),
+            AlwaysOn("jax.nn.dot_product_attention(implementation='xla') is the default"),
+            AlwaysOn("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
+        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
+    ),
+    Strategy(
+        "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
+        cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)", gpu=True),
+            Unsupported("jax.nn.dot_product_attention has the implementations xla and cudnn"),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "EFFICIENT_ATTENTION"}, workloads=("transformer",),
+    ),
+    Strategy(
+        "sdpa_flash", ("train", "eval"), "attention", "the flash attention kernel alone", "attention operators executed",
+        cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which takes half precision only", gpu=True),
+            Unsupported("jax.nn.dot_product_attention has the implementations xla and cudnn"),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "FLASH_ATTENTION"}, workloads=("transformer",), needs=("amp_bf16", "amp_fp16"),
+    ),
+    Strategy(
+        "sdpa_cudnn", ("train", "eval"), "attention", "cuDNN's attention kernel alone", "attention operators executed",
+        cells(
+            Native("torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), which takes half precision only", gpu=True),
+            Native("jax.nn.dot_product_attention(implementation='cudnn'), which takes half precision only", gpu=True),
+            Unsupported("Jittor has no fused attention"),
+        ),
+        how="sdpa", options={"backend": "CUDNN_ATTENTION"}, workloads=("transformer",), needs=("amp_bf16", "amp_fp16"),
+    ),
+    Strategy(
+        "autotune", ("train", "eval"), "autotuning", "the library's algorithms tried out for every new shape, the fastest kept",
+        "allocations of a first convolution",
+        cells(
+            Native("torch.backends.cudnn.benchmark = True", gpu=True),
+            AlwaysOn("XLA tries its and the libraries' kernels out when it compiles for a GPU"),
+            AlwaysOn("Jittor tries cuDNN's algorithms for the first 100 shapes it meets"),
+        ),
+        workloads=("resnet50", "unet3d"),
+    ),
+    Strategy(
+        "autotune_off", ("train", "eval"), "autotuning", "the library's first choice of an algorithm taken untried",
+        "JAX: allocations while a convolution is compiled; Jittor: no entry in the table of what was tried",
+        cells(
+            AlwaysOn("torch.backends.cudnn.benchmark is off by default"),
+            Native("XLA_FLAGS=--xla_gpu_autotune_level=0; XLA ends the process for a flag that it does not know", gpu=True,
+                   env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}),
+            Native("jt.cudnn.set_algorithm_cache_size(0)", gpu=True),
+        ),
+        workloads=("resnet50", "unet3d"),
+    ),
+    Strategy(
+        "rewrite", ("train",), "rewriting", "a slow kernel avoided by writing the same mathematics differently", "operations counted",
+        cells(_NO_SLOW_PATH, Emulated("see the workload's `rewrites`"), Emulated("see the workload's `rewrites`")),
+        quick=True,
+    ),
+)  # fmt: skip
+
+
+ROWS = (*_PRECISION, *_RECOMPUTATION, *_BATCHING, *_EXECUTION)

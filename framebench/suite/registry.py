@@ -1,0 +1,73 @@
+"""The one table: every scenario, and from `rows/` every strategy with how each framework does it or why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from framebench.suite.catalog import memory, scenarios, steps
+from framebench.suite.strategy import Scenario, Strategy, combine
+
+_SCENARIOS = (
+    Scenario("train", "forward, backward and optimizer step", "fp32", "training"),
+    Scenario("eval", "a forward pass in evaluation mode", "no_grad", "logits"),
+    Scenario("finetune", "a training step of the upper half of the blocks; the lower half is frozen", "half", "training"),
+    Scenario(
+        "varlen", "evaluation of a fixed stream of batches whose sequences differ in length (images do not)", "padded", "loss",
+        workloads=("transformer",),
+    ),
+    Scenario(
+        "pair", "evaluation by two models that differ in their last layer", "together", "loss", workloads=("resnet50",)
+    ),
+    Scenario(
+        "pipeline", "a training step on images that are read and prepared on the host beside it", "iterator", "training",
+        workloads=("resnet50",),
+    ),
+    Scenario(
+        "custom_op", "a training step whose GELU is a differentiation rule written by hand", "built_in", "training",
+        workloads=("transformer",), mathematics="train",
+    ),
+)  # fmt: skip
+SCENARIOS: dict[str, Scenario] = {s.name: s for s in _SCENARIOS}
+BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a table refer to
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    (scenario, row.name): row
+    for scenario in SCENARIOS
+    for row in (*steps.ROWS, *memory.ROWS, *scenarios.ROWS)
+    if scenario in row.scenarios
+}
+
+# Combinations that people use: cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.
+COMBINATIONS: dict[str, tuple[str, ...]] = {
+    "train": (
+        "amp_bf16+checkpoint",
+        "amp_bf16+accumulate",
+        "amp_bf16+channels_last",
+        "amp_fp16+channels_last",
+        "tf32+channels_last",
+        "autotune+channels_last",
+        "amp_bf16+sdpa_flash",
+        "amp_bf16+sdpa_efficient",
+        "amp_bf16+sdpa_cudnn",
+        "amp_bf16+checkpoint+compile",
+        "checkpoint+donate",
+        "checkpoint+rewrite",
+        "checkpoint+accumulate",
+        "accumulate+long",
+        "checkpoint+long",
+        "checkpoint+depth_4",
+        "checkpoint+depth_16",
+    ),
+    "pipeline": ("gc_frozen+prefetch",),
+}
+
+
+def names(scenario: str) -> tuple[str, ...]:
+    """The strategies of a scenario, in the order of the table; combinations last."""
+    return tuple(name for where, name in STRATEGIES if where == scenario) + COMBINATIONS.get(scenario, ())
+
+
+def combinations() -> Iterator[Strategy]:
+    for scenario, found in COMBINATIONS.items():
+        for name in found:
+            yield combine(tuple(STRATEGIES[scenario, p] for p in name.split("+")), SCENARIOS[scenario])

@@ -1,0 +1,156 @@
+"""What a strategy is, and how strategies combine. The rows are in `rows/`, and `table.py` joins them: the docs' support matrix.
+
+The worker reads this inside any framework's environment, so it needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from models.spec import NAMES
+
+FRAMEWORKS = ("torch", "jax", "jittor")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How one framework does one strategy. `why` is the mechanism, or the reason against it."""
+
+    why: str
+    gpu: bool = False  # it exists on a GPU only
+    env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
+
+    @property
+    def supported(self) -> bool:
+        return not isinstance(self, Unsupported)
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower() + (" (GPU)" if self.gpu else "")
+
+
+class Native(Cell):
+    """The framework has it."""
+
+
+class Emulated(Cell):
+    """Written by us with the framework's public parts."""
+
+
+class AlwaysOn(Cell):
+    """The framework always works this way: unless it is the scenario's baseline, the case would be another one's double."""
+
+
+class Unsupported(Cell):
+    """Cannot be done, and this is why."""
+
+
+def cells(torch: Cell, jax: Cell, jittor: Cell) -> dict[str, Cell]:
+    """A row's cells."""
+    return {"torch": torch, "jax": jax, "jittor": jittor}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What one step does, and which strategy the others are compared with."""
+
+    name: str
+    summary: str
+    baseline: str
+    observes: Literal["training", "logits", "loss"]  # what verification looks at
+    workloads: tuple[str, ...] = NAMES
+    mathematics: str = ""  # the scenario whose golden values hold here too
+
+    @property
+    def trains(self) -> bool:
+        return self.observes == "training"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>_<file of the row>.py`."""
+
+    name: str
+    scenarios: tuple[str, ...]
+    axis: str  # two strategies of one axis exclude each other
+    summary: str
+    effect: str  # what proves, other than memory, that it was on
+    cells: Mapping[str, Cell]
+    how: str = ""  # its name, unless several rows share a function
+    options: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = "fp32"  # selects the tolerance of the verification
+    micro_batches: int = 1
+    variant: str = ""  # of the model: the mathematics differs, with golden values of its own
+    mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
+    workloads: tuple[str, ...] = NAMES
+    exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework -> why not there
+    clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
+    needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
+    quick: bool = False  # part of the quick profile
+    parts: tuple[Strategy, ...] = ()  # of a combination
+
+    def __post_init__(self) -> None:
+        missing = [f for f in FRAMEWORKS if f not in self.cells]
+        if missing:
+            raise ValueError(f"strategy {self.name} has no cell for {', '.join(missing)}")
+        object.__setattr__(self, "how", self.how or self.name)
+        object.__setattr__(self, "parts", self.parts or (self,))
+
+    @property
+    def same_loss(self) -> bool:
+        """Whether it must leave the loss what the baseline's is."""
+        return not (self.variant or self.mathematics)
+
+
+class Nonsense(ValueError):
+    """A combination that makes no sense; the message says why."""
+
+
+def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
+    """`a+b` as one strategy. Raises Nonsense."""
+    name = "+".join(p.name for p in parts)
+    for i, one in enumerate(parts):
+        if one.name == scenario.baseline:
+            raise Nonsense(f"{name} makes no sense: {one.name} is the baseline of {scenario.name}, it adds nothing")
+        for other in parts[i + 1 :]:
+            if one.axis == other.axis:
+                raise Nonsense(f"{name} makes no sense: {one.name} and {other.name} are alternatives ({one.axis})")
+            if why := one.clashes.get(other.name) or other.clashes.get(one.name):
+                raise Nonsense(f"{name} makes no sense: {why}")
+
+    def first(attribute: str, default: Any) -> Any:
+        return next((v for p in parts if (v := getattr(p, attribute)) != default), default)
+
+    return Strategy(
+        name, (scenario.name,), "combination", " and ".join(p.summary for p in parts), "; ".join(p.effect for p in parts),
+        {f: join(f, parts) for f in FRAMEWORKS},
+        precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
+        mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
+        exceptions={k: v for p in parts for k, v in p.exceptions.items()}, parts=parts,
+    )  # fmt: skip
+
+
+def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
+    """The cell of a combination: unsupported if a part is, always on if a part adds nothing, else emulated if a part is."""
+    cells = {p.name: p.cells[framework] for p in parts}
+    for decisive in (Unsupported, AlwaysOn):
+        if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
+            return decisive("; ".join(found))
+    kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
+    env = {k: v for c in cells.values() for k, v in c.env.items()}
+    return kind("; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env)
+
+
+@cache
+def find(scenario: str, name: str) -> Strategy:
+    """A row, or a combination `a+b` in any order. Raises KeyError for an unknown name, Nonsense for a senseless pair."""
+    from framebench.suite.registry import SCENARIOS, STRATEGIES
+
+    if (scenario, name) in STRATEGIES:
+        return STRATEGIES[scenario, name]
+    parts = [STRATEGIES[scenario, part] for part in name.split("+")]
+    order = list(STRATEGIES.values())
+    return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])

@@ -1,0 +1,124 @@
+"""One case under a budget of memory, in a process of its own: `python -m framebench.worker.probe '{"do": "fit", ...}'`.
+
+Runs inside the framework's environment, as `worker.py` does, and speaks its language; beside phases it may send
+`{"report": ...}` about what is done already, so that this outlives the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from typing import Any
+
+from framebench import adapters
+from framebench.adapters.base import Adapter, Batch
+from framebench.instruments import limits
+from framebench.instruments.limits import UNDER, Order, die_plainly, mapped, set_before_import
+from framebench.suite.cases import Case
+from framebench.worker.worker import Emit, peaks, serve, timed_step
+
+
+def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+    """Three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
+    emit({"phase": "compile"})
+    adapter.compile()
+    before = beside_tensors(adapter)
+    limited = order.budget is not None and adapter.cap(order.budget)
+    emit({"phase": f"steps {UNDER}" if limited else "steps"})
+    cold = peaks(adapter)
+    steady = peaks(adapter)
+    after = beside_tensors(adapter)
+    seconds = timed_step(adapter)
+    adapter.cap(None)  # the loss of an evaluation is no part of its step
+    loss = adapter.loss()
+    if not math.isfinite(loss):
+        raise ArithmeticError(f"the loss became {loss}")
+    kept = None if before is None or after is None else max(0, after - before)
+    return {"peaks": steady, "cold_peaks": cold, "kept_bytes": kept, "step_s": seconds, "limited": limited}
+
+
+def beside_tensors(adapter: Adapter) -> int | None:
+    """Private bytes of the process that are no tensors; on the CPU, where workspaces and generated kernels are among them."""
+    if adapter.device() != "cpu":
+        return None
+    adapter.release()
+    adapter.reset_peak()
+    return mapped() - adapter.live_bytes()
+
+
+def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+    """All samples from `order.first` on, by batches that are halved whenever memory runs out."""
+    x, y = adapter.workload.batch(adapter.config, order.samples)
+    emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
+    prepare(adapter, (x[:1], y[:1]))
+    attempt(adapter)
+    first, batch, compiled, limited = order.first, adapter.case.batch, 1, False
+    while first < order.samples:
+        part = x[first : first + batch], y[first : first + batch]
+        size = len(part[0])
+        emit({"report": {"first": first, "batch": size}})
+        emit({"phase": "compile"})
+        adapter.cap(None)
+        prepare(adapter, part, anew=size != compiled)
+        compiled = size
+        limited = order.budget is not None and adapter.cap(order.budget)
+        emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
+        found, ran_out = attempt(adapter)
+        if not ran_out and order.budget and not limited and found["peaks"].get("allocator.in_use", 0) > order.budget:
+            ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
+        if not ran_out:
+            emit({"report": {"first": first, "batch": size, **found}})
+            first += size
+        elif size == 1:
+            raise MemoryError(ran_out)
+        else:
+            batch = size // 2
+            emit({"report": {"first": first, "batch": size, "ran_out": ran_out}})
+    return {"limited": limited}
+
+
+def prepare(adapter: Adapter, part: Batch, anew: bool = True) -> None:
+    """Inputs on the device, and for a new shape what must be compiled."""
+    adapter.inputs = adapter.put(*part)
+    if anew:
+        adapter.compile()
+
+
+def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
+    """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
+    try:
+        found = peaks(adapter)
+        return {"peaks": found, "losses": adapter.sample_losses()}, ""
+    except Exception as error:
+        limited = limits.enforced()
+        adapter.cap(None)
+        if not limits.ran_out(error, limited):
+            raise
+        return {}, f"{type(error).__name__}: {str(error)[:2000]}"
+    finally:
+        adapter.release()
+        gc.collect()
+
+
+def run(order: Order, emit: Emit) -> dict[str, Any]:
+    case = Case.of(order.case)
+    set_before_import(case, order.budget)
+    emit({"phase": "import"})
+    adapter = adapters.load(case)
+    emit({"phase": "build"})
+    try:
+        adapter.build()
+        adapter.synchronize()
+        die_plainly()
+        result = {"fit": fit, "evaluate": evaluate}[order.do](adapter, order, emit)
+    except Exception as error:
+        limited = limits.enforced()
+        adapter.cap(None)
+        error.oom = limits.ran_out(error, limited)  # type: ignore[attr-defined]
+        raise
+    adapter.cap(None)
+    return result | {"versions": adapter.versions(), "device": adapter.device()}
+
+
+if __name__ == "__main__":
+    serve(lambda orders, emit: run(Order(**orders), emit))

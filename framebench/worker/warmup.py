@@ -1,0 +1,65 @@
+"""Compile a framework's kernels once: `python -m framebench.worker.warmup FRAMEWORK PROFILE`, at size `tiny`.
+
+Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the shape.
+Without this, the first cases measured on a machine would spend minutes in the compiler, and their first steps would tell of
+that. A strategy that needs another build of the framework runs in a process of its own, which makes that build.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import traceback
+
+from framebench import adapters
+from framebench.suite.cases import Case, every_case, parse
+from framebench.suite.cases import profile as cases_of
+
+
+def warm(case: Case) -> None:
+    """All that a worker does with a case, the proof of its effect included."""
+    adapter = adapters.load(case)
+    adapter.build()
+    for _ in range(2):
+        adapter.step()
+        adapter.synchronize()
+    if case.stage.trains:
+        adapter.gradient_norm()
+    adapter.loss()
+    adapter.effect()
+    adapter.reset_peak()
+    adapter.own_peaks()
+
+
+def attempt(case: Case) -> None:
+    """One that cannot be compiled says so again when it is measured."""
+    try:
+        warm(case)
+    except Exception:
+        traceback.print_exc()
+    gc.collect()  # what failed would stay in the next one's graph
+
+
+def cases(framework: str, profile: str) -> list[Case]:
+    """One batch each of what a machine without a GPU can run: kernels do not depend on the batch."""
+    wanted = {(c.workload, c.scenario, c.strategy) for c in cases_of(profile)}
+    found = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
+    found = [c for c in found if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
+    return [c for c in found if c.batch == c.spec.preset("tiny").base]
+
+
+if __name__ == "__main__":
+    name, what = sys.argv[1:]
+    single = "/" in what  # a case, in the process of its own that it needs
+    found = [parse(what)] if single else cases(name, what)
+    for number, each in enumerate(found, 1):
+        print(f"{number} of {len(found)}: {each.id}", flush=True)
+        if each.support.env and not single:
+            command = [sys.executable, "-m", "framebench.worker.warmup", name, each.id]
+            subprocess.run(command, env={**os.environ, **each.support.env}, check=False)
+        else:
+            attempt(each)
+    sys.stdout.flush()
+    os._exit(0)  # Jittor's clean-up at exit sometimes crashes

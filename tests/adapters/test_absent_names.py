@@ -1,0 +1,53 @@
+"""Names that articles about Jittor recommend and that do not exist, looked up in the Jittor that is installed; and a flag that
+exists and breaks it."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.claims.ledger import names
+from analysis.claims.registry import REGISTRY
+from framebench.measure.claim_probes import absent_names
+from framebench.measure.environments import Environment
+from tests.conftest import run_inside
+
+ABSENT = (
+    "jittor.ops.optimized_attention",
+    "jittor.nn.VolumeBatchNorm3d",
+    "jittor.misc.set_memory_limit",
+    "jittor.amp",
+    "jittor.amp.GradScaler",
+    "jittor.GradScaler",
+    "jittor.optim.GradScaler",
+    "jittor.nn.GradScaler",
+    "jittor.flags.use_cuda_managed_allocator",  # in builds with CUDA only
+)
+PRESENT = ("jittor.ops", "jittor.nn.BatchNorm3d", "jittor.misc", "jittor.optim.AdamW", "jittor.flags.amp_level")
+pytestmark = pytest.mark.slow
+
+
+def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> None:
+    found = absent_names((*ABSENT, *names(REGISTRY.claims)), environment["jittor"])
+    assert found == dict.fromkeys((*ABSENT, *names(REGISTRY.claims)), False)
+
+
+def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
+    found = absent_names(PRESENT, environment["jittor"])
+    assert found == dict.fromkeys(PRESENT, True)
+
+
+WITHOUT_POOL = """
+import json
+import jittor as jt, numpy as np
+def reshaped():
+    return (jt.array(np.arange(6, dtype=np.float32)) + 1).reshape(2, 3).numpy().ravel().tolist()
+pooled = reshaped()
+jt.flags.use_sfrl_allocator = 0
+print(json.dumps([pooled, reshaped()]).replace("NaN", "null").replace("Infinity", "null"))
+"""
+
+
+def test_without_its_pool_jittor_computes_wrong(environment: dict[str, Environment]) -> None:
+    """When this fails, `pool_off` has become possible."""
+    pooled, unpooled = run_inside(environment["jittor"], WITHOUT_POOL)
+    assert pooled == [1, 2, 3, 4, 5, 6] != unpooled

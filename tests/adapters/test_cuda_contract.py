@@ -1,0 +1,371 @@
+"""The CUDA code without a card: fed with what others recorded on theirs (`tests/recorded.py`), and with what NVML says that it
+returns: units and errors are those of NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, millijoules,
+NVMLError_NotSupported). What the frameworks count there: `tests/adapters/test_cuda_counters.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from framebench.adapters.base import Adapter, Batch, Evidence
+from framebench.instruments import limits, nvml
+from framebench.instruments.nvml import Energy, ProcessPeak
+from framebench.measure import cuda_check, environments, runner, supervisor
+from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
+from framebench.measure.supervisor import Outcome
+from framebench.records import provenance
+from framebench.suite.cases import Case, parse
+from framebench.suite.protocol import Task
+from framebench.worker import worker
+from tests import recorded
+from tests.conftest import run_inside
+
+GIB = 2**30
+
+
+class NotSupported(Exception):
+    """Stands for pynvml.NVMLError_NotSupported, a subclass of NVMLError."""
+
+
+def refuse(*_: Any) -> None:
+    raise NotSupported("Not Supported")
+
+
+class FakeNvml(SimpleNamespace):
+    """One H200 by NVML's reference; functions that are not given are not supported."""
+
+    NVMLError = NotSupported
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return refuse
+
+
+def h200(**changes: Any) -> FakeNvml:
+    joules = iter([1_000_000, 1_350_000])
+    functions: dict[str, Any] = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda i: ("index", i),
+        "nvmlDeviceGetHandleByUUID": lambda u: ("uuid", u),
+        "nvmlDeviceGetName": lambda h: "NVIDIA H200",
+        "nvmlSystemGetDriverVersion": lambda: "580.1",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 13000,
+        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB),
+        "nvmlDeviceGetClockInfo": lambda h, clock: {1: 1980, 2: 3201}[clock],
+        "nvmlDeviceGetPowerManagementLimit": lambda h: 700_000,
+        "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)],
+        "nvmlDeviceGetTotalEnergyConsumption": lambda h: next(joules),
+    }
+    return FakeNvml(**(functions | changes))
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    found = h200()
+    monkeypatch.setitem(sys.modules, "pynvml", found)  # type: ignore[arg-type]
+    monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA H200",))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return found
+
+
+def named_in(package: str) -> list[str]:
+    """Every attribute of the package that the harness names, such as `nvmlInit` or `cuda.memory_stats`."""
+    sources = (path.read_text() for path in (provenance.ROOT / "framebench").rglob("*.py"))
+    return sorted({name for text in sources for name in re.findall(rf"\b{package}\.((?:cuda\.)?\w+)", text)})
+
+
+def test_the_library_has_every_function_of_nvml_that_is_called() -> None:
+    import pynvml
+
+    found = named_in("pynvml")
+    assert "nvmlDeviceGetTotalEnergyConsumption" in found
+    assert [name for name in found if not hasattr(pynvml, name)] == []
+
+
+def test_torch_has_every_function_of_cuda_that_is_called(environment: dict[str, Environment]) -> None:
+    found = [name for name in named_in("torch") if name.startswith("cuda.")]
+    assert "cuda.memory_stats" in found
+    code = "import json, operator, sys, torch; print(json.dumps([operator.attrgetter(n)(torch) is None for n in sys.argv[1:]]))"
+    assert not any(run_inside(environment["torch"], code, *found))
+
+
+def test_the_state_has_what_the_card_tells_and_nothing_else(card: FakeNvml) -> None:
+    assert nvml.state() == {
+        "name": "NVIDIA H200", "driver": "580.1", "cuda_of_the_driver": "13.0", "memory_bytes": 139 * GIB, "used_bytes": GIB,
+        "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_limit_w": 700.0, "processes": 1,
+    }  # fmt: skip
+
+
+def test_the_worker_s_card_is_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nvml.card() == ("index", 0)
+    for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
+        assert nvml.card() == handle
+
+
+def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
+    assert limits.card_bytes() == 4 * GIB
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert limits.card_bytes() is None
+
+
+def test_energy_lies_between_the_phases(card: FakeNvml) -> None:
+    spent = Energy()
+    for phase in ("import", "build", "timing"):
+        spent.on_phase(phase)
+    assert spent.joules is None
+    spent.on_phase("effect")
+    assert spent.joules == 350.0
+
+
+def test_a_card_without_an_energy_counter_gives_none(card: FakeNvml) -> None:
+    card.nvmlDeviceGetTotalEnergyConsumption = refuse
+    spent = Energy()
+    spent.on_phase("timing")
+    spent.on_phase("effect")
+    assert spent.joules is None
+
+
+@pytest.mark.parametrize(
+    ("running", "peak", "said"),
+    [
+        ([SimpleNamespace(pid=42, usedGpuMemory=5)], 5, None),
+        ([SimpleNamespace(pid=42, usedGpuMemory=None)], None, "does not tell its memory"),
+        ([SimpleNamespace(pid=1, usedGpuMemory=5)], None, "a container with process numbers of its own"),
+        ([], None, "a container that hides them"),
+    ],
+)
+def test_why_a_process_was_not_seen(card: FakeNvml, running: list[Any], peak: int | None, said: str | None) -> None:
+    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
+    seen = ProcessPeak(42)
+    seen.look([("index", 0)])
+    assert seen.peak == peak
+    assert (seen.note is None) if said is None else (said in (seen.note or ""))
+
+
+def test_a_container_s_own_numbers(card: FakeNvml) -> None:
+    own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
+    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
+    seen = ProcessPeak(own)
+    seen.look([("index", 0)])
+    assert seen.peak is None, "no other process's memory is taken for its own"
+    assert "process numbers of its own" in (seen.note or "")
+
+
+def outcomes(**timed: Any) -> dict[str, Outcome]:
+    """Of a worker pair on a card."""
+    time_half = {"first_step_s": 9.0, "step_s": [0.1] * 20, "device_step_s": [0.09] * 20, "timed_steps": 20, "timed_s": 2.0}
+    memory_half = {
+        "peaks": {"allocator.in_use": 10, "allocator.reserved": 12},
+        "cold_peaks": {"allocator.in_use": 11, "allocator.reserved": 14, "compiler.plan": 9},
+        "allocator": {"ooms": 0},
+    }
+    first = time_half | {"cold_peaks": {"allocator.in_use": 30}} | timed
+    return {"time": Outcome(result=first, joules=1400.0), "memory": Outcome(result=memory_half, device_process=100)}
+
+
+def test_the_halves_of_a_gpu_case_joined() -> None:
+    fields, status, _ = runner.join(outcomes())
+    assert status == "ok"
+    assert fields["energy_j_per_step"] == 70.0
+    assert fields["cold_peaks"] == {"allocator.in_use": 30, "allocator.reserved": 14, "compiler.plan": 9}
+    assert fields["peaks"] == {"allocator.in_use": 10, "allocator.reserved": 12, "device.process": 100}
+    assert fields["allocator"] == {"ooms": 0, "context_bytes": 86}, "beyond the pool at its largest"
+
+
+def test_too_short_a_time_has_no_energy() -> None:
+    assert "energy_j_per_step" not in runner.join(outcomes(timed_s=0.4))[0]
+
+
+def spoken(final: dict[str, Any], folder: Path, tail: str = "") -> Outcome:
+    log = folder / "log"
+    log.write_text(tail)
+    child: Any = SimpleNamespace(phase="import", final=final, log=log, process=SimpleNamespace(returncode=1))
+    return supervisor.classify(child, None, False)
+
+
+def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) -> None:
+    error = {
+        "type": "NoDevice",
+        "message": "needs a GPU, and this torch (2.13.0+cpu) finds none",
+        "oom": False,
+        "no_device": True,
+    }
+    found = spoken({"error": error}, tmp_path)
+    assert (found.status, found.reason) == ("unsupported", error["message"])
+
+
+def test_the_compiler_s_reason_is_told(tmp_path: Path) -> None:
+    error = {"type": "RuntimeError", "message": "Compile error", "oom": False}
+    found = spoken({"error": error}, tmp_path, recorded.JITTOR_BUILD)
+    assert found.status == "crashed"
+    assert "unsupported GNU version" in (found.reason or "")
+    assert "compiler" not in (spoken({"error": error}, tmp_path, "Traceback\nRuntimeError: Compile error").reason or "")
+
+
+@pytest.mark.parametrize("said", recorded.OUT_OF_MEMORY.values(), ids=recorded.OUT_OF_MEMORY.keys())
+def test_memory_that_ran_out_on_a_card(said: str, tmp_path: Path) -> None:
+    """Whether the framework raises, or dies with this in its log."""
+    assert limits.ran_out(RuntimeError(said), limited=False)
+    assert spoken({}, tmp_path, f"{said}\nterminate called after throwing an instance of 'std::runtime_error'").status == "oom"
+
+
+def test_what_jittor_s_source_says_of_a_full_card() -> None:
+    """src/mem/allocator/cuda_device_allocator.cc of 1.3.10.0 and 1.3.11.0; nobody was found to have recorded it."""
+    assert limits.ran_out(RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False)
+
+
+@pytest.mark.parametrize("said", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
+def test_what_else_went_wrong_on_a_card(said: str, tmp_path: Path) -> None:
+    assert not limits.ran_out(RuntimeError(said), limited=True)
+    assert spoken({}, tmp_path, said).status == "crashed"
+
+
+class OnCard(Adapter):
+    """A framework with a card, whose events say 1.5 ms for every step; it has no model."""
+
+    switches: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
+        self.proofs, self.after_step, self.spent, self.steps = {}, [], defaultdict(float), 0
+
+    def make(self) -> None: ...
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
+    def one_step(self) -> None: ...
+    def synchronize(self) -> None: ...
+    def logits(self) -> np.ndarray: ...  # type: ignore[empty-body]
+    def gradient_norm(self) -> float: ...  # type: ignore[empty-body]
+    def allocate(self, size: int) -> None: ...
+    def parameter_count(self) -> int: ...  # type: ignore[empty-body]
+    def observe(self) -> Evidence:
+        return {}
+
+    def loss(self) -> float:
+        return 1.0
+
+    def live_bytes(self) -> int:
+        return 3
+
+    def own_peaks(self) -> dict[str, int]:
+        return {"allocator.in_use": 5, "compiler.plan": 4}
+
+    def counters(self) -> dict[str, int]:
+        return {"ooms": 0}
+
+    def events(self) -> Any:
+        return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": "2"}
+
+    def device(self) -> str:
+        return "NVIDIA H200"
+
+
+def test_steps_are_timed_by_both_clocks() -> None:
+    task = Task("", "time", samples=5)
+    found = worker.sample(OnCard(), task, [0.5])
+    assert len(found["step_s"]) == 5
+    assert found["device_step_s"] == [0.0015] * 4, "of the timed steps, not of those before"
+    assert found["timed_steps"] == 4
+
+
+def test_one_sample_is_a_sample() -> None:
+    """Also where verification's steps are as many already."""
+    found = worker.sample(OnCard(), Task("", "time", samples=1), [0.5, 0.5])
+    assert found["timed_steps"] == 1
+
+
+def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
+    found = worker.measure_memory(OnCard(), Task("", "memory"), lambda message: None)
+    assert found["peaks"] == {"allocator.in_use": 5, "compiler.plan": 4}
+    assert found["allocator"] == {"ooms": 0}
+
+
+def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "first_steps", lambda adapter: ([0.1], {}))
+    monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
+    found = worker.measure_time(OnCard(), Task("", "time", samples=3), lambda message: None)
+    assert found["cold_peaks"] == {"allocator.in_use": 5}
+
+
+def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    jittor = environments.describe("jittor")
+    assert nvml.gpus() or jittor.variables()["nvcc_path"] == ""
+    monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA A100",))
+    monkeypatch.setattr(environments.shutil, "which", lambda name: "/opt/cuda/bin/nvcc")
+    assert jittor.variables()["nvcc_path"] == "/opt/cuda/bin/nvcc"
+
+
+def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = FakeNvml(nvmlInit=refuse)
+    monkeypatch.setitem(sys.modules, "pynvml", gone)  # type: ignore[arg-type]
+    monkeypatch.setattr(nvml, "gpus", lambda: ())
+    monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
+    found = {n.what: n for n in cuda_check.needs({f: e.python for f, e in environment.items()})}
+    said = {
+        "CUDA: driver and NVML": "install NVIDIA's driver",
+        "CUDA: device": "no card",
+        "CUDA: nvcc for jittor": "no nvcc on the path",
+    }
+    for what, text in said.items():
+        assert not found[what].there
+        assert text in found[what].detail
+
+
+@pytest.mark.parametrize(
+    ("has", "there", "said"),
+    [
+        ({"torch": "2.13.0+cpu", "torch_cuda": None}, False, "build for the CPU"),
+        ({"torch": "2.11.0+cu130", "torch_cuda": "13.0"}, True, "built for CUDA 13.0"),
+        ({}, False, "not installed"),
+    ],
+)
+def test_torch_s_build(has: dict[str, Any], there: bool, said: str) -> None:
+    (need,) = cuda_check.torch(has)
+    assert (need.there, said in need.detail) == (there, True)
+
+
+@pytest.mark.parametrize(("release", "there"), [("12.2", True), ("13.0", False)])
+def test_jittor_s_compiler(release: str, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_check.shutil, "which", lambda name: "/opt/nvcc")
+    said = SimpleNamespace(
+        stdout=f"nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release {release}, V{release}.9\n"
+    )
+    monkeypatch.setattr(cuda_check.subprocess, "run", lambda *_, **__: said)
+    assert cuda_check.compiler().there == there
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU: NVML finds none")
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_whole_case_on_a_card(framework: str, environment: dict[str, Environment], results: Any) -> None:
+    case = Case("transformer", framework, "train", "fp32", 4, "tiny")
+    record = runner.measure(case, "s", environment[framework], Options(samples=20, budget_s=30), results)
+    assert record.status == "ok", record.reason
+    assert record.provenance.gpu["before"]["name"] in nvml.gpus()
+    if record.provenance.hardware["device"] == "cpu":
+        pytest.skip(f"this {framework} is a build for the CPU")
+    assert record.peak_instrument == "allocator.in_use"
+    assert record.peaks["allocator.reserved"] >= record.peaks["allocator.in_use"] > 0
+    assert "host.rss" not in record.peaks
+    assert record.cold_peaks["allocator.in_use"] >= record.peaks["allocator.in_use"]
+    assert "context_bytes" in record.allocator or record.provenance.gpu["device.process"]
+    if framework == "torch":
+        assert sum(record.device_step_s) <= sum(record.step_s[-len(record.device_step_s) :])
+    else:
+        assert record.allocator["programs_from_cache"] > 0

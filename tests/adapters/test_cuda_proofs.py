@@ -1,0 +1,190 @@
+"""Proofs of strategies that need a card, fed with what the libraries' sources say that they do, with the strategy on and off.
+
+Nothing here was recorded on a card.
+"""
+
+from __future__ import annotations
+
+from framebench.measure.environments import Environment
+from tests.conftest import run_inside
+
+TORCH = """
+import json, sys
+from types import SimpleNamespace
+import torch
+import torch.nn.functional as F
+from framebench import adapters
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.suite.cases import parse
+
+found = {}
+
+adapter = adapters.load(parse("transformer/torch/train/foreach/b4/tiny"))
+adapter.build()
+adapter.step()
+found["foreach"] = adapter.effect().proven
+sys.modules["torch.optim.optimizer"]._get_foreach_kernels_supported_devices = lambda: ["cpu"]  # as if this were a card
+found["foreach, the default there"] = adapter.effect().proven
+
+class Card:
+    # c10's CUDACachingAllocator: reserved bytes and those that are asked for, against a share of the whole card
+    total, reserved, taken_by_others = 100 << 30, 7 << 30, 0
+    def __init__(self, obeys=True, **changes):
+        self.obeys, self.share = obeys, 1.0
+        vars(self).update(changes)
+        torch.cuda.empty_cache = lambda: None
+        torch.cuda.mem_get_info = lambda: (self.total - self.reserved - self.taken_by_others, self.total)
+        torch.cuda.memory_reserved = lambda: self.reserved
+        torch.cuda.set_per_process_memory_fraction = self.limit
+        torch.empty = self.empty
+    def limit(self, share):
+        self.share = share if self.obeys else 1.0
+    def empty(self, size, dtype, device):
+        if self.reserved + size > min(self.share * self.total, self.total - self.taken_by_others):
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
+
+def fraction(card):
+    return TorchAdapter.switches["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
+
+real = torch.empty
+found["fraction"] = fraction(Card())
+found["fraction, ignored"] = fraction(Card(obeys=False))
+found["fraction, of a card that others fill"] = fraction(Card(taken_by_others=30 << 30))
+torch.empty = real
+
+for name, kinds in (("segments", [True, True]), ("segments, some not", [True, False]), ("segments, none", [])):
+    torch.cuda.memory._snapshot = lambda: {"segments": [{"is_expandable": kind} for kind in kinds]}
+    found[name] = TorchAdapter.switches["expandable_segments"](None)({})
+
+made = 0
+def convolve(x, w):
+    global made
+    made += 9 if torch.backends.cudnn.benchmark else 2
+F.conv2d = convolve
+torch.cuda.memory_stats = lambda: {"allocation.all.allocated": made}
+proof = TorchAdapter.switches["autotune"](SimpleNamespace(where=torch.device("cpu")))
+found["autotune"] = proof({})
+torch.backends.cudnn.benchmark = False
+found["autotune, undone"] = proof({})
+print(json.dumps(found))
+"""
+
+
+def test_torch_s_proofs(environment: dict[str, Environment]) -> None:
+    assert run_inside(environment["torch"], TORCH) == {
+        "foreach": True, "foreach, the default there": False,
+        "fraction": True, "fraction, ignored": False, "fraction, of a card that others fill": False,
+        "segments": True, "segments, some not": False, "segments, none": False,
+        "autotune": True, "autotune, undone": False,
+    }  # fmt: skip
+
+
+JAX = """
+import json, sys
+from types import SimpleNamespace
+import jax
+from framebench.adapters.jax.adapter import JaxAdapter
+
+compile = jax.stages.Lowered.compile
+made = 0
+def watched(lowered, options):
+    # XLA takes buffers for what it tries out, and tries nothing out at level 0
+    global made
+    made += 20 if options.get("xla_gpu_autotune_level", int(sys.argv[1])) else 0
+    return compile(lowered, options)
+
+jax.stages.Lowered.compile = watched
+evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
+found = {"evidence": evidence, "autotune": JaxAdapter.switches["autotune_off"](run)(evidence)}
+
+jax.default_backend = lambda: "gpu"
+# PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
+for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
+    found[name] = JaxAdapter.switches["pool_off"](SimpleNamespace(statistics=lambda: counted))({})
+print(json.dumps(found))
+"""
+
+
+def test_jax_s_proofs(environment: dict[str, Environment]) -> None:
+    off = run_inside(environment["jax"], JAX, "0", variables={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
+    on = run_inside(environment["jax"], JAX, "4")
+    pools = {"no pool": True, "a pool": False}
+    assert off == {"evidence": {"allocations_untried": 0, "allocations_tried": 20}, "autotune": True} | pools
+    assert on == {"evidence": {"allocations_untried": 20, "allocations_tried": 20}, "autotune": False} | pools
+
+
+JITTOR = """
+import contextlib, json
+from types import SimpleNamespace
+import jittor as jt
+from framebench.adapters.jittor import memory, steps
+from framebench.adapters.jittor.adapter import JittorAdapter
+
+class OnCard:
+    # Jittor as it is, but for what a build for CUDA has more of
+    flags, cudnn = SimpleNamespace(use_cuda=1, use_tensorcore=0), None
+    def __getattr__(self, name):
+        return getattr(jt, name)
+
+here = steps.jt = OnCard()
+nn = steps.nn = SimpleNamespace(**vars(jt.nn))
+found, single = {}, {"variable_dtypes": {"float32": 3, "int32": 1}}
+
+def rounding(*names):
+    # TensorFloat-32: 1 + 2**-12 becomes 1
+    rounds = lambda made: lambda a, b: made(a.round(), b.round())
+    here.matmul = rounds(jt.matmul) if "product" in names else jt.matmul
+    nn.conv2d = rounds(jt.nn.conv2d) if "convolution" in names else jt.nn.conv2d
+    return [JittorAdapter.switches[name](None)(dict(single)) for name in ("fp32", "tf32")]
+
+for names in ((), ("product", "convolution"), ("convolution",)):
+    found[" ".join(("rounding", *names))] = rounding(*names)
+
+class Algorithms:
+    # cudnn_conv3d_op.cc: a shape that was not met is tried out while the table has room; that it is full then is logged
+    def __init__(self, obeyed):
+        self.obeyed, self.room, self.tried, self.said = obeyed, 100, 0, []
+    def set_algorithm_cache_size(self, room):
+        if self.room != 100 or self.obeyed:
+            self.room = room
+    def convolve(self, x, w):
+        if self.tried < self.room:
+            self.tried += 1
+            self.said += [{"msg": "forward_ algorithm cache is full"}] * (self.tried == self.room)
+        return jt.zeros(1)
+
+for name, obeyed in (("untried", True), ("untried, ignored", False)):
+    here.cudnn = table = Algorithms(obeyed)
+    here.log_capture_scope = lambda: contextlib.nullcontext(table.said)
+    nn.conv3d = table.convolve
+    proof = JittorAdapter.switches["autotune_off"](None)
+    for _ in range(3):
+        table.convolve(None, None)
+    table.obeyed = True
+    found[name] = proof({})
+
+for source in ("cuda_managed", "cuda_device"):
+    memory.probe = lambda: SimpleNamespace(source=lambda: source)
+    found[source] = JittorAdapter.switches["managed_allocator"](None)({})
+
+here.flags = jt.flags
+run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
+for level in (3, 4, 5, 6):
+    seen = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
+    proof = JittorAdapter.switches["amp_level"](run, level)
+    found[f"level {level}"] = [proof(seen)]
+    for other in (0, 9 - level):
+        jt.flags.amp_level = other
+        found[f"level {level}"].append(proof(seen))
+print(json.dumps(found))
+"""
+
+
+def test_jittor_s_proofs(environment: dict[str, Environment]) -> None:
+    """By precision: whether fp32, whether tf32 is proven. By level: as it was set, and with another one in its place."""
+    assert run_inside(environment["jittor"], JITTOR) == {
+        "rounding": [True, False], "rounding product convolution": [False, True], "rounding convolution": [False, False],
+        "untried": True, "untried, ignored": False,
+        "cuda_managed": True, "cuda_device": False,
+        **{f"level {n}": [True, False, False] for n in (3, 4, 5, 6)},
+    }  # fmt: skip

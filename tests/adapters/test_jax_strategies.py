@@ -1,0 +1,91 @@
+"""JAX's switches: proofs fail where the strategy is undone behind their back, and the loss scale reacts to an overflow."""
+
+from __future__ import annotations
+
+import pytest
+
+from framebench.measure.environments import Environment
+from tests.conftest import run_inside
+
+pytestmark = pytest.mark.slow
+
+PROVEN = """
+import json, sys
+from framebench import adapters
+from framebench.suite.cases import parse
+adapter = adapters.load(parse(sys.argv[1]))
+adapter.build()
+exec(sys.argv[2])
+adapter.step()
+effect = adapter.effect()
+print(json.dumps({"proven": effect.proven, "evidence": effect.evidence}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "undo"),
+    [
+        ("unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
+        ("unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
+        (
+            "transformer/jax/train/donate/b4/tiny",
+            "del adapter.jit_options['donate_argnums']; adapter.program = adapter.programmed(adapter.graph)",
+        ),
+        ("transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
+        ("transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
+        ("resnet50/jax/pair/shared_trunk/b4/tiny", "adapter.models = other_pair(adapter)"),
+    ],
+)
+def test_a_strategy_that_is_undone_is_not_proven(case: str, undo: str, environment: dict[str, Environment]) -> None:
+    helper = (
+        "def other_pair(a):\n"
+        "    from framebench.adapters.jax.scenarios import canonical_pair, on_device\n"
+        "    pair = [on_device(p) for p in canonical_pair(a)]\n"
+        "    return lambda: iter(pair)\n"
+    )
+    found = run_inside(environment["jax"], PROVEN, case, helper + undo)
+    assert isinstance(found, dict)
+    assert not found["proven"], found
+
+
+LOSS_SCALE = """
+import json, jax.numpy as jnp, optax
+from framebench.adapters.jax.steps import with_loss_scale
+optimizer = with_loss_scale(optax.sgd(1.0, 0.9), 8.0, growth=2)
+w = jnp.zeros(1)
+state = optimizer.init(w)
+seen = []
+for gradient in (8.0, jnp.inf, 8.0, 8.0):
+    update, state = optimizer.update(jnp.array([gradient]), state, w)
+    w = optax.apply_updates(w, update)
+    seen.append([float(w[0]), float(state.scale), float(state.inner[0].trace[0])])
+print(json.dumps(seen))
+"""
+
+
+def test_an_overflow_halves_the_loss_scale_and_leaves_the_step_out(environment: dict[str, Environment]) -> None:
+    """Columns: the weight, the scale, the momentum. The gradient is 8 / scale; two good steps double the scale again."""
+    first, overflow, third, fourth = run_inside(environment["jax"], LOSS_SCALE)  # type: ignore[misc]
+    assert first == [-1, 8, 1]
+    assert overflow == [-1, 4, 1]
+    assert third == pytest.approx([-3.9, 4, 2.9])
+    assert fourth == pytest.approx([-8.51, 8, 4.61])
+
+
+@pytest.mark.parametrize("workload", ["resnet50", "unet3d", "transformer"])
+def test_float16_with_a_loss_scale_trains_on_the_cpu_too(workload: str, environment: dict[str, Environment]) -> None:
+    code = """
+import json, sys
+from framebench import adapters
+from framebench.worker import worker
+from framebench.suite.cases import parse
+adapter = adapters.load(parse(sys.argv[1]))
+adapter.build()
+_, observed = worker.first_steps(adapter)
+effect = adapter.effect()
+print(json.dumps({"verification": worker.verify(adapter, observed), "proven": effect.proven, "evidence": effect.evidence}))
+"""
+    found = run_inside(environment["jax"], code, f"{workload}/jax/train/amp_fp16/b4/tiny")
+    assert isinstance(found, dict)
+    assert found["verification"]["passed"], found["verification"]
+    assert found["proven"], found["evidence"]

@@ -1,0 +1,68 @@
+"""The input pipelines, without a framework."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from framebench.adapters.loading import BESIDE, MAPPED, Loader, prefetched
+from framebench.suite.cases import Case
+
+CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
+MODES = ("iterator", "whole", "memmap", "prefetch", "reused")
+
+
+def plain(x: np.ndarray, y: np.ndarray) -> Any:
+    return x.copy(), y.copy()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_loader_works_as_its_own_mode(mode: str) -> None:
+    loader = Loader(CASE, mode, plain)
+    for _ in range(3):
+        loader.next()
+    assert loader.worked_as(mode)
+    assert loader.counted()["memory_mapped"] == (mode in MAPPED)
+    assert loader.counted()["beside_the_step"] == (mode in BESIDE)
+    assert not any(loader.worked_as(m) for m in MODES if (m in MAPPED, m in BESIDE) != (mode in MAPPED, mode in BESIDE))
+
+
+def test_every_mode_gives_the_same_batches() -> None:
+    loaders = [Loader(CASE, mode, plain) for mode in MODES]
+    for _ in range(3):
+        first, *others = (loader.next() for loader in loaders)
+        assert all(np.array_equal(a, b) for other in others for a, b in zip(first, other))
+
+
+def test_what_the_thread_raises_reaches_the_step() -> None:
+    """Else the step would wait until its time is up, and running out of memory would be called a timeout."""
+
+    def prepared() -> Iterator[tuple[int]]:
+        yield (1,)
+        raise MemoryError(threading.current_thread().name)
+
+    batches = prefetched(prepared(), lambda number: number)
+    assert next(batches) == 1
+    with pytest.raises(MemoryError, match="Thread"):
+        next(batches)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores")
+def test_the_thread_leaves_the_core_that_the_step_is_pinned_to() -> None:
+    def prepared() -> Iterator[tuple[set[int]]]:
+        while True:
+            yield (os.sched_getaffinity(0),)  # the calling thread's
+
+    before = os.sched_getaffinity(0)
+    pinned = {min(before)}
+    os.sched_setaffinity(0, pinned)
+    try:
+        assert next(prefetched(prepared(), lambda cores: cores)) > pinned
+        assert os.sched_getaffinity(0) == pinned
+    finally:
+        os.sched_setaffinity(0, before)

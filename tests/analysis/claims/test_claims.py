@@ -1,0 +1,380 @@
+"""The ledger: every claim is there, verdicts follow the records, and the files behind them exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.claims import as_json, detail, ledger, table
+from analysis.claims.claim import Registry, UnknownClaim
+from analysis.claims.ledger import Entry, applies, names, wanted
+from analysis.claims.registry import REGISTRY
+from analysis.claims.rule import MEASURED, Verdict
+from analysis.claims.store import Measured
+from analysis.tables import markdown
+from framebench.cli.__main__ import app
+from framebench.measure import claim_probes
+from framebench.measure.claim_probes import Probed
+from framebench.records import store
+from framebench.records.store import Proof, Verification
+from framebench.suite.cases import Case, parse
+from tests.conftest import ROOT
+from tests.records.test_records import provenance, record
+
+IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5)) for n in range(1, last + 1)]
+VERDICTS = {*MEASURED, "no such API", "needs a GPU (not measured here)", "not measured"}
+MIB = 2**20
+
+
+def test_every_claim_is_there_once() -> None:
+    assert [claim.id for claim in REGISTRY.claims] == IDS
+
+
+def test_a_claim_cannot_be_there_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Registry((REGISTRY.claims[0], REGISTRY.claims[0]))
+
+
+def test_unknown_claims_are_answered_by_the_known_ones() -> None:
+    with pytest.raises(UnknownClaim, match=r"Z1.*A1, A2"):
+        REGISTRY.chosen(["A1", "z1"])
+    assert [c.id for c in REGISTRY.chosen(["c10"])] == ["C10"]
+
+
+@pytest.mark.parametrize("claim", REGISTRY.claims, ids=lambda c: c.id)
+def test_claims_are_whole(claim: Any) -> None:
+    """Arms have names of their own and valid cases that can run; a claim without arms says why."""
+    arms = [arm.name for arm in claim.every_arm]
+    assert len(set(arms)) == len(arms)
+    assert bool(claim.arms) != bool(claim.reason or claim.absent)
+    for arm in claim.every_arm:
+        for size in ("cpu", "tiny", "full"):
+            for case in arm.measure.cases(size):
+                assert parse(case.id) == case
+                assert case.support.supported, case.id
+    assert all(applies(arm, "cpu") for arm in claim.arms)
+
+
+# from records
+
+
+def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minute: int = 0, **changes: Any) -> Path:
+    """A record of a case with this peak in MiB by an exact counter, in three processes' worth of steady seconds."""
+    case, instrument = parse(case_id), changes.pop("instrument", "allocator.in_use")
+    version = {"torch": "2.13.0", "jax": "0.10.2", "jittor": "1.3.11.0"}[case.framework]
+    peaks = {instrument: int(peak * MIB), "allocator.reserved": int(peak * MIB) * 2}
+    origin = provenance(versions={case.framework: changes.pop("version", version)}).model_copy(
+        update={"measured_at": provenance().measured_at.replace(minute=minute), **changes.pop("origin", {})}
+    )
+    fields: dict[str, Any] = {
+        "peaks": peaks, "peak_samples": [peaks], "live_bytes": 10 * MIB, "step_s": [step * (1 + 0.001 * i) for i in range(20)],
+        "verification": Verification(passed=True, observed={"loss_3": 2.0, "grad_norm": 1.0}),
+        "effect": Proof(proven=True, evidence={}), "provenance": origin,
+    }  # fmt: skip
+    made = record(case, **{**fields, **changes})
+    return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
+
+
+def one(results: Path, claim: str) -> Entry:
+    (found,) = ledger(results, "m", "tiny", [claim])
+    return found
+
+
+def compiled(results: Path, peak: float, step: float) -> Entry:
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0)
+    put(results, "transformer/torch/train/compile/b4/tiny", peak, step)
+    return one(results, "B19")
+
+
+@pytest.mark.parametrize(
+    ("peak", "step", "verdict"),
+    [(80, 0.5, "reproduced"), (120, 2.0, "contradicted"), (80, 2.0, "weaker"), (100, 1.0, "weaker")],
+)
+def test_directions_are_judged(results: Path, peak: float, step: float, verdict: Verdict) -> None:
+    """The last: one process each cannot tell that two times are the same."""
+    assert compiled(results, peak, step).verdict == verdict
+
+
+@pytest.mark.parametrize(("peak", "verdict"), [(60, "weaker"), (50, "reproduced"), (20, "stronger"), (100, "contradicted")])
+def test_sizes_are_judged_and_numbers_are_the_records_own(results: Path, peak: float, verdict: Verdict) -> None:
+    """C10 claims half. The deciding arms that are there are one workload's two types."""
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", 100)
+    for strategy in ("fp16", "bf16"):
+        put(results, f"transformer/torch/eval/{strategy}/b4/tiny", peak)
+    found = one(results, "C10")
+    assert found.verdict == (verdict if peak != 60 else "reproduced")
+    assert found.value == pytest.approx(peak / 100, abs=1e-6)
+    assert found.low <= found.value <= found.high
+    assert f"{peak - 100:+.1f} %" in found.measured
+
+
+def test_a_changed_record_changes_the_verdict(results: Path) -> None:
+    assert compiled(results, 80, 0.5).verdict == "reproduced"
+    put(results, "transformer/torch/train/compile/b4/tiny", 120, 2.0, minute=1, origin={"commit": "d" * 40})
+    assert one(results, "B19").verdict == "contradicted"
+
+
+def test_repeats_of_the_same_code_widen_the_interval(results: Path) -> None:
+    narrow = compiled(results, 80, 0.5)
+    put(results, "transformer/torch/train/compile/b4/tiny", 85, 0.5, minute=1)
+    wide = one(results, "B19")
+    assert (narrow.low, narrow.high) == (narrow.value, narrow.value)
+    assert wide.low == pytest.approx(0.8)
+    assert wide.high == pytest.approx(0.85)
+    assert len(wide.lines[0].records) == 3
+
+
+def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
+    for strategy, peak in (("fp32", 100), ("compile", 80)):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak, instrument="host.rss")
+    found = one(results, "B19")
+    assert found.low == pytest.approx(0.8 * 0.995 / 1.005)
+    assert found.high == pytest.approx(0.8 * 1.005 / 0.995)
+
+
+def test_two_instruments_have_no_ratio(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny", instrument="host.rss")
+    put(results, "transformer/torch/train/compile/b4/tiny")
+    assert "cannot be compared" in one(results, "B19").lines[0].remark
+
+
+def test_the_pinned_version_counts(results: Path) -> None:
+    compiled(results, 80, 0.5)
+    put(results, "transformer/torch/train/compile/b4/tiny", 300, 9.0, minute=5, version="2.9.1")
+    assert one(results, "B19").verdict == "reproduced"
+
+
+def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
+    compiled(results, 80, 0.5)
+    put(results, "resnet50/torch/train/fp32/b8/tiny", minute=5, origin={"protocol": 2})
+    assert one(results, "B19").verdict == "not measured", "what is newer anywhere on the machine leaves older records behind"
+
+
+@pytest.mark.parametrize("status", ["oom", "crashed", "wrong", "timeout"])
+def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", status=status, reason="because of this")
+    found = one(results, "B19")
+    assert (found.verdict, found.value) == ("not measured", None)
+    assert f"{status}: because of this" in found.remark
+
+
+def test_a_strategy_that_was_not_at_work_decides_nothing(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=Proof(proven=False, evidence={}))
+    found = one(results, "B19")
+    assert found.verdict == "not measured"
+    assert "not seen at work" in found.remark
+
+
+@pytest.mark.parametrize(("nodes", "verdict"), [(0, "contradicted"), (7, "reproduced")])
+def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
+    evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=Proof(proven=True, evidence=evidence))
+    found = one(results, "C2")
+    assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
+
+
+@pytest.mark.parametrize(("wait", "verdict"), [(0.3, "contradicted"), (0.0, "contradicted")])
+def test_shares_are_subtracted_since_one_may_be_zero(results: Path, wait: float, verdict: Verdict) -> None:
+    """D4 claims that an iterator waits less than a whole array."""
+    put(results, "resnet50/torch/pipeline/whole/b4/tiny", shares={"wait": 0.0})
+    put(results, "resnet50/torch/pipeline/iterator/b4/tiny", shares={"wait": wait})
+    found = one(results, "D4")
+    assert (found.verdict, found.value) == (verdict, pytest.approx(wait))
+    put(results, "resnet50/torch/pipeline/whole/b4/tiny", shares={"wait": wait + 0.2}, minute=1, origin={"commit": "d" * 40})
+    assert one(results, "D4").verdict == "reproduced"
+
+
+def test_evidence_that_is_no_number_is_none(results: Path) -> None:
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=Proof(proven=True, evidence={"graph_nodes": "<b>"}))
+    assert one(results, "C2").verdict == "not measured"
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "contradicted"), (1.5, "reproduced"), (0.3, "contradicted")])
+def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> None:
+    for batch in (4, 8):
+        put(results, f"transformer/torch/eval/no_grad/b{batch}/tiny", 10 * batch**power)
+    found = one(results, "C5")
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(power, abs=1e-3)
+
+
+def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None:
+    for strategy, instrument in (("fp32", "host.rss"), ("compile", "allocator.in_use")):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", instrument=instrument)
+    found = one(results, "B19")
+    assert [line.verdict for line in found.lines[:2]] == ["not measured", "weaker"]
+    assert found.verdict == "not measured"
+
+
+def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    for claim in ("A6", "B12", "B14", "C9"):
+        assert one(results, claim).verdict == "needs a GPU (not measured here)"
+
+
+def test_without_records_a_command_is_given(results: Path) -> None:
+    found = one(results, "A1")
+    assert (found.verdict, found.command) == ("not measured", "framebench claims A1 --run --size tiny")
+    assert "{" not in found.instead
+    assert not found.records
+
+
+# probes
+
+
+def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:
+    origin = provenance().model_copy(update={"measured_at": provenance().measured_at.replace(minute=minute)})
+    return store.write(Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])
+def test_no_such_api_is_what_a_look_up_found(results: Path, claim: str, name: str) -> None:
+    assert one(results, claim).verdict == "not measured"
+    absent = dict.fromkeys(names(REGISTRY.claims), False)
+    path = probe(results, "names", names=absent)
+    assert one(results, claim).verdict == "no such API"
+    assert one(results, claim).records[-1] == path.relative_to(results).as_posix()
+    probe(results, "names", minute=1, names={path: name in path for path in absent})
+    assert one(results, claim).verdict != "no such API"
+
+
+def test_probes_are_judged_like_records(results: Path) -> None:
+    grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
+    probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
+    found = one(results, "C12")
+    assert found.verdict == "contradicted"
+    assert found.value == pytest.approx(260 / 256)
+    assert found.lines[1].verdict == "reproduced"
+    assert found.lines[1].value == pytest.approx(1 / 256)
+    for framework in ("torch", "jax", "jittor"):
+        probe(results, f"halving-{framework}", found={"lost": [0.0], "recoveries": [2.0]})
+    assert one(results, "C14").verdict == "reproduced"
+    probe(results, "halving-jax", minute=1, found={"lost": [3.0], "recoveries": [2.0]})
+    assert one(results, "C14").verdict == "weaker"
+    for framework in ("torch", "jax", "jittor"):
+        probe(results, f"halving-{framework}", minute=2, found={"lost": [0.0], "recoveries": [0.0]})
+    assert one(results, "C14").verdict == "not measured"
+
+
+def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
+    where = claim_probes.folder(results, "m", "names")
+    where.mkdir(parents=True)
+    (where / "x.json").write_text('{"probe": 1}')
+    with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
+        assert one(results, "B16").verdict == "not measured"
+
+
+# what is shown
+
+
+def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
+    results = ROOT / "results"
+    for entry in ledger(results, "epyc-2core"):
+        assert entry.verdict in VERDICTS
+        assert all((results / name).is_file() for line in entry.lines for name in line.records)
+        assert set(entry.records) >= {name for line in entry.lines for name in line.records}
+        if entry.verdict in MEASURED:
+            assert entry.records
+            assert entry.low <= entry.value <= entry.high
+
+
+def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -> None:
+    reason = "a | b <script>\n`c`"
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", status="crashed", reason=reason)
+    made = table(ledger(results, "m", "tiny"))
+    assert [row[0] for row in made.rows] == IDS
+    text = markdown(made)
+    assert "<script>" not in text
+    assert len([line for line in text.splitlines() if line.startswith("| ")]) == len(IDS) + 2
+    assert detail(one(results, "B19")).rows
+
+
+def test_json_has_the_promised_fields(results: Path) -> None:
+    compiled(results, 80, 0.5)
+    found = json.loads(json.dumps(as_json(one(results, "B19"))))
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(found)
+    assert (found["id"], found["measured"]) == ("B19", pytest.approx(0.8))
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(found["lines"][0])
+
+
+def test_times_that_were_taken_hours_apart_are_taken_anew(results: Path) -> None:
+    later = {"measured_at": provenance().measured_at + timedelta(minutes=61)}
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0)
+    put(results, "transformer/torch/train/compile/b4/tiny", 80, 0.5, origin=later)
+    (line,) = [arm for arm in one(results, "B19").lines if "no ratio" in arm.remark]
+    assert line.value is None
+    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(results, "m"), "tiny")
+    assert {c.strategy for c in cases if (c.workload, c.framework) == ("transformer", "torch")} >= {"fp32", "compile"}
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0, origin=later)
+    (line,) = [arm for arm in one(results, "B19").lines if arm.id == line.id]
+    assert line.value == pytest.approx(0.5, rel=0.1)
+
+
+def test_missing_cases_are_collected_once_and_gpu_cases_are_not(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    cases, probes = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(results, "m"), "tiny")
+    ids = [case.id for case in cases]
+    assert len(set(ids)) == len(ids)
+    assert "transformer/torch/train/compile/b4/tiny" in ids
+    assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
+    assert not any(case.support.gpu for case in cases)
+    assert sorted(probes) == ["inputs", "names"]
+
+
+def run(*arguments: str, results: Path) -> Any:
+    return CliRunner().invoke(app, ["claims", *arguments, "--results", str(results)])
+
+
+def test_the_command_prints_json(results: Path) -> None:
+    compiled(results, 80, 0.5)
+    found = run("B19", "--json", "--size", "tiny", "--machine", "m", results=results)
+    assert found.exit_code == 0
+    assert json.loads(found.stdout)[0]["verdict"] == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Z9"], "no claim Z9; claims: A1"),
+        (["--machine", "nowhere"], "machines: m"),
+        (["--size", "huge"], "sizes: cpu, full, tiny"),
+    ],
+)
+def test_mistakes_are_answered_by_what_is_valid(results: Path, arguments: list[str], said: str) -> None:
+    compiled(results, 80, 0.5)
+    found = run(*arguments, results=results)
+    assert found.exit_code == 2
+    assert said in re.sub(r"\s+", " ", found.output)
+
+
+def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the harness; the harness itself has tests of its own."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    compiled(results, 80, 0.5)
+    measured: list[Case] = []
+
+    def measure(found: list[Case], *_: Any) -> list[str]:
+        measured.extend(found)
+        put(results, "transformer/torch/train/width_half/b4/tiny", 50)
+        return ["ok"] * len(found)
+
+    from framebench.cli import claims as command
+
+    monkeypatch.setattr(command, "measure_all", measure)
+    monkeypatch.setattr(command.environments, "ensure", lambda framework, say: None)
+    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
+    found = run("B5", "--run", "--size", "tiny", results=results)
+    assert found.exit_code == 0, found.output
+    ids = [case.id for case in measured]
+    assert "resnet50/torch/train/width_half/b4/tiny" in ids
+    assert "transformer/torch/train/fp32/b4/tiny" not in ids
+    assert not list(results.glob(".session*"))

@@ -1,0 +1,381 @@
+"""Advice: what is offered fits, nothing faster that fits is left out, and what it says is so when it is run under a limit."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis import tables
+from analysis.advice import show
+from analysis.advice.advice import Advice, NoRecords, Offer, Question, advise, change, largest_that_fits, rows_of
+from analysis.load import Row, latest
+from analysis.lower_bound import floor
+from framebench.instruments.limits import Order
+from framebench.measure.environments import Environment
+from framebench.measure.max_batch import judge
+from framebench.measure.probes import carry_out
+from framebench.measure.runner import Options
+from framebench.records import store
+from framebench.records.store import Proof, Record, Verification
+from framebench.suite.cases import Case, parse
+from framebench.suite.hypothetical import Described
+from framebench.suite.strategy import FRAMEWORKS
+from models import spec
+from tests.analysis.test_predict import predicted
+from tests.analysis.test_tables import RIGHT
+from tests.cli.test_cli import framebench
+from tests.conftest import ROOT
+from tests.records.test_records import provenance, record
+
+MIB = 2**20
+STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")
+INSTRUMENT = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
+
+
+def made(framework: str, strategy: str, batch: int, peak: int, step: float, machine: str = "m", **changes: object) -> Record:
+    """A right and proven record of the tiny Transformer."""
+    case = Case("transformer", framework, "train", strategy, batch, "tiny")
+    peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
+    origin = provenance(machine=machine, versions={framework: "1"})
+    return record(case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes))
+
+
+one = st.builds(
+    made,
+    st.sampled_from(FRAMEWORKS),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from([4, 8]),
+    st.integers(100 * 1024, 10 * MIB),
+    st.floats(0.001, 10),
+)
+QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
+
+
+def asked(found: list[Record], question: Question = QUESTION) -> Advice:
+    return advise(latest(found), question)
+
+
+def everything(advice: Advice) -> list[Offer]:
+    return [*advice.fitting, *advice.changed, *advice.beyond]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(one, min_size=1, max_size=12), st.integers(0, 12 * MIB), st.sampled_from([None, 4, 8, 12]))
+def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record], budget: int, batch: int | None) -> None:
+    question = replace(QUESTION, budget=budget, batch=batch)
+    advice = asked(found, question)
+    assert all(o.peak.needs <= budget for o in [*advice.fitting, *advice.changed])
+    assert all(o.peak.needs > budget for o in advice.beyond)
+    assert [o.throughput for o in advice.fitting] == sorted((o.throughput for o in advice.fitting), reverse=True)
+    assert all(o.case.plan.same_loss for o in advice.fitting)
+    assert not any(o.case.plan.same_loss for o in advice.changed)
+    said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
+    for r in latest(found):  # every measured case of the batch that fits by its own instrument is offered, with its own number
+        if r.batch == batch and r.peak_bytes and r.peak_bytes <= budget:
+            (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
+            assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.peak_bytes, r.throughput)
+    same = [r for r in latest(found) if store.case_of(r.case).plan.same_loss]
+    assert said >= {(r.framework, r.strategy) for r in same}, "of every strategy something is said"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(one, min_size=1, max_size=12),
+    st.integers(0, 12 * MIB),
+    st.integers(0, 12 * MIB),
+    st.sampled_from([None, 4, 8, 16]),
+)
+def test_a_larger_budget_never_makes_the_best_slower(found: list[Record], budget: int, more: int, batch: int | None) -> None:
+    small, large = (asked(found, replace(QUESTION, budget=b, batch=batch)).fitting for b in (budget, budget + more))
+    assert len(large) >= len(small)
+    if small:
+        assert large[0].throughput >= small[0].throughput
+        if batch is None:
+            roomy = {(o.case.framework, o.case.strategy): o.case.batch for o in large}
+            assert all(roomy[o.case.framework, o.case.strategy] >= o.case.batch for o in small)
+
+
+WRONG = Verification(passed=False, reason="loss_0 is off", relative_error={"loss_0": 0.5})
+IDLE = Proof(proven=False, evidence={"executions": 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}, "oom: memory ran out"),
+        ({"status": "wrong", "reason": "loss_0 is off", "verification": WRONG}, "wrong: loss_0 is off"),
+        ({"verification": None}, "not verified"),
+        ({"verification": WRONG}, "not verified"),
+        ({"effect": IDLE}, "not seen at work"),
+        ({"effect": None}, "not seen at work"),
+        ({"peaks": {}}, "no peak"),
+    ],
+)
+def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], why: str) -> None:
+    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 50, 0.1, **changes)])
+    assert [o.case.strategy for o in everything(advice)] == ["fp32"]
+    (left,) = advice.left_out.items()
+    assert left[0] == "transformer/torch/train/checkpoint/b4/tiny"
+    assert why in left[1]
+    assert why in "\n".join(show.sentences(advice, [], None))
+
+
+def test_numbers_of_two_machines_versions_or_protocols_are_not_ranked_together() -> None:
+    old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
+    earlier = provenance(versions={"torch": "1"}, measured_at="2025-01-01T00:00:00Z", protocol=0)
+    found = [
+        made("torch", "fp32", 4, 100, 1.0),
+        made("torch", "checkpoint", 4, 50, 0.1, machine="other"),
+        made("torch", "accumulate", 4, 50, 0.1, provenance=old),
+        made("torch", "amp_bf16", 4, 50, 0.1, provenance=earlier),
+    ]
+    advice = asked(found, replace(QUESTION, machine="m"))
+    assert [o.case.strategy for o in everything(advice)] == ["fp32"]
+    assert advice.elsewhere == ("other",)
+    pinned = asked(found, replace(QUESTION, machine="m", versions={"torch": "0"}))
+    assert [o.case.strategy for o in everything(pinned)] == ["accumulate"]
+    with pytest.raises(NoRecords, match=r"'nowhere' has no such records; these have: .*other"):
+        asked(found, replace(QUESTION, machine="nowhere"))
+
+
+def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
+    found = [
+        made("torch", "fp32", 4, 3 * MIB, 1.0),
+        made("torch", "checkpoint", 4, MIB, 1.25),
+        made("torch", "accumulate", 4, MIB, 2.0),
+        made("jax", "fp32", 4, MIB // 2, 0.1),
+    ]
+    advice = asked(found)
+    found_change = change(advice, "torch", "fp32")
+    assert found_change
+    assert found_change.to
+    assert (found_change.to.case.strategy, found_change.speed) == ("checkpoint", 0.8)
+    text = show.in_words(found_change, MIB)
+    assert "does not fit 1.0 MiB: the cheapest change is to torch checkpoint" in text
+    assert "0.80 x its throughput" in text
+    assert change(advice, "jittor", "fp32") is None
+    tight = change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32")
+    assert tight
+    assert "in its own framework nothing fits" in show.in_words(tight, MIB // 2)
+
+
+def test_speeds_measured_hours_apart_are_not_compared() -> None:
+    later = provenance(machine="m", versions={"torch": "1"}, measured_at="2030-01-01T00:00:00Z")
+    found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, MIB, 1.25, provenance=later)]
+    told = change(asked(found), "torch", "fp32")
+    assert told
+    assert "at speeds not comparable" in show.in_words(told, MIB)
+
+
+def test_a_fit_by_the_frameworks_instrument_that_the_kernel_would_not_grant_is_told() -> None:
+    advice = asked([made("jax", "fp32", 4, MIB - 10, 1.0)])
+    (offer,) = advice.fitting
+    assert offer.hidden(MIB)
+    assert offer.tight(MIB)
+    (table,) = show.tables(advice)
+    assert table.rows[0][7] == "1.0 over"
+    assert "by host.rss, which the kernel enforces" in "\n".join(show.sentences(advice, [], None))
+
+
+def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
+    advice = asked([made("torch", "width_half", 4, 100, 0.1), made("torch", "fp32", 4, 200, 1.0)])
+    assert [o.case.strategy for o in advice.fitting] == ["fp32"]
+    apart = list(show.tables(advice))[1]
+    assert "another model" in apart.title
+    assert "half the channels" in tables.markdown(apart)
+
+
+def test_if_nothing_fits_the_way_out_is_named() -> None:
+    found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
+    question = replace(QUESTION, budget=int(3.5 * MIB))
+    advice = asked(found, question)
+    roomiest = largest_that_fits(latest(found), question)
+    assert roomiest
+    assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
+    text = "\n".join(show.sentences(advice, [], roomiest))
+    assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.0 MiB would do" in text
+    assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
+    hopeless = replace(question, budget=1)
+    assert largest_that_fits(latest(found), hopeless) is None
+    assert "no smaller batch fits" in "\n".join(show.sentences(asked(found, hopeless), [], None))
+
+
+def test_without_a_batch_the_largest_is_foretold() -> None:
+    found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
+    (offer,) = asked(found, replace(QUESTION, budget=100 * MIB, batch=None)).fitting
+    assert (offer.case.batch, offer.peak.kind) == (94, "predicted")  # 95 MiB and a twentieth
+    assert offer.speed
+    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", "speeds are measured, not foretold"
+    (single,) = asked(found[:1], replace(QUESTION, budget=5 * MIB, batch=None)).fitting
+    assert (single.case.batch, single.peak.kind) == (4, "measured")
+    (split,) = asked([made("torch", "accumulate", 4, MIB, 1.0)], replace(QUESTION, budget=9 * MIB, batch=None)).fitting
+    assert split.case.batch % 4 == 0
+
+
+def test_one_measured_batch_brackets_the_others() -> None:
+    """What the published records say about the Transformer at batch 8, foretold from batch 4 alone."""
+    for framework in FRAMEWORKS:
+        rows = [r for r in rows_of(ROOT / "results", "transformer", "train") if r.framework == framework and r.size == "cpu"]
+        four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
+        question = Question("transformer", "train", 2**40, (framework,), 8, machine=four[-1].machine)
+        (offer,) = advise(four, question).fitting
+        same = ("fp32", 8, four[-1].machine, offer.evidence.framework_version)
+        eight = next(r for r in rows if (r.strategy, r.batch, r.machine, r.framework_version) == same)
+        assert offer.peak.kind == "predicted"
+        assert offer.peak.low is not None
+        assert offer.peak.low <= (eight.peak_bytes or 0) <= offer.peak.needs
+        assert offer.peak.low >= floor(offer.case).total
+
+
+DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
+
+
+def test_a_described_transformer() -> None:
+    config = DESCRIBED.shape
+    assert (config.layers, config.width, config.heads) == (12, 768, 12)
+    assert spec.workload("transformer").parameter_count(config) == 124_475_904
+    described = spec.workload("transformer").described
+    assert described(355e6, 1024, layers=24).width == 1024
+    assert described(355e6, 1024, width=1024).layers == 24
+    with pytest.raises(ValueError, match="the closest has"):
+        described(1e6, 1024)
+    like = Described("transformer", "torch", "train", "fp32", 8, "124M", config)
+    assert floor(like) == floor(parse("transformer/torch/train/fp32/b8/full"))
+    narrow = replace(like, strategy="width_half")
+    assert narrow.config.width == 384
+
+
+def test_a_described_transformer_is_only_ever_predicted() -> None:
+    rows = rows_of(ROOT / "results", "transformer", "train")
+    advice = advise(rows, DESCRIBED)
+    assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
+    assert {o.peak.kind for o in everything(advice)} == {"predicted"}
+    for o in advice.fitting:
+        assert o.peak.low is not None
+        assert floor(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
+    assert advice.changed == []
+
+
+@pytest.mark.slow
+def test_a_described_transformers_interval_holds_what_fake_tensors_count(environment: dict[str, Environment]) -> None:
+    """An independent prediction of the same model, 18 times as large as any that was measured."""
+    rows = rows_of(ROOT / "results", "transformer", "train")
+    offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
+    wanted = [s for s in ("fp32", "checkpoint", "amp_bf16", "accumulate") if s in offers]
+    found = predicted(environment, *(f"transformer/torch/train/{s}/b8/full" for s in wanted))
+    for strategy, counted in zip(wanted, found.values()):
+        peak = offers[strategy].peak
+        assert (peak.low or 0) <= counted["predicted"] <= (peak.high or 0), strategy
+
+
+def test_json_of_everything() -> None:
+    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)])
+    said = json.loads(json.dumps(show.as_json(advice, [], None)))
+    (offer,) = said["fitting"]
+    assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == ("measured", "host.rss", "m", 100)
+    assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
+
+
+def test_the_command_answers_from_records_within_two_seconds(tmp_path: Path) -> None:
+    """Processor time, as the machine may be shared: every record of the question is read, and 2,000 others are not."""
+    for i in range(2000):
+        other = made("torch", "fp32", 4, 100 + i, 1.0).model_copy(update={"case": "resnet50/torch/train/fp32/b4/tiny"})
+        where = store.folder(tmp_path, "m", f"torch-{i % 20}", other.parsed)
+        where.mkdir(parents=True, exist_ok=True)
+        (where / f"{i}.json").write_text(other.model_dump_json())
+    for i, strategy in enumerate(STRATEGIES * 10):
+        mine = made("torch", strategy, 4, 100 + i, 1.0)
+        store.write(mine, store.folder(tmp_path, "m", "torch-1", mine.parsed))
+    arguments = ("advise", "--budget", "1GiB", "--size", "tiny", "--results", str(tmp_path), "--json")
+    command = [sys.executable, "-m", "framebench.cli", *arguments]
+    spent = []
+    for _ in range(3):  # neighbours slow a processor down, so the least of three counts
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["fitting"]
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 2
+
+
+def test_the_command_for_people() -> None:
+    done = framebench("advise", "--budget", "8GiB", "--batch", "4", "--from", "fp32")
+    assert done.returncode == 0, done.stderr
+    assert "fastest first" in done.stdout
+    assert "fits already" in done.stdout
+    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024")
+    assert "predicted" in described.stdout
+    assert "measured │" not in described.stdout
+    assert "layers=12" in described.stderr
+    tight = framebench("advise", "--budget", "1MiB", "--batch", "4")
+    assert tight.returncode == 1
+    assert "nothing fits" in tight.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--budget", "plenty"], "512MiB"),
+        (["--budget", "1GiB", "--workload", "resnet51"], "resnet50"),
+        (["--budget", "1GiB", "--scenario", "infer"], "finetune"),
+        (["--budget", "1GiB", "--framework", "tensorflow"], "jittor"),
+        (["--budget", "1GiB", "--size", "huge"], "tiny"),
+        (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
+        (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "another workload"),
+        (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
+        (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
+        (["--budget", "1GiB", "--machine", "nobodys"], "these have"),
+        (["--budget", "1GiB", "--parameters", "10"], "the closest has"),
+        (["--budget", "1GiB", "--parameters", "1e8", "--workload", "unet3d"], "transformer"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
+    done = framebench("advise", *arguments)
+    assert done.returncode in (1, 2)
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Three strategies, measured on this machine now."""
+    results = tmp_path_factory.mktemp("advice") / "results"
+    selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate")]
+    done = framebench("run", *selectors, "--results", str(results), "--samples", "3")
+    assert done.returncode == 0, done.stderr
+    return rows_of(results, "transformer", "train")
+
+
+@pytest.mark.slow
+def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[str, Environment]) -> None:
+    """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was said not to fit does not."""
+    peaks = sorted(r.peak_bytes or 0 for r in measured)
+    budget = (peaks[-2] + peaks[-1]) // 2
+    for question in (
+        Question("transformer", "train", budget, ("torch",), 4),
+        Question("transformer", "train", 2 * budget, ("torch",), None),
+    ):
+        advice = advise(measured, question)
+        best = advice.fitting[0]
+        assert not best.tight(question.budget) or question.batch is None
+        assert outcome(best.case, question.budget, environment) == "fits", show.short(best)
+    beyond = advise(measured, Question("transformer", "train", budget, ("torch",), 4)).beyond
+    assert beyond
+    for offer in beyond:
+        assert outcome(offer.case, budget, environment) == "memory", show.short(offer)
+
+
+def outcome(case: Case, budget: int, environment: dict[str, Environment]) -> str:
+    answer = carry_out(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
+    probe = judge(case.batch, answer, budget)
+    assert probe.limited, "the kernel enforced the limit"
+    return probe.outcome

@@ -1,0 +1,92 @@
+"""The tables in the documents are the records' own: regenerating them changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from analysis import tables
+from analysis.reports.documents import NoSuchTable, refresh
+from analysis.reports.report import for_documents, of_records
+from analysis.studies import faults
+from analysis.tables import Comparison
+from framebench.records import store
+from tests.conftest import ROOT
+
+TABLE = Comparison("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
+
+
+def test_blocks_are_filled_and_everything_else_stays() -> None:
+    text = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
+    filled = refresh(text, [TABLE])
+    assert "old" not in filled
+    assert "| 1 | 2 | 3 |" in filled
+    assert filled.startswith("before\n")
+    assert filled.endswith("\nafter")
+    assert refresh(filled, [TABLE]) == filled
+
+
+def test_an_unknown_table_is_answered_by_the_known_ones() -> None:
+    with pytest.raises(NoSuchTable, match="one"):
+        refresh("<!-- table: two -->\n<!-- end -->", [TABLE])
+
+
+def tracked(*patterns: str) -> list[str]:
+    """What is published is what git tracks: a user's own measurements beside it change no document."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.split()
+
+
+@cache
+def published() -> list[Comparison]:
+    with TemporaryDirectory() as folder:
+        for file in tracked("results"):
+            (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, Path(folder) / file)
+        return for_documents(Path(folder) / "results")
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])
+def test_tables_in_documents_are_generated(document: str) -> None:
+    text = (ROOT / document).read_text()
+    assert refresh(text, published()) == text
+
+
+def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
+    found = json.loads(faults.SOURCE.read_text())
+    text = (ROOT / "docs/faults.md").read_text()
+    assert faults.document(text, found) == text
+    assert len(found["faults"]) > 20
+    assert all(f["passed"] for f in found["faults"])
+    assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
+
+
+def test_published_tables_are_generated() -> None:
+    found = of_records([store.read(ROOT / file) for file in tracked("results/records")])
+    for file in tracked("results/tables"):
+        machine = Path(file).stem
+        made = "\n".join(tables.markdown(c) for c in found if c.machine == machine)
+        assert made == (ROOT / file).read_text(), file
+
+
+def test_published_records_are_complete() -> None:
+    """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
+    found = [store.read(ROOT / file) for file in tracked("results/records")]
+    for record in found:
+        if record.status == "ok":
+            assert record.verification, record.case
+            assert record.verification.passed, record.case
+            assert record.effect, record.case
+            assert record.peak_instrument, record.case
+            assert len(record.step_s) >= 3, record.case
+            assert record.provenance.commit, record.case
+            assert record.provenance.dirty is False, record.case
+    assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {
+        (w, f) for w in ("resnet50", "unet3d", "transformer") for f in ("torch", "jax", "jittor")
+    }

@@ -1,0 +1,326 @@
+"""Figures show what the rows say: the front, crosses for lost memory, numbers in titles, and the same bytes every time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import figures, load
+from analysis.figures import batches, fronts, peaks, rows, steps, strategies
+from framebench.measure import max_batch
+from framebench.records.store import Proof, Record, Verification
+from framebench.suite.cases import Case
+from tests.conftest import ROOT
+from tests.records.test_records import provenance, record
+
+MIB = 2**20
+RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})
+
+
+def made(
+    strategy: str,
+    peak: int = 0,
+    step: float = 1.0,
+    framework: str = "torch",
+    scenario: str = "train",
+    batch: int = 4,
+    **more: Any,
+) -> Record:
+    """`peak` in MiB by host.rss, `step` in seconds."""
+    case = Case("transformer", framework, scenario, strategy, batch, "cpu")
+    fields: dict[str, Any] = {
+        "peaks": {"host.rss": peak * MIB}, "step_s": [step], "first_step_s": 2.0, "verification": RIGHT,
+        "effect": Proof(proven=True, evidence={}), "provenance": origin(framework),
+    }  # fmt: skip
+    return record(case, **(fields | more))
+
+
+def origin(framework: str, **more: Any) -> Any:
+    return provenance(**({"versions": {framework: "1.0"}, "protocol": rows.VERSION, "dirty": False} | more))
+
+
+def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
+    return made(
+        strategy, peaks={}, step_s=[], first_step_s=None, verification=None, effect=None, status=status, reason="why", **where
+    )
+
+
+def frame(*found: Record) -> pd.DataFrame:
+    return load.frame(load.latest(found))
+
+
+def one(drawn: Any) -> Figure:
+    ((_, figure),) = drawn
+    return figure
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return figure.subfigs[1].axes
+
+
+def texts(figure: Figure) -> tuple[str, str]:
+    """Title and footer, on one line each."""
+    head, _, foot = figure.subfigs
+    return tuple(" ".join(part.texts[0].get_text().split()) for part in (head, foot))  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def published() -> pd.DataFrame:
+    table = load.load(ROOT / "results")
+    return table[table["machine"] == table["machine"].mode()[0]]
+
+
+@pytest.fixture(scope="module")
+def drawn(published: pd.DataFrame) -> dict[str, Figure]:
+    return figures.draw_all(published, ROOT / "results")
+
+
+def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
+    x, y = point
+    return any(a <= x and b >= y and (a, b) != point for a, b in others)
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 6).map(float)] * 2), max_size=12))
+def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
+    assert sorted(fronts.front(points)) == [i for i, p in enumerate(points) if not dominated(p, points)]
+
+
+def test_pareto_draws_ratios_and_names_the_front() -> None:
+    table = frame(made("fp32", 200), made("checkpoint", 100, 1.25), made("amp_bf16", 160, 0.5), made("keep_grads", 300, 2.0))
+    figure = one(fronts.pareto(table))
+    (axes,) = panels(figure)
+    drawn_at = {tuple(c.get_offsets()[0].round(6)) for c in axes.collections}
+    assert drawn_at == {(1.0, 1.0), (0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}
+    assert {a.get_text() for a in axes.texts} == {"checkpoint", "amp_bf16"}
+    assert "checkpoint (0.50x the peak at 0.80x the throughput)" in texts(figure)[0]
+
+
+def test_another_model_is_drawn_but_is_not_on_the_front() -> None:
+    table = frame(made("fp32", 200), made("checkpoint", 100, 1.25), made("student", 20, 0.1))
+    axes = panels(one(fronts.pareto(table)))[0]
+    assert {a.get_text() for a in axes.texts} == {"checkpoint"}
+    assert (0.1, 10.0) in {tuple(c.get_offsets()[0].round(6)) for c in axes.collections}
+
+
+def test_labels_do_not_cover_each_other() -> None:
+    names = ("checkpoint", "checkpoint_every_2", "amp_bf16", "accumulate", "accumulate_2", "foreach")
+    front = [made(name, 100 + 3 * i, 1.3 - 0.02 * i) for i, name in enumerate(names)]
+    figure = one(fronts.pareto(frame(made("fp32", 200), *front)))
+    figure.draw_without_rendering()
+    from matplotlib.text import Text
+
+    boxes = [Text.get_window_extent(a) for a in panels(figure)[0].texts]
+    assert len(boxes) == len(names)
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
+def crosses(axes: Axes) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for line in axes.lines if line.get_marker() == "x" for x, y in zip(*line.get_data())]
+
+
+def test_lost_memory_is_a_cross_at_the_limit() -> None:
+    table = frame(made("fp32", 256, batch=4), made("fp32", 512, batch=8), lost("fp32", batch=16))
+    memory, speed = panels(one(batches.curves(table, limit=600 * MIB)))
+    assert crosses(memory) == [(16.0, 600 / 1024)]
+    assert [x for x, _ in crosses(speed)] == [16.0]
+    assert list(memory.lines[0].get_ydata()) == [0.25, 0.5]
+    assert memory.get_xscale() == "log"
+
+
+def test_without_a_limit_the_cross_is_at_the_edge_and_the_footer_says_so() -> None:
+    figure = one(batches.curves(frame(made("fp32", 256, batch=4), lost("fp32", batch=8))))
+    assert [x for x, _ in crosses(panels(figure)[0])] == [8.0]
+    assert "at the panel's edge" in texts(figure)[1]
+    assert "oom: torch fp32" in texts(figure)[1]
+
+
+def test_curves_say_how_much_memory_and_throughput_grow() -> None:
+    figure = one(batches.curves(frame(made("fp32", 100, 1.0, batch=4), made("fp32", 150, 1.6, batch=8))))
+    assert "from batch 4 to 8: 1.50x the peak for 1.25x the throughput in PyTorch" in texts(figure)[0]
+
+
+def test_peaks_of_two_instruments_have_two_panels() -> None:
+    jax = [made("fp32", framework="jax", batch=b, peaks={"compiler.plan": b * MIB}) for b in (4, 8)]
+    torch = [made("fp32", 100 * b, batch=b) for b in (4, 8)]
+    titles = [axes.get_title(loc="left") for axes in panels(one(batches.curves(frame(*jax, *torch))))]
+    assert titles == ["peak memory by compiler.plan", "peak memory by host.rss", "throughput"] or titles == [
+        "peak memory by host.rss", "peak memory by compiler.plan", "throughput",
+    ]  # fmt: skip
+
+
+def test_parts_sum_to_the_floor_and_the_tick_is_the_peak() -> None:
+    axes = panels(one(peaks.parts(frame(made("fp32", 400), lost("checkpoint"), made("checkpoint", 300, framework="jax")))))[0]
+    widths = [bar.get_width() for bar in axes.patches]
+    assert sum(widths) == pytest.approx(400)
+    assert float(axes.lines[0].get_xdata()[0]) == 400
+    assert [t.get_text() for t in axes.texts] == ["oom"]
+
+
+def test_evaluation_is_compared_with_training_by_one_instrument() -> None:
+    table = frame(
+        made("fp32", 400), made("grad", 300, scenario="eval"), made("no_grad", 100, scenario="eval"),
+        made("fp32", 200, framework="jax"), made("no_grad", 80, scenario="eval", framework="jax"),
+    )  # fmt: skip
+    figure = one(peaks.train_eval(table))
+    heights = [round(bar.get_height() * 1024) for bar in panels(figure)[0].patches]
+    assert heights == [400, 300, 100, 200, 80]
+    assert texts(figure)[0].startswith("Evaluation takes 0.25x in PyTorch and 0.40x in JAX the peak of training")
+    assert "0.75x in PyTorch" in texts(figure)[0]
+
+
+def test_two_instruments_give_no_such_figure() -> None:
+    table = frame(
+        made("fp32", 400), made("no_grad", 100, scenario="eval"),
+        made("fp32", framework="jax", peaks={"compiler.plan": MIB}),
+        made("no_grad", framework="jax", scenario="eval", peaks={"compiler.plan": MIB}),
+    )  # fmt: skip
+    assert list(peaks.train_eval(table)) == []
+
+
+def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
+    unproven = made("accumulate", 10, effect=Proof(proven=False, evidence={}))
+    table = frame(made("fp32", 200), made("checkpoint", 100, 1.5), unproven, lost("amp_bf16", "wrong"),
+                  *(made(s, 50, framework="jax") for s in ("fp32", "accumulate", "amp_bf16")))  # fmt: skip
+    figure = one(strategies.heat(table))
+    found = [t.get_text() for t in panels(figure)[0].texts]  # strategies in the table's order, torch and jax
+    assert found == ["1.00", "1.00", "wrong", "1.00", "0.50", "-", "not proven", "1.00"]
+    assert "1 of 1 in PyTorch (0 with steps at most 7 % longer)" in texts(figure)[0]
+    assert "not proven: torch accumulate" in texts(figure)[1]
+
+
+def test_the_support_figure_counts_the_table() -> None:
+    title = texts(one(strategies.support(frame())))[0]
+    every = [strategies.find(s, n) for s in strategies.SCENARIOS for n in strategies.names(s)]
+    assert title.startswith(f"Of {len(every)} strategies")
+    assert f"JAX can do {sum(s.cells['jax'].supported for s in every)}" in title
+
+
+def test_first_steps_that_never_pay_are_arrows() -> None:
+    table = frame(
+        made("fp32", 1, 1.0, first_step_s=5.0), made("checkpoint", 1, 2.0, first_step_s=9.0),
+        made("amp_bf16", 1, 0.5, first_step_s=15.0), made("accumulate", 1, 1.0, first_step_s=3.0),
+    )  # fmt: skip
+    figure = one(steps.first_steps(table))
+    _, right = panels(figure)
+    known = [float(x) for line in right.lines if line.get_marker() == "o" for x in line.get_xdata()]
+    never = [x for line in right.lines if line.get_marker() == ">" for x in line.get_xdata()]
+    assert known == [20.0]
+    assert len(never) == 1
+    assert "times 5.0 in PyTorch; of 2 strategies with a longer one, 1 never" in texts(figure)[0]
+
+
+def test_shares_are_percent_of_the_step() -> None:
+    table = frame(made("gc_every_1", 1, shares={"collector": 0.25}), made("fp32", 1, shares={"collector": 0.001}))
+    figure = one(steps.shares(table))
+    assert [bar.get_width() for bar in panels(figure)[0].patches] == [0.0, 25.0]
+    assert "collector takes up to 25 % of a step (PyTorch, transformer train gc_every_1)" in texts(figure)[0]
+
+
+def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:
+    for strategy, largest, status in (("fp32", 8, "found"), ("checkpoint", 32, "open"), ("accumulate", None, "none")):
+        found = max_batch.Fit(case=f"transformer/torch/train/{strategy}/b1/cpu", budget_bytes=256 * MIB, status=status,
+                        answer="", largest=largest, provenance=origin("torch"))  # fmt: skip
+        target = tmp_path / "fits" / found.provenance.machine / f"{strategy}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(found.model_dump_json())
+    (tmp_path / "fits" / found.provenance.machine / "broken.json").write_text("{")
+    with pytest.warns(UserWarning, match="broken"):
+        figure = one(batches.largest(found.provenance.machine, tmp_path))
+    assert [t.get_text() for t in panels(figure)[0].texts] == ["not even the smallest", "8", "32 or more"]
+    assert "PyTorch checkpoint fits the largest batch, 32 or more" in texts(figure)[0]
+
+
+def test_old_and_uncommitted_records_are_named_in_the_footer() -> None:
+    old = made("checkpoint", 100, provenance=origin("torch", protocol=1))
+    dirty = made("amp_bf16", 100, provenance=origin("torch", dirty=True))
+    foot = texts(one(fronts.pareto(frame(made("fp32", 200), old, dirty))))[1]
+    assert "older protocol than" in foot
+    assert "/checkpoint/" in foot.split("uncommitted")[0]
+    assert "uncommitted changes: transformer/torch/train/amp_bf16/b4/cpu" in foot
+
+
+def test_two_machines_are_refused() -> None:
+    both = frame(made("fp32", 1), made("fp32", 1, provenance=origin("torch", machine="other")))
+    with pytest.raises(ValueError, match="other"):
+        figures.draw_all(both)
+
+
+def test_no_rows_give_the_support_matrix_alone() -> None:
+    assert list(figures.draw_all(frame())) == ["support"]
+
+
+def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
+    odd = [
+        made(s, 100, provenance=origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"}))
+        for s in ("fp32", "checkpoint")
+    ]
+    assert "&lt;b&gt;" in figures.svg(one(fronts.pareto(frame(*odd))))
+
+
+def test_the_published_records_fill_the_questions(published: pd.DataFrame, drawn: dict[str, Figure]) -> None:
+    kinds = {re.match("train-eval|first-step|[a-z]+", name)[0] for name in drawn}  # type: ignore[index]
+    assert {"pareto", "strategies", "batches", "parts", "train-eval", "first-step", "support"} <= kinds
+    for name, figure in drawn.items():
+        title, foot = texts(figure)
+        assert len(title) > 20, name
+        assert published["machine"].iloc[0] in foot, name
+
+
+def test_numbers_in_published_titles_are_those_of_the_rows(published: pd.DataFrame, drawn: dict[str, Figure]) -> None:
+    table = load.current(published)
+    table = table[(table["scenario"] == "train") & (table["size"] == "cpu")]
+    for workload in set(table["workload"]):
+        title = texts(drawn[f"pareto-{workload}-train"])[0]
+        said = re.findall(r"(\S+) \((\d\.\d\d)x the peak at (\d+\.\d\d)x the throughput\)", title)
+        assert said, title
+        for strategy, peak, speed in said:
+            own = table[(table["workload"] == workload) & (table["strategy"] == strategy)]
+            ratios = {(f"{r.peak_ratio:.2f}", f"{1 / r.time_ratio:.2f}") for r in own.itertuples()}
+            assert (peak, speed) in ratios
+
+
+def test_the_same_rows_give_the_same_bytes(published: pd.DataFrame, tmp_path: Path) -> None:
+    some = published[(published["workload"] == "transformer") & (published["scenario"] == "train")]
+    first, second = (figures.save_all(some, tmp_path / name) for name in "ab")
+    assert [p.name for p in first] == [p.name for p in second]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, second))
+    assert not any("<dc:date>" in p.read_text() for p in first)
+
+
+def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
+    code = """
+import sys
+from pathlib import Path
+from analysis import figures, load
+table = load.load(Path("results"))
+table = table[(table["machine"] == table["machine"].mode()[0]) & (table["workload"] == "unet3d")]
+assert figures.draw_all(table)
+assert not {"torch", "jax", "jittor"} & set(sys.modules)
+pyplot = sys.modules.get("matplotlib.pyplot")
+assert pyplot is None or not pyplot.get_fignums()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None:
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        called = [sys.executable, "-m", "framebench.cli", "figures", "--to", str(tmp_path / "to"), *arguments]
+        return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+    wrong = command("--machine", "nowhere")
+    assert wrong.returncode == 2
+    assert "machines: " in wrong.stderr
+    empty = command("--results", str(tmp_path))
+    assert empty.returncode == 1
+    assert "measure first" in empty.stderr

@@ -1,0 +1,79 @@
+"""Published formulas against our counts, and the tables of what a GPU's records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis import load
+from analysis.reports import gpu, ground_truth
+from analysis.tables import markdown
+from framebench.records.provenance import ROOT
+from framebench.records.store import case_of
+from framebench.suite.cases import parse
+from tests.records.test_records import provenance, record
+
+H200 = {"cpu": "x", "device": "NVIDIA H200"}
+NVML = {"before": {"name": "NVIDIA H200"}, "after": {}}
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, "cpu"), (16, "cpu"), (8, "full"), (2, "full-1b")])
+def test_our_floor_is_the_published_formula_less_dropout(batch: int, size: str) -> None:
+    """Two independent lists of tensors, to the byte, where the scores are stored."""
+    case = case_of(f"transformer/torch/train/attention_plain/b{batch}/{size}")
+    assert ground_truth.counted_bytes(case) == ground_truth.adjusted_bytes(case)
+    fused = case_of(f"transformer/torch/train/fp32/b{batch}/{size}")
+    assert ground_truth.counted_bytes(fused) < ground_truth.adjusted_bytes(fused)
+
+
+def test_the_published_formula_by_hand() -> None:
+    """GPT-3 as the paper has it: s 2048, b 1, h 12288, a 96: 34 + 5 a s / h = 114 bytes per token and feature."""
+    case = parse("transformer/torch/train/fp32/b4/cpu")
+    c = case.config
+    assert ground_truth.published_bytes(case) == c.layers * 4 * c.length * (34 * c.width + 5 * c.heads * c.length)
+
+
+def test_without_a_card_nothing_is_claimed() -> None:
+    rows = ground_truth.speeds(load.load(ROOT / "results")).rows
+    assert len(rows) == len(ground_truth.SPEEDS)
+    table = load.frame([])
+    assert {row[4] for row in ground_truth.speeds(table).rows} == {ground_truth.NOT_HERE}
+
+
+def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
+    slow, fast = (
+        record(parse("resnet50/torch/train/tf32/b64/full"), step_s=[s], provenance=provenance(hardware=H200, session=str(s)))
+        for s in (0.08, 0.04)
+    )
+    other = record(parse("resnet50/jax/train/tf32/b64/full"), step_s=[0.01], provenance=provenance(hardware=H200))
+    rows = {row[:3]: row for row in ground_truth.speeds(load.frame([load.row(r) for r in (slow, fast, other)])).rows}
+    assert rows[ground_truth.LAMBDA, "H200", "tf32"][4:6] == ("1,600 (tf32, batch 64)", f"{1600 / 2259:.2f}")
+    assert rows[ground_truth.NVIDIA, "A100", "tf32"][4] == ground_truth.NOT_HERE
+
+
+def test_every_document_s_table_exists() -> None:
+    keys = {c.key for c in ground_truth.comparisons(load.load(ROOT / "results"))}
+    text = (ROOT / "docs" / "ground-truth.md").read_text()
+    assert all(f"<!-- table: {key} -->" in text for key in keys)
+
+
+def test_the_table_of_a_gpu_shows_what_was_counted() -> None:
+    on_card = record(
+        parse("resnet50/torch/train/tf32/b64/full"), step_s=[0.05], device_step_s=[0.048], energy_j_per_step=30.0,
+        peaks={"allocator.in_use": 2**30, "allocator.reserved": 3 * 2**29, "device.process": 2**31},
+        allocator={"context_bytes": 2**29, "alloc_retries": 0}, provenance=provenance(hardware=H200, gpu=NVML),
+    )  # fmt: skip
+    on_cpu = record(step_s=[1.0])
+    (row,) = gpu.table([on_card, on_cpu]).rows
+    shown = dict(zip(gpu.HEAD, row))
+    assert [shown[k] for k in ("in use", "cold", "reserved", "process", "context", "split", "retries")] == [
+        "1.000", "-", "1.500", "2.000", "0.500", "-", "0",
+    ]  # fmt: skip
+    assert [shown[k] for k in ("step ms", "device ms", "J/step")] == ["50.00", "48.00", "30.00"]
+    assert shown["MFU"] == f"{64 * 3 * 8.178e9 / 0.05 / 494.5e12:.1%}"
+
+
+def test_why_a_process_is_missing_stands_in_the_notes() -> None:
+    hidden = record(step_s=[1.0], provenance=provenance(gpu=NVML | {"device.process": "NVML lists <no> processes here"}))
+    assert "NVML lists &lt;no> processes here" in markdown(gpu.table([hidden]))

@@ -1,0 +1,118 @@
+"""Which record of a case counts: the rule alone, on planted records."""
+
+from __future__ import annotations
+
+import gc
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis import load
+from framebench.measure import environments
+from framebench.records.store import Record
+from tests.analysis.test_tables import died, frame, made
+from tests.records.test_records import provenance, record
+
+
+def test_the_newest_record_counts() -> None:
+    old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
+    later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
+    assert [r.peak_bytes for r in load.latest([later, old])] == [300]
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "changes", "peak"),
+    [(0.5, {}, 200), (0.95, {}, 300), (0.5, {"threads": 2}, 300), (0.5, {"protocol": 2}, 300)],
+)
+def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[str, Any], peak: int) -> None:
+    """The calm one is older; it counts if the newer one took well more than its CPU time, on one core, by the same protocol."""
+    made_at = {"measured_at": "2027-01-01T00:00:00Z", "versions": {"torch": "1"}, "threads": 1, **changes}
+    later = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": cpu_s, "provenance": provenance(**made_at)})
+    (row,) = load.latest([made("fp32", 200, 1.0), later])
+    assert row.peak_bytes == peak
+
+
+def test_rounds_of_a_comparison_give_way_to_a_case_measured_alone() -> None:
+    """Newer or not; but they count where there is nothing else, and a case that no longer runs has no numbers."""
+
+    def at(minute: int, session: str, peak: int, **changes: Any) -> Record:
+        origin = provenance(measured_at=f"2027-01-01T00:0{minute}:00Z", versions={"torch": "1"}, session=session)
+        return made("fp32", peak, 1.0).model_copy(update={"provenance": origin, **changes})
+
+    alone, rounds = at(0, "a", 200), [at(1, "r", 300), at(2, "r", 301)]
+    died = at(3, "r", 302, status="crashed")
+    assert [r.peak_bytes for r in load.latest([alone, *rounds])] == [200]
+    assert [r.peak_bytes for r in load.latest(rounds)] == [301]
+    assert [r.status for r in load.latest([alone, *rounds, died])] == ["crashed"]
+
+
+def test_what_ran_under_a_limit_is_in_no_table() -> None:
+    free, limited = (
+        record(),
+        record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
+    )
+    assert [r.status for r in load.latest([free, limited])] == ["ok"]
+
+
+def test_the_collector_is_paused_only_while_records_are_read() -> None:
+    with load.collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
+    assert load.load(tmp_path).empty
+
+
+def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
+    (again,) = load.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
+    assert again == "ok"
+    later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
+    assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
+    assert load.current(frame()).empty
+
+
+def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
+    pinned = environments.default_version("torch")
+    assert load.settled("torch", {pinned: "2026-01-01", "9.9.9": "2026-01-02"}) == pinned
+    assert load.settled("torch", {"9.9.9": "2026-01-01", "1.0": "2026-01-02"}) == "1.0"
+
+
+@st.composite
+def several(draw: st.DrawFn) -> list[Record]:
+    """Records of one case: any order of moments, statuses, sessions, protocols and limits, contended or not."""
+    found = []
+    for minute in draw(st.lists(st.integers(0, 500), min_size=1, max_size=8, unique=True)):
+        origin = provenance(
+            measured_at=(datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)).isoformat(),
+            versions={"torch": draw(st.sampled_from(["1", "2"]))}, session=draw(st.sampled_from("abc")), threads=1,
+            protocol=draw(st.integers(1, 2)), memory_limit=draw(st.sampled_from([None, None, None, 2**20])),
+        )  # fmt: skip
+        changes = {"provenance": origin, "cpu_s_per_step": draw(st.sampled_from([0.5, 1.0]))}
+        changes |= {"status": draw(st.sampled_from(["ok", "ok", "ok", "oom"]))}
+        found.append(made("fp32", 100 + minute, 1.0).model_copy(update=changes))
+    return found
+
+
+@given(several(), st.randoms())
+def test_one_row_for_each_version_whatever_the_order_of_the_files(found: list[Record], random: Any) -> None:
+    shuffled = random.sample(found, len(found))
+    rows = load.latest(found)
+    assert rows == load.latest(shuffled)
+    free = [r for r in found if r.provenance.memory_limit is None]
+    assert [r.framework_version for r in rows] == sorted({r.framework_version for r in free if r.framework_version})
+
+
+@given(several())
+def test_a_row_with_numbers_is_of_the_newest_protocol_and_contended_only_if_all_are(found: list[Record]) -> None:
+    for row in load.latest(found):
+        free = [r for r in found if r.provenance.memory_limit is None and r.framework_version == row.framework_version]
+        newest = max(free, key=lambda r: r.provenance.measured_at)
+        assert row.protocol == newest.provenance.protocol
+        assert (row.status == "ok") == (newest.status == "ok"), "a case that no longer runs has no numbers"
+        rivals = [r for r in free if r.status == "ok" and r.provenance.protocol == row.protocol]
+        assert row.status != "ok" or row.disturbed == all(r.disturbed for r in rivals)

@@ -1,0 +1,194 @@
+"""Floors: exact where something exact can be counted, below every measured peak, and not far below what PyTorch saves."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+
+from analysis import load, lower_bound, tables
+from analysis.lower_bound import LAYERS
+from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
+from framebench.measure.environments import Environment
+from framebench.records.store import Record, read_all
+from framebench.suite.cases import Case, every_case, parse
+from models import spec
+from tests.conftest import ROOT, run_inside
+
+BASE = {w: spec.workload(w).preset("tiny").base for w in spec.NAMES}
+
+
+@cache
+def measured() -> list[Record]:
+    return [r for r in read_all(ROOT / "results") if r.status == "ok" and r.peaks]
+
+
+def test_every_weight_belongs_to_one_layer() -> None:
+    for workload in map(spec.workload, spec.NAMES):
+        for config in [workload.config("tiny"), *(workload.config("tiny", v) for v in workload.variants)]:
+            layers = [k.name for k in LAYERS[workload.name](config)]
+            assert len(layers) == len(set(layers))
+            assert {p.name.rpartition(".")[0] for p in workload.params(config)} <= set(layers)
+
+
+def test_a_layer_of_the_transformer_by_korthikanti() -> None:
+    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and repeated scores (2 a s^2)."""
+    c = spec.workload("transformer").config("full")
+    plain = [k.elements for k in lower_bound.of_transformer(c, scores=True) if k.block == "blocks.0"]
+    s, h, a = c.length, c.width, c.heads
+    assert 2 * sum(plain) == s * h * (34 + 5 * a * s // h) - 2 * s * h - 3 * a * s * s
+    fused = [k.elements for k in lower_bound.of_transformer(c) if k.block == "blocks.0"]
+    assert sum(fused) == 16 * s * h + a * s
+
+
+def test_resnet50_keeps_what_is_known_of_it() -> None:
+    """Two tensors per convolution. He et al.'s network has 11.1 million convolution outputs per image of 224 px."""
+    c = spec.workload("resnet50").config("full")
+    outputs = sum(k.elements for k in lower_bound.of_resnet50(c) if ".bn" in f".{k.name}" or k.name.endswith("downsample.1"))
+    assert outputs == 11_113_984
+
+
+def test_sixteen_bytes_per_parameter() -> None:
+    assert lower_bound.mixed_precision_adam(7_500_000_000) == 120e9  # the example of Rajbhandari et al. (2020), section 3.1
+
+
+def test_every_case_has_a_floor_that_no_strategy_raises() -> None:
+    """Saving strategies lower it, everything else leaves it; only other models, batches and held copies differ."""
+    for case in (c for c in every_case() if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported):
+        found = lower_bound.floor(case)
+        assert found.total > 0, case.id
+        assert min(found.__dict__.values()) >= 0, case.id
+    train = {s: lower_bound.floor(parse(f"transformer/torch/train/{s}/b8/cpu")).total for s in SAVING}
+    assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
+
+
+SAVING = ["attention_plain", "fp32", "amp_bf16", "accumulate", "checkpoint", "checkpoint+accumulate"]
+
+
+def test_activations_are_proportional_to_the_batch() -> None:
+    for workload in spec.NAMES:
+        one, four = (lower_bound.forward(Case(workload, "torch", "eval", "grad", b, "tiny")) for b in (1, 4))
+        assert four == 4 * one
+
+
+def test_below_every_measured_peak() -> None:
+    assert len(measured()) > 100
+    for record in measured():
+        if not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
+            continue
+        least = lower_bound.floor(record.parsed).total
+        for instrument, peak in record.peaks.items():
+            assert least <= peak, (record.case, instrument)
+
+
+def test_close_below_pytorch() -> None:
+    """Training in float32 on the CPU, in the two workloads whose kernels need little workspace: within 15 %."""
+    prefixes = tuple(f"{w}/torch/train/{s}/" for w in ("transformer", "resnet50") for s in ("fp32", "checkpoint", "accumulate"))
+    found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]
+    ratios = {r.case: r.peaks["host.rss"] / lower_bound.floor(r.parsed).total for r in found if "host.rss" in r.peaks}
+    assert len(ratios) >= 8
+    assert {case: ratio for case, ratio in ratios.items() if ratio > 1.15} == {}
+
+
+STATE = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from framebench import adapters
+from framebench.adapters.torch.adapter import Observed, unique_bytes
+from framebench.suite.cases import parse
+from torch import Tensor
+rows = {}
+for case_id in sys.argv[1:]:
+    run = adapters.load(parse(case_id))
+    run.build()
+    run.step()
+    model, trains = run.model, run.case.stage.trains
+    seen = Observed([], [])
+    with seen:
+        run.one_step()
+    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]}
+    states = [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)] if trains else []
+    run.release()
+    rows[case_id] = {
+        "parameters": unique_bytes(model.parameters()),
+        "gradients": unique_bytes(p.grad for p in model.parameters() if p.grad is not None),
+        "buffers": unique_bytes(b for b in model.buffers() if b.is_floating_point()),
+        "optimizer": unique_bytes(v for v in states if v.ndim > 0),
+        "inputs": unique_bytes(run.inputs),
+        "live": run.live_bytes(),
+        "counters": unique_bytes([*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]),
+        "saved": sum(size for at, size in seen.saved.items() if at not in known),
+    }
+print(json.dumps(rows))
+"""
+
+
+def chosen() -> list[Case]:
+    strategies = {
+        "train": ("fp32", "width_half", "grouped", "depthwise", "student", "depth_4", "long"),
+        "finetune": ("half", "head"),
+    }
+    strategies |= {"eval": ("grad", "no_grad", "bf16")}
+    wanted = {(scenario, strategy) for scenario, names in strategies.items() for strategy in names}
+    cases = (c for c in every_case() if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted)
+    return [c for c in cases if c.batch == BASE[c.workload] and c.support.supported]
+
+
+@pytest.fixture(scope="module")
+def states(environment: dict[str, Environment]) -> dict[str, dict[str, int]]:
+    rows: Any = run_inside(environment["torch"], STATE, *(c.id for c in chosen()))
+    return rows
+
+
+def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[str, int]]) -> None:
+    """Beside it there are only counters of steps and batches, and PyTorch's empty last output."""
+    for case in chosen():
+        found = states[case.id]
+        trains = case.stage.trains
+        expected = {
+            "parameters": lower_bound.held(case, trainable=True),
+            "buffers": lower_bound.held(case, trainable=False),
+            "gradients": sum(lower_bound.gradient_bytes(case).values()) if trains else 0,
+            "optimizer": lower_bound.optimizer_bytes(case) if trains else 0,
+            "inputs": lower_bound.input_bytes(case),
+        }
+        assert {name: found[name] for name in expected} == expected, case.id
+        assert found["live"] == sum(expected.values()) + found["counters"], case.id
+        assert found["counters"] <= 8 * len(list(case.spec.params(case.config)))
+
+
+def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None:
+    """PyTorch saves at least the floor and at most a quarter more, but for a loss that makes most of it: U-Net's, head only."""
+    for case in (c for c in chosen() if c.strategy not in ("no_grad", "bf16")):
+        least = lower_bound.width(case) * case.batch * sum(k.elements for k in lower_bound.graph(case))
+        if case.scenario == "eval":
+            least -= (
+                lower_bound.width(case) * case.batch * lower_bound.graph(case)[-1].elements
+            )  # without a loss none keeps the logits
+        assert least <= states[case.id]["saved"], case.id
+        most = 2 if (case.workload, case.strategy) == ("unet3d", "head") else 1.25
+        assert states[case.id]["saved"] <= most * least, (case.id, states[case.id]["saved"] / least)
+
+
+def test_the_breakdown_sums_to_the_peak() -> None:
+    split = breakdown(load.frame(load.latest(measured())))
+    assert (split[list(PARTS)].sum(axis=1) == split["floor"]).all()
+    assert (split["floor"] + split["rest"] == split["peak_bytes"]).all()
+    assert (split["peak_over_floor"] >= 1).all()
+
+
+def test_the_breakdown_as_tables() -> None:
+    table = load.frame(load.latest(measured()))
+    found = list(comparisons(table))
+    assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
+    one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
+    assert one.rows[0][0:2] == ("torch", "fp32")
+    assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)
+    assert "peak / floor" in tables.markdown(one)
+
+
+def test_rows_without_a_peak_are_left_out() -> None:
+    assert breakdown(load.frame([])).empty
+    assert list(comparisons(load.frame([]))) == []

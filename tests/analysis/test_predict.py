@@ -1,0 +1,175 @@
+"""Predictions: a line finds what made the data, its interval covers, and fake tensors foresee what is then measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis import load, tables
+from analysis.lower_bound import floor
+from analysis.predict import TooFew, comparisons, fit, held_out, predictions
+from framebench.instruments.host import HostPeak
+from framebench.measure import runner
+from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
+from framebench.records import store
+from framebench.suite.cases import Case, UnknownCase, every_case, parse
+from framebench.suite.hypothetical import named, obstacle
+from tests.analysis.test_tables import RIGHT, frame
+from tests.conftest import ROOT, run_inside
+from tests.records.test_records import provenance, record
+
+BATCHES = (1, 2, 4, 8, 16)
+
+
+def made(batch: int, peak: float, framework: str = "torch") -> store.Record:
+    case = Case("transformer", framework, "train", "fp32", batch, "cpu")
+    origin = provenance(versions={framework: "1"})
+    return record(case, peaks={"host.rss": int(peak)}, step_s=[1.0], first_step_s=1.0, provenance=origin, **RIGHT)
+
+
+@settings(deadline=None)  # the first line imports scipy
+@given(st.integers(0, 2**40), st.integers(1, 2**30), st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True))
+def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
+    line = fit(batches, [fixed + per_sample * b for b in batches])
+    expected = fixed + per_sample * 1024
+    assert line.at(1024).value == pytest.approx(expected, rel=1e-6)
+    assert line.fixed.value == pytest.approx(fixed, abs=1e-6 * expected)
+
+
+def test_two_batches_have_no_interval_and_one_no_line() -> None:
+    line = fit([4, 8], [100.0, 180.0])
+    assert (line.fixed, line.per_sample, line.at(16)) == ((20.0, None, None), (20.0, None, None), (340.0, None, None))
+    with pytest.raises(TooFew, match="there are: 4"):
+        fit([4, 4], [100.0, 101.0])
+
+
+def test_the_interval_covers_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    seen = 0
+    for _ in range(1000):
+        *known, new = 100 + 10 * np.array([*BATCHES, 32]) + rng.normal(0, 5, len(BATCHES) + 1)
+        _, low, high = fit(BATCHES, known).at(32)
+        seen += low <= new <= high
+    assert 930 <= seen <= 970
+
+
+def test_the_interval_of_fixed_and_slope_is_the_textbooks() -> None:
+    """Worked with scipy's own regression: an independent implementation."""
+    from scipy import stats
+
+    x, y = np.array(BATCHES, float), np.array([11.0, 19.0, 43.0, 78.0, 166.0])
+    line, other = fit(BATCHES, list(y)), stats.linregress(x, y)
+    half = stats.t.ppf(0.975, 3) * np.array([other.intercept_stderr, other.stderr])
+    assert line.fixed == pytest.approx((other.intercept, other.intercept - half[0], other.intercept + half[0]))
+    assert line.per_sample == pytest.approx((other.slope, other.slope - half[1], other.slope + half[1]))
+
+
+def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
+    table = frame(*(made(b, 80e6 + 40e6 * b) for b in BATCHES), *(made(b, 1e9 + 1e6 * b * b, "jax") for b in BATCHES))
+    found = held_out(table).set_index("framework")
+    assert found.loc["torch", "error"] == pytest.approx(0, abs=1e-6)
+    assert found.loc["torch", "known"] == (1, 2, 4, 8)
+    assert found.loc["jax", "error"] < -0.05
+    (comparison,) = comparisons(table)
+    assert [row[1] for row in comparison.rows] == ["torch", "jax"]
+    assert comparison.rows[0][3:5] == ("1, 2, 4, 8", "16")
+    assert "error" in tables.markdown(comparison)
+
+
+def test_two_batches_hold_nothing_out() -> None:
+    table = frame(made(4, 1e8), made(8, 2e8))
+    assert held_out(table).empty
+    assert list(comparisons(table)) == []
+    assert list(comparisons(load.frame([]))) == []
+
+
+def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
+    other = made(8, 5e9).model_copy(update={"provenance": provenance(machine="other", versions={"torch": "1"})})
+    table = frame(made(4, 1e8), made(8, 2e8), made(16, 9e9, "jax"), other)
+    ((where, line),) = predictions(table, "transformer/torch/train/fp32/b32/cpu")
+    assert (where["machine"], line.batches, line.at(32).value) == ("m", (4, 8), 8e8)
+
+
+def test_the_published_records_give_lines() -> None:
+    table = load.load(ROOT / "results")
+    for framework in ("torch", "jax", "jittor"):
+        found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
+        assert found, framework
+        for where, line in found:
+            assert line.per_sample.value > 0
+            assert line.fixed.value > 0
+            assert where["framework"] == framework
+
+
+def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
+    assert named("resnet50/torch/train/fp32/b24/full").batch == 24
+    assert named("transformer/jax/train/long/b3/cpu").config.length == 1024
+    for wrong in ("resnet50/torch/train/fp32/b0/full", "resnet50/torch/train/nothing/b24/full", "x/torch/train/fp32/b2/cpu",
+                  "resnet50/torch/train/fp32/24/full", "resnet50/torch/train/fp32/b24/huge", "resnet50"):  # fmt: skip
+        with pytest.raises(UnknownCase):
+            named(wrong)
+
+
+def predicted(environment: dict[str, Environment], *cases: str) -> dict[str, dict[str, int]]:
+    code = """
+import json, sys
+from framebench.adapters.torch.fake import predict
+from framebench.suite.hypothetical import named
+print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
+"""
+    found = run_inside(environment["torch"], code, *cases)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.slow
+def test_fake_tensors_take_every_case_that_has_no_obstacle(environment: dict[str, Environment]) -> None:
+    cases = [c for c in every_case() if c.size == "tiny" and c.batch == c.spec.preset("tiny").base and not obstacle(c)]
+    assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
+    found = predicted(environment, *(c.id for c in cases))
+    for case in cases:
+        assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
+        assert found[case.id]["predicted"] >= floor(case).total, case.id
+
+
+def test_fake_tensors_scale(environment: dict[str, Environment]) -> None:
+    """Batches that this machine could not run; a line through two of them meets the third."""
+    found = predicted(environment, *(f"resnet50/torch/train/fp32/b{b}/full" for b in (64, 128, 256)))
+    peaks = [p["predicted"] for p in found.values()]
+    assert fit([64, 128], peaks[:2]).at(256).value == pytest.approx(peaks[2], rel=0.001)
+    assert peaks[2] > 20e9
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+def test_fake_tensors_foresee_what_is_measured(environment: dict[str, Environment], tmp_path: Path) -> None:
+    cases = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
+    cases += ["resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"]
+    foreseen = predicted(environment, *cases)
+    for case in cases:
+        outcome = runner.run_worker(parse(case), "memory", environment["torch"], Options(), tmp_path, lambda part, phase: None)
+        peak = outcome.result["peaks"]["host.rss"]
+        assert foreseen[case]["predicted"] == pytest.approx(peak, rel=0.05), case
+
+
+@pytest.mark.slow
+def test_the_command(environment: dict[str, Environment]) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "framebench.cli", "predict", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+    found = json.loads(run("transformer/torch/train/fp32/b24/cpu", "--json").stdout)["predictions"]
+    assert [p["method"] for p in found][:2] == ["floor", "fake tensors"]
+    least, fake, *_ = (p["bytes"] for p in found)
+    assert least < fake < 1.2 * least
+    compiled = run("transformer/torch/train/compile/b4/cpu")
+    assert "only eager execution is predicted" in compiled.stdout
+    assert run("transformer/torch/train/nothing/b4/cpu").returncode == 2

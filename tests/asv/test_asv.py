@@ -1,0 +1,155 @@
+"""Real asv on a fresh clone: run, show, compare, publish; one failing case harms no other; an interrupted run resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.measure import environments
+from framebench.measure.environments import Environment
+from framebench.measure.session import alone
+from framebench.records import store
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+ASV = str(Path(sys.executable).with_name("asv"))
+
+
+class Clone:
+    """A clone of the project as it stands, with a home of its own for asv, sharing the machine's environments."""
+
+    def __init__(self, where: Path) -> None:
+        self.root, self.home = where / "clone", where / "home"
+        self.home.mkdir()
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
+        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        for file in tracked:
+            if (ROOT / file).exists() and not file.startswith("results/"):
+                (self.root / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / file, self.root / file)
+        shutil.rmtree(self.root / "results", ignore_errors=True)
+        self.commit("as it stands")
+        self.variables = {
+            **os.environ, "HOME": str(self.home), "FRAMEBENCH_PROFILE": "tiny", "FRAMEBENCH_CACHE": str(environments.cache()),
+        }  # fmt: skip
+        assert self.asv("machine", "--yes", "--machine", "test").returncode == 0
+
+    def commit(self, message: str) -> None:
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
+        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [ASV, *arguments]
+
+    def asv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), cwd=self.root, env=self.variables, capture_output=True, text=True, timeout=900
+        )  # fmt: skip
+
+    def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
+        return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
+
+    def records(self) -> list[store.Record]:
+        return list(store.read_all(self.root / "results"))
+
+    def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:
+        """asv's own numbers by (strategy, batch): the newest result file of the framework's environment."""
+        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
+        stored = json.loads(files[-1].read_text())
+        (name,) = [n for n in stored["results"] if n.endswith(metric)]
+        columns = dict(zip(stored["result_columns"], stored["results"][name]))
+        strategies, batches = columns["params"]
+        pairs = [(s.strip("'"), b) for s in strategies for b in batches]
+        return dict(zip(pairs, columns["result"], strict=True))
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> Clone:
+    return Clone(tmp_path_factory.mktemp("asv"))
+
+
+def test_the_whole_way(clone: Clone) -> None:
+    done = clone.run("TransformerTorch")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {r.case: r for r in clone.records()}
+    assert len(found) == len(clone.records()) == 9, "each case once, not once per metric"
+    assert {r.case for r in found.values() if r.status != "ok"} == {"transformer/torch/train/rewrite/b4/tiny"}
+    peaks = clone.values("torch", "track_peak_memory")
+    record = found["transformer/torch/train/checkpoint/b4/tiny"]
+    assert peaks["train/checkpoint", "4"] == record.peak_bytes
+    assert peaks["train/rewrite", "4"] != peaks["train/rewrite", "4"], "unsupported is NaN, which asv shows as n/a"
+    assert clone.values("torch", "track_step_time")["train/checkpoint", "4"] == record.step_time_s
+    assert (record.provenance.machine, record.provenance.command[:8]) == ("test", "asv run ")
+
+
+def test_show_compare_and_publish(clone: Clone) -> None:
+    clone.commit("another")
+    assert clone.run("TransformerTorch").returncode == 0
+    head = subprocess.run(["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True).stdout.split()
+    shown = clone.asv("show", "--machine", "test", head[0])
+    assert shown.returncode == 0
+    assert "track_peak_memory" in shown.stdout
+    compared = clone.asv("compare", "--machine", "test", *head[::-1])
+    assert compared.returncode == 0, compared.stderr
+    assert "track_step_time('train/fp32', 4)" in compared.stdout
+    published = clone.asv("publish")
+    assert published.returncode == 0, published.stdout + published.stderr
+    assert "Skipping" not in published.stdout + published.stderr
+    assert (clone.root / ".asv/html/index.html").exists()
+
+
+def test_one_bad_case_harms_no_other(clone: Clone) -> None:
+    """A planted error in one strategy of one framework."""
+    switches = clone.root / "framebench/adapters/torch/steps.py"
+    good = switches.read_text()
+    start = "    chosen: set[nn.Module] = set()\n"
+    assert start in good
+    switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
+    try:
+        done = clone.run("TransformerTorch")
+    finally:
+        switches.write_text(good)
+    assert done.returncode != 0
+    peaks = clone.values("torch", "track_peak_memory")
+    assert peaks["train/checkpoint", "4"] is None, "failed"
+    assert peaks["train/fp32", "4"] > 0
+    assert sum(v is None for v in peaks.values()) == 1
+    newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
+    assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
+
+
+def test_while_another_measures_it_is_refused(clone: Clone) -> None:
+    with alone(clone.root / "results"):
+        done = clone.run("TransformerTorch")
+    assert done.returncode != 0
+    assert f"process {os.getpid()}" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_interrupted_run_resumes(clone: Clone) -> None:
+    before = len(clone.records())
+    process = subprocess.Popen(
+        clone.command("run", "--machine", "test", "--bench=TransformerTorch"), cwd=clone.root, env=clone.variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    while len(clone.records()) < before + 2 and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    kept = len(clone.records())
+    assert before + 2 <= kept < before + 9
+    assert clone.run("TransformerTorch").returncode == 0
+    newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
+    assert len(newest) == 9, "nothing lost, nothing measured twice"
+    assert len({r.provenance.session for r in newest}) == 1

@@ -1,0 +1,299 @@
+"""The command line as a user meets it: real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from framebench.cli import measuring, reading, shared
+from framebench.cli.__main__ import app
+from framebench.measure import runner
+from framebench.measure.environments import Environment
+from framebench.measure.session import Busy, alone
+from framebench.records import store
+from framebench.records.provenance import machine_name
+from tests.conftest import ROOT, Tried, small_disk
+
+CASE = "transformer/torch/train/fp32/b4/tiny"
+KEYS = {
+    "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
+    "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
+}  # fmt: skip
+
+
+def framebench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "framebench.cli", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of one measured and one unsupported case."""
+    results = tmp_path_factory.mktemp("cli") / "results"
+    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--samples", "3")
+    assert done.returncode == 0, done.stderr
+    return results
+
+
+def test_show_prints_flat_rows(measured: Path) -> None:
+    rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
+    ok, unsupported = rows
+    assert set(ok) >= KEYS
+    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (CASE, "ok", True, True)
+    assert ok["peak_bytes"] > 0
+    assert ok["step_time_s"] > 0
+    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == ("unsupported", None, None)
+    assert unsupported["reason"]
+
+
+def test_show_and_report_for_people(measured: Path) -> None:
+    assert CASE in framebench("show", "--results", str(measured)).stdout
+    done = framebench("report", "--machine", machine_name(), "--results", str(measured))
+    assert "transformer train, batch 4, size tiny" in done.stdout
+    (target,) = (measured / "tables").iterdir()
+    assert "| torch | fp32 |" in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run", "resnet51"], "resnet50"),
+        (["run", "resnet50/torch/train/fp32/b7"], "b16"),
+        (["run", CASE, "--memory-limit", "many"], "512MiB"),
+        (["show", "a/b/c/d/e/f/g"], "workload/framework"),
+        (["setup", "tensorflow"], "jittor"),
+        (["report", "--results", "nowhere"], "make bench"),
+        (["show", "--results", "nowhere"], "make bench"),
+        (["run", CASE, "--memory-limit=-1"], "512MiB"),
+        (["run", CASE, "--time-limit=-1"], "0.01"),
+        (["fit", "--workload", "resnet50", "--budget", "0"], "512MiB"),
+        (["advise", "--budget", "inf"], "512MiB"),
+        (["advise", "--budget", "1GiB", "--from", "f*"], "fp32"),
+        (["advise", "--budget", "1GiB", "--workload", "*"], "resnet50"),
+        (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
+        (["versions", "run", "--framework", "tensorflow"], "jittor"),
+        (["golden", "resnet51"], "resnet50"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
+    done = framebench(*arguments)
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A results folder with one published record, as if it were of CASE."""
+    one = min((ROOT / "results" / "records").glob("*/torch-*/transformer.torch.*/*.json"))
+    kept = tmp_path / one.relative_to(ROOT / "results")
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
+    return tmp_path
+
+
+def test_a_report_of_some_cases_leaves_the_table_of_all_alone(published: Path) -> None:
+    assert framebench("report", CASE, "--results", str(published)).returncode == 0
+    assert not (published / "tables").exists()
+    assert framebench("report", "--results", str(published)).returncode == 0
+    assert len(list((published / "tables").iterdir())) == 1
+
+
+def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
+    assert CASE in framebench("show", "transformer/torch/train", "--results", str(published)).stdout
+    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(published)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["versions", "timeline"], ["claims"], ["figures"],
+     ["notebooks"]],
+)  # fmt: skip
+def test_an_unknown_machine_is_answered_by_those_there_are(
+    command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One way to say whose records are meant, wherever there is a choice."""
+    monkeypatch.setattr(reading.hypothetical, "obstacle", lambda _: "not asked here")
+    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(published)])
+    (there,) = (published / "records").iterdir()
+    assert done.exit_code == 2
+    assert f"no records of machine 'nowhere' under {published}; machines: {there.name}" in done.stderr
+
+
+def test_one_machines_records_alone(published: Path) -> None:
+    (there,) = (published / "records").iterdir()
+    for path in there.rglob("*.json"):
+        other = json.loads(path.read_text())
+        other["provenance"]["machine"] = "another"
+        (path.parent / "another.json").write_text(json.dumps(other))
+    for chosen, machines in (([], {there.name, "another"}), (["--machine", "another"], {"another"})):
+        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(published)])
+        assert {row["machine"] for row in json.loads(done.stdout)} == machines
+    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(published)]).exit_code == 0
+    assert [table.name for table in (published / "tables").iterdir()] == ["another.md"]
+
+
+def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured with other threads, or under a limit, is not taken for what is asked for now."""
+
+    def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(measuring, "measure_all", interrupted)
+    for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
+        done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
+        assert done.exit_code == 130
+        assert "goes on from there" in done.stderr
+        assert len(list(results.glob(".session-*.json"))) == unfinished
+
+
+@pytest.mark.parametrize("command", [["run", CASE], ["compare", CASE, CASE], ["versions", "run", "--framework", "jax"]])
+def test_seconds_are_those_of_sampling(command: list[str], monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """A budget is memory, everywhere."""
+    given: dict[str, object] = {}
+
+    def options(**named: object) -> None:
+        given.update(named)
+        raise Busy
+
+    monkeypatch.setattr(runner, "Options", options)
+    CliRunner().invoke(app, [*command, "--seconds", "7", "--results", str(results)])
+    assert given["budget_s"] == 7
+    assert CliRunner().invoke(app, [*command, "--budget", "7"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", CASE],
+        ["compare", CASE, CASE],
+        ["versions", "run", "--framework", "jax"],
+        ["claims", "B5", "--run", "--size", "tiny"],
+        ["fit", "--workload", "transformer", "--budget", "1GiB"],
+        ["evaluate", "--workload", "transformer", "--framework", "torch", "--budget", "1GiB"],
+        ["explain", CASE],
+        ["doctor"],
+        ["overhead"],
+    ],
+)
+def test_whatever_measures_does_it_alone(arguments: list[str], results: Path) -> None:
+    with alone(results):
+        done = CliRunner().invoke(app, [*arguments, "--results", str(results)])
+    assert isinstance(done.exception, Busy), done.output
+
+
+def test_busy_is_said_plainly(results: Path) -> None:
+    with alone(results):
+        done = framebench("explain", CASE, "--results", str(results))
+    assert done.returncode == 2
+    assert f"process {os.getpid()}" in done.stderr
+    assert "--results" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, shared.measuring(results, "interrupted; so much is kept"):
+        signal.raise_signal(sent)
+    assert ended.value.code == 130
+    assert "so much is kept" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+    with shared.measuring(results):
+        pass
+
+
+def test_bad_files_are_warned_about(measured: Path) -> None:
+    bad = measured / "records" / "stranger.json"
+    bad.write_text('{"schema_version": 99}')
+    try:
+        done = framebench("show", "--json", "--results", str(measured))
+        assert len(json.loads(done.stdout)) == 2
+        assert "stranger.json" in done.stderr
+        assert "schema 99" in done.stderr
+    finally:
+        bad.unlink()
+
+
+def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
+    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest, whatever
+    another command measured in between."""
+    selector = "transformer/torch/eval/no_grad/*/tiny"
+    command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--samples", "3"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(list(results.rglob("2*.json"))) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "goes on from there" in said
+    (first,) = store.read_all(results)
+    other = framebench("run", CASE, "--results", str(results), "--samples", "3")
+    assert other.returncode == 0, other.stderr
+    again = framebench("run", selector, "--results", str(results), "--samples", "3")
+    assert again.returncode == 0, again.stderr
+    found = [r for r in store.read_all(results) if r.case != CASE]
+    assert first in found
+    assert len(found) == 2
+    assert len({r.provenance.session for r in found}) == 1
+    assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
+
+
+def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str, Environment], results: Path) -> None:
+    """A time limit that no case can meet."""
+    done = framebench("run", "transformer/torch/eval/*grad*/b4/tiny", "--results", str(results), "--time-limit", "0.05")
+    assert done.returncode == 1
+    assert {r.status for r in store.read_all(results)} == {"timeout"}
+    assert len(list(store.read_all(results))) == 2
+    assert "2 of 2 cases failed" in done.stderr
+
+
+def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
+    with small_disk(tmp_path / "disk", "size=16k") as disk:
+        done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
+        kept = list(store.read_all(disk / "results"))
+        tried("full disk", kept, 0, seen=f"exit code {done.returncode}", may_be_ok=True)
+        assert done.returncode == 1
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert all(store.read_all(disk / "results"))
+        assert not list((disk / "results").rglob("*.tmp"))
+
+
+def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:
+    done = framebench("doctor", "--json", "--no-calibrate")
+    findings = {f["check"]: f for f in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stdout
+    assert findings["CUDA: device"]["detail"]
+    assert findings["environment torch-" + environment["torch"].version]["passed"]
+
+
+@pytest.mark.slow
+def test_calibration_finds_the_instruments_right_and_is_recorded(environment: dict[str, Environment], results: Path) -> None:
+    """Sizes and the clock must be right on a busy machine too; the load is only told."""
+    findings = {f["check"]: f for f in json.loads(framebench("doctor", "--json", "--results", str(results)).stdout)}
+    for framework in environment:
+        for check in ("host.rss bias", "host.rss spread", "timer bias"):
+            assert findings[f"{framework}: {check}"]["passed"], findings
+    assert findings["harness / hand-written loop"]["unit"] == "ratio"
+    assert framebench("run", CASE, "--results", str(results), "--samples", "3").returncode == 0
+    (record,) = store.read_all(results)
+    known = record.provenance.calibration
+    assert known
+    assert known.passed == all(f["passed"] for f in findings.values() if f["figure"] is not None)
+
+
+def test_support_matrix_has_no_gaps() -> None:
+    rows = json.loads(framebench("list", "--strategies", "--json").stdout)
+    assert all(row[f] for row in rows for f in ("torch", "jax", "jittor"))

@@ -1,0 +1,68 @@
+"""Independent instruments of the same step agree within the tolerance that docs/peak.md states."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from framebench.instruments.host import HostPeak
+from framebench.measure import runner
+from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
+from framebench.suite.cases import parse
+from tests.conftest import run_inside
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs"),
+]
+
+
+def peaks(case: str, environment: Environment, scratch: Path) -> dict[str, int]:
+    """Of a steady step, by instrument."""
+    outcome = runner.run_worker(parse(case), "memory", environment, Options(), scratch, lambda part, phase: None)
+    assert outcome.status == "ok", outcome.reason
+    return outcome.result["peaks"]
+
+
+@pytest.mark.parametrize("case", ["transformer/jax/train/fp32/b4/cpu", "transformer/jax/train/checkpoint/b4/cpu"])
+def test_xlas_plan_against_resident_memory(case: str, environment: dict[str, Environment], tmp_path: Path) -> None:
+    found = peaks(case, environment["jax"], tmp_path)
+    assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found
+
+
+def test_jittors_variables_against_resident_memory(environment: dict[str, Environment], tmp_path: Path) -> None:
+    """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own: resident memory is more."""
+    found = peaks("transformer/jittor/train/fp32/b4/cpu", environment["jittor"], tmp_path)
+    assert found["allocator.in_use"] <= found["host.rss"] * 1.02, found
+    assert found["host.rss"] == pytest.approx(found["allocator.reserved"], rel=0.15), found
+
+
+MEMRAY = """
+import json, sys, tempfile
+from pathlib import Path
+sys.path.append(sys.argv[2])  # memray lies in the control environment, of the same Python
+import memray
+from framebench import adapters
+from framebench.suite.cases import parse
+adapter = adapters.load(parse(sys.argv[1]))
+adapter.build()
+for _ in range(2):
+    adapter.step()
+adapter.release()
+adapter.optimizer.zero_grad()  # a step begins with it, and memray does not see what was there before it looked go away
+live = adapter.live_bytes()
+file = Path(tempfile.mkdtemp()) / "trace"
+with memray.Tracker(file):
+    adapter.step()
+print(json.dumps(live + memray.FileReader(file).metadata.peak_memory))
+"""
+
+
+def test_resident_memory_against_memray(environment: dict[str, Environment], tmp_path: Path) -> None:
+    """memray counts what malloc is asked for, without the kernel."""
+    case = "transformer/torch/train/fp32/b4/cpu"
+    counted = run_inside(environment["torch"], MEMRAY, case, sysconfig.get_path("platlib"))
+    assert peaks(case, environment["torch"], tmp_path)["host.rss"] == pytest.approx(counted, rel=0.03)

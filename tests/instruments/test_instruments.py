@@ -1,0 +1,172 @@
+"""Instruments read known allocations right: 512 MiB within 1 %."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from framebench.instruments.host import MALLOC_ENV, HostPeak, status_bytes
+from framebench.instruments.nvml import ProcessPeak
+from framebench.measure.environments import Environment
+from tests.conftest import run_inside
+
+MIB = 2**20
+KNOWN = 512 * MIB
+
+HOST = """
+import json
+import numpy as np
+from framebench.instruments.host import HostPeak
+warm = np.ones(64 * 2**20 // 8); del warm
+found = []
+for _ in range(3):
+    peak = HostPeak()
+    peak.start()
+    array = np.ones(512 * 2**20 // 8)
+    del array
+    small = np.ones(2**20)
+    found.append(peak.grown())
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]) -> None:
+    found = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
+    assert isinstance(found, list)
+    assert found == pytest.approx([KNOWN] * 3, rel=0.01)
+
+
+TORCH = """
+import json
+import torch
+from framebench.instruments.host import HostPeak
+peak = HostPeak(); peak.start()
+a = torch.ones(256 * 2**20 // 4)
+b = a * 2
+del a, b
+print(json.dumps(peak.grown()))
+"""
+
+
+@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+def test_host_peak_of_two_torch_tensors(environment: dict[str, Environment]) -> None:
+    assert run_inside(environment["torch"], TORCH, variables=MALLOC_ENV) == pytest.approx(KNOWN, rel=0.01)
+
+
+PLAN = """
+import json
+import jax, jax.numpy as jnp
+from framebench.adapters.jax.program import plan_bytes
+x = jnp.ones((256, 2**18), jnp.float32)  # 256 MiB in, 256 MiB out, nothing between
+print(json.dumps(plan_bytes(jax.jit(lambda x: x + 1).lower(x).compile())))
+"""
+
+
+def test_xla_plan_of_a_known_program(environment: dict[str, Environment]) -> None:
+    assert run_inside(environment["jax"], PLAN) == pytest.approx(KNOWN, rel=0.01)
+
+
+JITTOR = """
+import json
+import jittor as jt
+from framebench.adapters.jittor.probe import probe, watch
+watch()
+before = probe().used_bytes()
+probe().reset_peak()
+a = jt.ones(256 * 2**20 // 4); a.sync()
+b = a * 2; b.sync()
+jt.sync_all(True)
+two = probe().used_bytes() - before
+del b
+view = a[:1024]; view.sync()
+del a
+jt.gc()
+viewed = probe().used_bytes() - before
+del view
+jt.gc()
+print(json.dumps([probe().peak_bytes() - before, two, viewed, probe().used_bytes() - before]))
+"""
+
+
+def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Environment]) -> None:
+    peak, two, viewed, after = run_inside(environment["jittor"], JITTOR)  # type: ignore[misc]
+    assert [peak, two] == pytest.approx([KNOWN] * 2, rel=0.01)
+    assert viewed == pytest.approx(KNOWN / 2, rel=0.01), "a view keeps the whole block"
+    assert after < 0.01 * KNOWN
+
+
+CUDA = """
+import json
+import torch
+torch.cuda.reset_peak_memory_stats()
+a = torch.ones(256 * 2**20 // 4, device="cuda")
+b = a * 2
+del a, b
+print(json.dumps(torch.cuda.max_memory_allocated()))
+"""
+
+
+def has_gpu() -> bool:
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetCount() > 0
+    except pynvml.NVMLError:
+        return False
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="needs a GPU: NVML finds none")
+def test_torch_allocator_peak_on_a_gpu(environment: dict[str, Environment]) -> None:
+    assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
+
+
+class FakeNvml:
+    """NVML as documented: a process per list entry, bytes that may be unknown, and no driver at all if `broken`."""
+
+    def __init__(self, used: list[int | None], broken: bool = False) -> None:
+        self.used, self.broken = used, broken
+        self.NVMLError = RuntimeError
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[SimpleNamespace]:
+        now = self.used.pop(0) if len(self.used) > 1 else self.used[0]
+        return [SimpleNamespace(pid=1, usedGpuMemory=10**12), SimpleNamespace(pid=42, usedGpuMemory=now)]
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("nvml", "peak"),
+    [
+        (FakeNvml([100, 700, None, 300]), 700),
+        (FakeNvml([None]), None),
+        (FakeNvml([5], broken=True), None),
+    ],
+)
+def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    with ProcessPeak(42, interval_s=0.001) as seen:
+        time.sleep(0.1)
+    assert seen.peak == peak
+
+
+def test_status_fields() -> None:
+    high, now = status_bytes("VmHWM"), status_bytes("VmRSS")  # the kernel sums up its counters of each core now and then only
+    assert high >= 0.98 * now > MIB
+    with pytest.raises(OSError, match="VmNothing"):
+        status_bytes("VmNothing")

@@ -1,0 +1,96 @@
+"""The small measurements behind some claims: known sizes come out, and what does not exist is not found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.measure import claim_probes, oom_recovery
+from framebench.measure.environments import Environment
+from framebench.measure.oom_recovery import Evaluation, Recovery
+from framebench.measure.runner import Options
+from framebench.suite.cases import Case, parse
+from framebench.worker import input_probe
+from framebench.worker.name_probe import exists
+from tests.records.test_records import provenance
+
+CASE = Case("transformer", "torch", "eval", "no_grad", 64, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("json.loads", True),
+        ("json.decoder.JSONDecoder", True),
+        ("concurrent.futures", True),  # a module that nobody has imported yet
+        ("json.no_such_name", False),
+        ("json.no_such_name.loads", False),
+    ],
+)
+def test_names_are_looked_up(path: str, there: bool) -> None:
+    assert exists(path) == there
+
+
+def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_probes, "ROUNDS", 1)
+    found = {name: values[0] for name, values in claim_probes.inputs().items()}
+    size = input_probe.BATCHES * input_probe.BATCH_BYTES
+    for name in ("listed_resident", "listed_private", "mapped_resident"):
+        assert found[name] == pytest.approx(size, rel=0.02), name
+    assert found["mapped_private"] < 0.02 * size
+
+
+def evaluation(lost: int, budget: int | None) -> Evaluation:
+    found = Evaluation(4, {i: 1.0 for i in range(4 - lost)}, peaks={"host.rss": 2**30})
+    if budget is not None:
+        found.recoveries.append(Recovery(0, 4, "in the process", "no memory"))
+    return found
+
+
+def test_the_budget_is_a_part_of_what_the_whole_batch_needs(
+    environment_of_nothing: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets: list[int | None] = []
+
+    def evaluate(case: Case, samples: int, budget: int | None, run: Any) -> Evaluation:
+        budgets.append(budget)
+        return evaluation(1 if budget else 0, budget)
+
+    monkeypatch.setattr(oom_recovery, "evaluate", evaluate)
+    found = claim_probes.halved(CASE, environment_of_nothing, Options())
+    assert budgets == [None, int(claim_probes.ROOM * 2**30)]
+    assert found == {"lost": [1.0], "done_twice": [0.0], "recoveries": [1.0], "budget_bytes": [claim_probes.ROOM * 2**30]}
+
+
+def test_an_evaluation_that_fails_without_a_limit_is_no_result(
+    environment_of_nothing: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oom_recovery, "evaluate", lambda *_: Evaluation(4, failure="it broke"))
+    with pytest.raises(RuntimeError, match="it broke"):
+        claim_probes.halved(CASE, environment_of_nothing, Options())
+
+
+@pytest.fixture
+def environment_of_nothing() -> Environment:
+    return Environment("torch", "0", Path("/nonexistent/python"))
+
+
+def test_results_survive_the_round_trip(results: Path) -> None:
+    from framebench.records import store
+
+    one = claim_probes.Probed(probe="names", names={"json.loads": True}, provenance=provenance())
+    path = store.write(one, claim_probes.folder(results, "m", "names"))  # type: ignore[arg-type]
+    assert claim_probes.read(path) == one
+
+
+@pytest.mark.slow
+def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_probes, "STEPS", 4)
+    found = claim_probes.monitor(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(
+        ("alone_s", "watched_s", "seen_bytes", "peak_bytes"), 4
+    )
+    # the kernel adds up its counters with some pages' delay
+    assert all(0.9 * peak < seen <= 1.01 * peak for seen, peak in zip(found["seen_bytes"], found["peak_bytes"]))

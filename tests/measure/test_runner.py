@@ -1,0 +1,210 @@
+"""Whatever a worker does, a record says what happened, and the suite goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from framebench.measure import runner, supervisor
+from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
+from framebench.records import store
+from framebench.suite.cases import Case
+from tests.conftest import ROOT, Tried, acting
+
+CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> Environment:
+    return acting("misbehaving.py", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("deed", "status", "named"),
+    [
+        ("exception", "crashed", "ValueError during timing: planted"),
+        ("refusal", "oom", "memory ran out during timing, RuntimeError: could not create a primitive"),
+        ("kill", "crashed", "SIGKILL during timing"),
+        ("segfault", "crashed", "SIGSEGV during timing"),
+        ("hang", "timeout", "no end after 1 s, during timing"),
+        ("hang with child", "timeout", "no end after 1 s"),
+        ("silent exit", "crashed", "exit code 3"),
+        ("bad_alloc", "oom", "memory ran out"),
+        ("babble", "crashed", "this is not JSON"),
+    ],
+)
+def test_misdeeds_are_classified(
+    deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
+) -> None:
+    monkeypatch.setenv("MISBEHAVE", deed)
+    record = runner.measure(CASE, "s", impostor, Options(time_limit_s=1), results)
+    tried(f"worker: {deed}", store.read_all(results))
+    assert (record.status, record.peaks, record.step_s) == (status, {}, [])
+    assert record.reason is not None
+    assert named in record.reason
+    assert list(store.read_all(results)) == [record]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "misbehaving.py" in " ".join(p.info["cmdline"] or [])]
+
+
+def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
+    impostor: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = tmp_path / "vmstat"
+    counter.write_text("pgfault 7\noom_kill 2\n")
+    monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
+    assert supervisor.oom_kills() == 2
+    counts = iter((2, 3))
+    monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
+    monkeypatch.setenv("MISBEHAVE", "kill")
+    record = runner.measure(CASE, "s", impostor, Options(), results)
+    assert record.status == "oom"
+    assert "memory ran out" in (record.reason or "")
+
+
+def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
+    case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
+    record = runner.measure(case, "s", impostor, results=results)
+    assert (record.status, record.reason) == ("unsupported", case.support.why)
+
+
+def test_a_session_measures_a_case_once(impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISBEHAVE", "silent exit")
+    first = runner.measure_once(CASE, "s", impostor, results=results)
+    assert runner.measure_once(CASE, "s", impostor, results=results) == first
+    assert runner.measure_once(CASE, "t", impostor, results=results) != first
+
+
+def test_a_whole_case(environment: dict[str, Environment], results: Path) -> None:
+    record = runner.measure(CASE, "s", environment["torch"], Options(samples=5), results)
+    assert record.status == "ok", record.reason
+    assert record.verification
+    assert record.verification.passed
+    assert record.effect
+    assert record.effect.proven
+    assert len(record.step_s) == 5
+    assert record.peak_bytes is not None
+    assert record.live_bytes is not None
+    assert record.peak_bytes > record.live_bytes
+    assert record.provenance.versions["torch"].startswith(environment["torch"].version)
+    assert record.provenance.environment["MALLOC_MMAP_THRESHOLD_"] == "65536"
+
+
+def test_killing_the_real_worker_makes_a_crashed_record(
+    environment: dict[str, Environment], results: Path, tried: Tried
+) -> None:
+    def kill_at_warm_up(part: str, phase: str) -> None:
+        if phase == "warm-up":
+            for child in psutil.Process().children():
+                if "framebench.worker.worker" in " ".join(child.cmdline()):
+                    child.kill()
+
+    record = runner.measure(CASE, "s", environment["torch"], results=results, progress=kill_at_warm_up)
+    tried("PyTorch's worker killed while it warms up", store.read_all(results))
+    assert record.status == "crashed"
+    assert record.reason is not None
+    assert "SIGKILL" in record.reason
+
+
+@pytest.mark.parametrize(("mib", "phase"), [(300, "build"), (500, "first step")])
+def test_running_out_of_memory_is_a_result(
+    mib: int, phase: str, environment: dict[str, Environment], results: Path, tried: Tried
+) -> None:
+    case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
+    record = runner.measure(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
+    tried("memory that runs out at an enforced limit", store.read_all(results))
+    assert record.status == "oom", record.reason
+    assert record.reason is not None
+    assert f"memory ran out during {phase}, " in record.reason
+    assert record.provenance.memory_limit == mib * 2**20
+
+
+def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], results: Path, tmp_path: Path) -> None:
+    """A planted bug that leaves the loss of step 0 right: the same project, with no gradient through the attention."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+        (clone / file).parent.mkdir(parents=True, exist_ok=True)
+        (clone / file).write_bytes((ROOT / file).read_bytes())
+    model = clone / "models/transformer/torch_model.py"
+    text = model.read_text()
+    right = "x + self.attention(self.ln1(x))"
+    assert right in text
+    model.write_text(text.replace(right, right + ".detach()"))
+    code = f"""
+from pathlib import Path
+from framebench.measure import environments, runner
+from framebench.suite.cases import parse
+r = runner.measure(parse({CASE.id!r}), "s", environments.describe("torch"), results=Path({str(results)!r}))
+print(r.status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)},
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.split() == ["wrong"], done.stderr
+    (record,) = store.read_all(results)
+    assert (record.peaks, record.step_s, record.first_step_s) == ({}, [], None)
+    assert record.reason is not None
+    assert "grad_norm" in record.reason
+    assert "loss_0" not in record.reason
+
+
+def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
+    code = f"""
+from pathlib import Path
+from framebench.measure import environments, runner
+from framebench.suite.cases import parse
+runner.measure(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
+               runner.Options(samples=1000, budget_s=600), Path({str(results)!r}), lambda *p: print(*p, flush=True))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    for line in parent.stdout:
+        if "first step" in line:
+            break
+    (worker,) = [p for p in psutil.Process(parent.pid).children() if "framebench.worker.worker" in " ".join(p.cmdline())]
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_harness_itself_costs_little(environment: dict[str, Environment], results: Path) -> None:
+    """Beyond import, build and steps: two processes started and ended. Compared with two interpreters that only import NumPy,
+    alternately, since the machine is shared."""
+    ratios = []
+    for i in range(3):
+        start = time.monotonic()
+        for _ in range(2):
+            subprocess.run([environment["torch"].python, "-c", "import numpy"], check=True)
+        bare = time.monotonic() - start
+        ratios.append(runner.measure(CASE, str(i), environment["torch"], Options(samples=3), results).spent_s["harness"] / bare)
+    assert min(ratios) < 4, ratios
+
+
+def test_progress_names_every_phase(environment: dict[str, Environment], results: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    runner.measure(CASE, "s", environment["torch"], Options(samples=3), results, lambda *phase: seen.append(phase))
+    assert {part for part, _ in seen} == {"time", "memory"}
+    assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in seen}
+
+
+def test_the_harness_adds_at_most_two_percent_to_a_step(environment: dict[str, Environment], results: Path) -> None:
+    """Interleaved with a hand-written loop; noise may widen the interval, but its lower end must stay below 1.02."""
+    command = [sys.executable, "-m", "framebench.cli", "overhead", "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["low"] <= 1.02, found
+    assert found["rounds"] == 30
+
+
+def test_every_signal_has_a_name_to_be_told_by() -> None:
+    assert supervisor.signal_name(signal.SIGKILL) == "SIGKILL"
+    assert supervisor.signal_name(40) == "signal 40"

@@ -1,0 +1,83 @@
+"""The mathematics: sizes, determinism, and the float64 references of two frameworks against each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framebench.measure import golden
+from framebench.measure.environments import Environment
+from models.spec import NAMES, Param, UnknownName, logits_summary, workload
+
+PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
+    assert workload(name).parameter_count(workload(name).config("full")) == PARAMETERS[name]
+
+
+def test_small_presets_keep_their_shape() -> None:
+    for name, count in (("resnet50", 25_557_032), ("unet3d", 1_035_243)):
+        assert workload(name).parameter_count(workload(name).config("cpu")) == count
+
+
+def test_variants_really_are_smaller() -> None:
+    resnet = workload("resnet50")
+    count = {v: resnet.parameter_count(resnet.config("full", v)) for v in ("", *resnet.variants)}
+    assert count["depthwise"] < count["grouped"] < 0.65 * count[""]
+    assert count["student"] < count["width_half"] < 0.3 * count[""]
+
+
+def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
+    w = workload("transformer")
+    streams = {how: w.stream(w.config("tiny"), 4, how) for how in ("padded", "bucketed", "raw")}
+    real = {how: np.sort(np.concatenate([y[y >= 0] for _, y in found])) for how, found in streams.items()}
+    assert np.array_equal(real["padded"], real["bucketed"])
+    assert np.array_equal(real["padded"], real["raw"])
+    tokens = {how: sum(x.size for x, _ in found) for how, found in streams.items()}
+    assert tokens["padded"] > tokens["bucketed"]
+    assert tokens["padded"] > tokens["raw"]
+    with pytest.raises(ValueError, match="padded, bucketed, raw"):
+        w.stream(w.config("tiny"), 4, "packed")
+
+
+def test_weights_depend_on_the_name_alone() -> None:
+    one, two = Param("a", (4, 3), std=1.0), Param("b", (4, 3), std=1.0)
+    assert np.array_equal(one.make(), Param("a", (4, 3), std=1.0).make())
+    assert not np.array_equal(one.make(), two.make())
+    assert one.make().dtype == np.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_are_reproducible(name: str) -> None:
+    w = workload(name)
+    for a, b in zip(w.batch(w.config("tiny"), 4), w.batch(w.config("tiny"), 4)):
+        assert np.array_equal(a, b)
+
+
+def test_summary_sees_permutation_and_sign() -> None:
+    logits = np.arange(1.0, 7.0)
+    plain = logits_summary(logits)
+    assert plain["logits_norm"] == pytest.approx(np.sqrt(91))
+    assert logits_summary(logits[::-1])["logits_checksum"] != pytest.approx(plain["logits_checksum"])
+    assert logits_summary(-logits)["logits_checksum"] == pytest.approx(-plain["logits_checksum"])
+
+
+def test_unknown_names_are_answered() -> None:
+    with pytest.raises(UnknownName, match="unet3d"):
+        workload("unet2d")
+    with pytest.raises(UnknownName, match="tiny, cpu, full"):
+        workload("unet3d").preset("medium")
+    with pytest.raises(UnknownName, match="width_half, student"):
+        workload("unet3d").config("tiny", "grouped")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_values_hold_in_float64(name: str, framework: str, environment: dict[str, Environment]) -> None:
+    """torch made them; JAX, an independent implementation, confirms them to float64 rounding."""
+    values = golden.compute(name, environment[framework], ("tiny",))
+    assert values
+    assert golden.difference(values, {key: workload(name).golden[key] for key in values}) <= golden.AGREEMENT

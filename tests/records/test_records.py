@@ -1,0 +1,148 @@
+"""Records survive the round trip; bad files are named, skipped, and left alone."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from framebench.records import store
+from framebench.records.store import BadRecord, Proof, Provenance, Record, RecordWarning, Verification
+from framebench.suite.cases import Case, every_case
+from tests.conftest import Tried
+
+SOME = tuple(c for c in every_case() if c.size == "tiny")
+CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+finite = st.floats(allow_nan=False, allow_infinity=False)
+nonnegative = st.floats(0, 1e6)
+size = st.integers(0, 2**60)
+
+
+def provenance(**changes: Any) -> Provenance:
+    fields = {
+        "session": "s", "measured_at": datetime(2026, 1, 2, tzinfo=UTC), "command": "framebench run", "commit": "c" * 40,
+        "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"},
+        "protocol": 1,
+    }  # fmt: skip
+    return Provenance(**{**fields, **changes})
+
+
+def record(case: Case = CASE, **changes: Any) -> Record:
+    return Record(**{"case": case.id, "status": "ok", "provenance": provenance(), **changes})
+
+
+made = st.builds(
+    Record,
+    case=st.sampled_from(SOME).map(lambda c: c.id),
+    status=st.sampled_from(["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]),
+    reason=st.none() | st.text(),
+    peaks=st.dictionaries(st.sampled_from(store.ALL_INSTRUMENTS), size),
+    peak_samples=st.lists(st.dictionaries(st.sampled_from(store.ALL_INSTRUMENTS), size), max_size=3),
+    live_bytes=st.none() | size,
+    step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
+    first_step_s=st.none() | nonnegative,
+    verification=st.none()
+    | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
+    effect=st.none() | st.builds(Proof, proven=st.booleans(), evidence=st.dictionaries(st.text(), size | st.text())),
+    log_tail=st.none() | st.text(),
+    provenance=st.builds(provenance, session=st.text(), command=st.text(), machine=st.text()),
+)
+
+
+@given(made)
+def test_json_round_trip(one: Record) -> None:
+    assert Record.model_validate_json(one.model_dump_json()) == one
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(made)
+def test_file_round_trip(tmp_path: Path, one: Record) -> None:
+    assert store.read(store.write(one, tmp_path)) == one
+
+
+def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
+    store.write(record(), tmp_path)
+    store.write(record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC))), tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_the_peak_is_the_frameworks_own_counter_before_the_kernels_view() -> None:
+    assert record(peaks={"host.rss": 3, "allocator.in_use": 2}).peak_bytes == 2
+    assert record(peaks={"host.rss": 3, "compiler.plan": 2}).peak_instrument == "compiler.plan"
+    assert record(peaks={"device.process": 3}).peak_bytes is None
+
+
+def test_throughput_counts_tokens() -> None:
+    assert record(step_s=[0.5, 2.0, 0.5]).throughput == pytest.approx(4 * 16 / 0.5)
+
+
+BAD = {
+    "truncated.json": record().model_dump_json()[:200],
+    "empty.json": "",
+    "foreign.json": '{"hello": [1, 2, 3]}',
+    "list.json": "[]",
+    "newer.json": json.dumps({**json.loads(record().model_dump_json()), "schema_version": 2}),
+    "unknown-field.json": json.dumps({**json.loads(record().model_dump_json()), "peek": 1}),
+    "nan.json": record().model_dump_json().replace('"cpu_s_per_step":null', '"cpu_s_per_step":NaN'),
+    "binary.json": "\x00\x01\x02",
+    "deep.json": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path, tried: Tried) -> None:
+    store.write(record(), results / "records" / "m")
+    bad = results / "records" / name
+    bad.write_text(BAD[name])
+    with pytest.warns(RecordWarning, match=name):
+        found = list(store.read_all(results))
+    tried(f"bad file beside a record: {Path(name).stem.replace('-', ' ')}", found, seen="refused, named and left alone")
+    assert found == [record()]
+    assert bad.read_text() == BAD[name]
+
+
+def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text(BAD["newer.json"])
+    with pytest.raises(BadRecord, match="schema 2, newer than"):
+        store.read(tmp_path / "n.json")
+
+
+def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
+    other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+    for case in (CASE, other):
+        store.write(record(case), store.folder(results, "m", "torch-1", case))
+    bad = store.folder(results, "m", "torch-1", CASE) / "bad.json"
+    bad.write_text("{}")
+    assert list(store.of_cases(results, "transformer.*.train.*")) == [record(CASE)]
+    assert list(store.of_cases(results, "resnet50.*.train.*")) == []
+
+
+@given(st.binary(max_size=300))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+def test_any_bytes_are_refused_with_the_files_name(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "any.json").write_bytes(data)
+    with pytest.raises(BadRecord, match=r"any\.json"):
+        store.read(tmp_path / "any.json")
+
+
+def test_a_failed_write_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        store.write(record(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_warns_of_nothing_when_all_is_well(results: Path) -> None:
+    store.write(record(), results / "records")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(store.read_all(results)) == [record()]

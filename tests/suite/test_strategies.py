@@ -1,0 +1,123 @@
+"""The strategy table is total; every supported cell computes the right thing and proves its effect, in its framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from framebench.instruments import nvml
+from framebench.measure import environments
+from framebench.measure.environments import Environment
+from framebench.suite.cases import Case, every_case
+from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, names
+from framebench.suite.strategy import FRAMEWORKS, Native, Strategy, find
+from models.spec import NAMES, workload
+from tests.conftest import run_inside
+
+MEASURE = """
+import json, sys, traceback
+from framebench import adapters
+from framebench.worker import worker
+from framebench.suite.cases import parse
+rows = {}
+for case_id in sys.argv[1:]:
+    try:
+        adapter = adapters.load(parse(case_id))
+        adapter.build()
+        _, observed = worker.first_steps(adapter)
+        effect = adapter.effect()
+        verification = worker.verify(adapter, observed)
+        rows[case_id] = {"verification": verification, "proven": effect.proven, "evidence": effect.evidence}
+        del adapter
+    except Exception:
+        rows[case_id] = {"error": traceback.format_exc()[-2000:]}
+print(json.dumps(rows))
+"""
+
+
+def small(framework: str) -> list[Case]:
+    """Every supported case of the tiny size, at the smallest batch that the strategy can take."""
+    found: dict[tuple[str, ...], Case] = {}
+    for case in every_case():
+        if (case.framework, case.size) == (framework, "tiny") and case.support.supported:
+            found.setdefault((case.workload, case.scenario, case.strategy), case)
+    return list(found.values())
+
+
+def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
+    # compiled programs are kept from one run of the tests to the next
+    kept = environments.cache() / "tests"
+    caches = {
+        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
+    }
+    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=caches | variables)
+    assert isinstance(rows, dict)
+    return rows
+
+
+def check(rows: dict[str, Any], cases: list[Case]) -> None:
+    assert set(rows) == {c.id for c in cases}
+    assert {i: r["error"] for i, r in rows.items() if "error" in r} == {}
+    assert {i: r["verification"] for i, r in rows.items() if not r["verification"]["passed"]} == {}
+    assert {i: r["evidence"] for i, r in rows.items() if not r["proven"]} == {}
+
+
+def test_a_missing_cell_stops_the_import() -> None:
+    with pytest.raises(ValueError, match="no cell for jax, jittor"):
+        Strategy("new", ("train",), "axis", "", "", {"torch": Native("")})
+
+
+def test_the_table_is_total_and_gives_reasons() -> None:
+    for strategy in STRATEGIES.values():
+        assert set(strategy.cells) == set(FRAMEWORKS)
+        assert all(len(cell.why) > 5 for cell in strategy.cells.values())
+        assert strategy.effect
+    assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
+    assert all(find(scenario, name).name == name for scenario, found in COMBINATIONS.items() for name in found)
+
+
+def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
+    cases = {(c.scenario, c.strategy) for c in every_case()}
+    assert cases == {(scenario, name) for scenario in SCENARIOS for name in names(scenario)}
+    assert {v for w in NAMES for v in workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
+
+
+def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
+    """No silent gap: a cell without a small case would be tested nowhere."""
+    for framework in FRAMEWORKS:
+        tested = {(c.scenario, c.strategy) for c in small(framework)}
+        gpu = {(c.scenario, c.strategy) for c in every_case() if c.framework == framework and c.support.gpu}
+        for (scenario, name), strategy in STRATEGIES.items():
+            cases = [c for c in every_case() if (c.framework, c.scenario, c.strategy) == (framework, scenario, name)]
+            if any(c.support.supported for c in cases):
+                assert (scenario, name) in tested | gpu, f"{framework}: {strategy.name}"
+
+
+def test_a_batch_that_does_not_divide_is_unsupported() -> None:
+    assert not Case("unet3d", "torch", "train", "accumulate", 2, "full").support.supported
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
+    cases = [c for c in small(framework) if c.workload == name and not c.support.gpu and not c.support.env]
+    check(measured(environment[framework], cases), cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in small(f) if c.support.env and not c.support.gpu], ids=str)
+def test_cells_that_need_a_process_of_their_own(case: Case, environment: dict[str, Environment]) -> None:
+    """Their variables must precede the import."""
+    check(measured(environment[case.framework], [case], **case.support.env), [case])
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU")
+@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in small(f) if c.support.gpu], ids=str)
+def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
+    check(measured(environment[case.framework], [case], **case.support.env), [case])
