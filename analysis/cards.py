@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from analysis.flops import step_flops
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 
 class Card(NamedTuple):

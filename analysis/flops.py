@@ -16,7 +16,7 @@ from analysis.lower_bound import Kept, layers
 from models.spec import Param
 
 if TYPE_CHECKING:
-    from framebench.suite.cases import Case
+    from framebench.suite.case import Case
 
 BACKWARD = 2  # times the forward
 

@@ -16,7 +16,7 @@ from analysis import statistics
 from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench.measure import environments
 from framebench.records import store
-from framebench.records.store import Calibration, Record
+from framebench.records.record import CONTENDED, Calibration, Record, work_of
 from framebench.suite.registry import BASELINES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     step_low_s: float | None  # bootstrap 95 % interval of the median over this process's steps
     step_high_s: float | None
     excess: float  # wall-clock over CPU time of a step, waiting for input aside; 1 where they need not agree
-    disturbed: bool  # others used the core: step times are too long
+    contended: bool  # others used the core: step times are too long
     samples: int
     throughput: float | None
     unit: str
@@ -105,9 +105,9 @@ def row(r: Record) -> Row:
         step_low_s=low,
         step_high_s=high,
         excess=excess,
-        disturbed=excess > store.DISTURBED,
+        contended=excess > CONTENDED,
         samples=len(r.step_s),
-        throughput=None if step_s is None else store.work_of(case) / step_s,
+        throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
         first_step_s=r.first_step_s,
         collector_share=r.shares.get("collector"),
@@ -147,7 +147,7 @@ def chosen(rows: list[Row]) -> Row:
     if last.status != "ok":
         return last
     alike = [r for r in rows if r.status == "ok" and r.protocol == last.protocol]
-    return max(preferred(alike, lambda r: (r.disturbed, r.session)), key=lambda r: when[id(r)])
+    return max(preferred(alike, lambda r: (r.contended, r.session)), key=lambda r: when[id(r)])
 
 
 def preferred(found: list[T], told: Callable[[T], tuple[bool, str]]) -> list[T]:

@@ -22,7 +22,7 @@ from models.transformer.spec import Config as Transformer
 from models.unet3d.spec import Config as UNet
 
 if TYPE_CHECKING:
-    from framebench.suite.cases import Case
+    from framebench.suite.case import Case
 
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
 STATES = {"sgd": 1, "adamw": 2}  # float32 numbers per trained parameter that the optimizer keeps

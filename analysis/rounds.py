@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from analysis.statistics import FEWEST
 from framebench.measure.compare import Round
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 Key = tuple[str, str]  # machine and case
 

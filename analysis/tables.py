@@ -14,8 +14,8 @@ from rich.table import Table as RichTable
 
 from analysis.statistics import BETWEEN_PROCESSES
 from framebench.suite.protocol import Task
-from framebench.suite.registry import BASELINES, SCENARIOS, STRATEGIES, names
-from framebench.suite.strategy import FRAMEWORKS, Strategy, find
+from framebench.suite.registry import BASELINES, SCENARIOS, STRATEGIES, find, names
+from framebench.suite.strategy import FRAMEWORKS, Strategy
 from models import spec
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
 def of_strategies(title: str, group: list[Line]) -> Comparison:
     ranked, shown = in_order(group), shares(group)
     told = [f"{r['framework']} {r['strategy']}: {r['status']}: {r['reason']}" for r in ranked if r["status"] != "ok"]
-    told += [f"{r['framework']} {r['strategy']}: {disturbance(r)}" for r in ranked if r["disturbed"] is True]
+    told += [f"{r['framework']} {r['strategy']}: {disturbance(r)}" for r in ranked if r["contended"] is True]
     return Comparison(
         title,
         f"base = {BASELINES[ranked[0]['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "

@@ -10,13 +10,14 @@ from typing import ClassVar
 
 from framebench.asv.progress import tell
 from framebench.measure import environments, runner
-from framebench.records.store import Record
-from framebench.suite import cases, protocol
+from framebench.records.record import Record
+from framebench.suite import profiles, protocol
+from framebench.suite.case import Case
 from models import spec
 
 # read once, in the server that asv forks every benchmark process from
 ENV = os.environ.get("FRAMEBENCH_ENV", "")
-PROFILE = tuple(cases.profile())
+PROFILE = tuple(profiles.profile())
 SIZE = PROFILE[0].size
 
 
@@ -53,11 +54,11 @@ class CaseBenchmarks(ABC):
     def setup(self, strategy: str, batch: int) -> None:
         """asv shows n/a for what raises NotImplementedError here."""
         scenario, name = strategy.split("/")
-        self.case = cases.Case(self.workload, self.framework, scenario, name, batch, SIZE)
+        self.case = Case(self.workload, self.framework, scenario, name, batch, SIZE)
         if self.framework != ENV.split("==")[0]:
             raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
         if self.case not in PROFILE:
-            raise NotImplementedError(f"{self.case.id} is not in the profile {cases.profile_name()}")
+            raise NotImplementedError(f"{self.case.id} is not in the profile {profiles.profile_name()}")
         if why := runner.unsupported(self.case):
             self._measure()  # the record keeps the reason, which asv does not
             raise NotImplementedError(f"unsupported: {why}")
@@ -95,5 +96,5 @@ class CaseBenchmarks(ABC):
 
     def _measure(self, progress: runner.Progress = lambda part, phase: None) -> Record:
         session = os.environ["FRAMEBENCH_SESSION"]
-        options = runner.Options(profile=cases.profile_name())
+        options = runner.Options(profile=profiles.profile_name())
         return runner.measure_once(self.case, session, environments.describe(*ENV.split("==")), options, progress=progress)

@@ -16,7 +16,7 @@ import pytest
 from framebench.measure import environments
 from framebench.measure.environments import Environment
 from framebench.records import provenance
-from framebench.records.store import Record
+from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
 ROOT = provenance.ROOT

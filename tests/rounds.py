@@ -14,7 +14,7 @@ from analysis.statistics import TIME
 from analysis.studies import study
 from framebench.measure import versions as measuring
 from framebench.records import store
-from framebench.records.store import Record
+from framebench.records.record import Record
 from tests.conftest import ROOT
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"

@@ -19,7 +19,8 @@ from analysis.lower_bound import WIDE, floor, layers, width
 from analysis.predict import fit
 from framebench.measure import environments
 from framebench.records import provenance, store
-from framebench.suite.cases import Case, declared
+from framebench.records.record import case_of
+from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import Described
 from framebench.suite.registry import names
 from framebench.suite.strategy import FRAMEWORKS
@@ -189,7 +190,7 @@ def by_ratio(rows: Sequence[Row], case: Case) -> Peak:
     The floor counts the logits once, in the precision of the activations. A loss that is not fused with its gradient holds
     three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [(r.peak_bytes or 0) / floor(store.case_of(r.case)).total for r in rows]
+    ratios = [(r.peak_bytes or 0) / floor(case_of(r.case)).total for r in rows]
     least = floor(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits
@@ -242,7 +243,7 @@ def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
     """What can be said about the question: the rows of its size, or of every size where the model is only described."""
     found: Evidence = {}
     for r in sorted(rows, key=lambda r: r.batch):
-        described = question.shape is not None and store.case_of(r.case).plan.same_loss
+        described = question.shape is not None and case_of(r.case).plan.same_loss
         if not usable(r) and (described or (question.shape is None and r.size == question.size)):
             found.setdefault((r.framework, r.strategy), []).append(r)
     return {key: [r for r in own if r.peak_instrument == own[-1].peak_instrument] for key, own in found.items()}

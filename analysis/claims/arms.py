@@ -9,7 +9,7 @@ from analysis.claims.claim import Arm
 from analysis.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep
 from analysis.claims.rule import Target
 from analysis.claims.samples import PEAK, Quantity
-from framebench.suite.cases import DEFAULT_SIZE, Case, declared
+from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
 from models.spec import NAMES
 

@@ -29,9 +29,9 @@ class Claim:
     says: str
     claimed: str  # the claimed effect, short
     metric: str
-    stands: bool  # whether a CPU's result may stand for a GPU's
+    transfers_to_gpu: bool  # whether a CPU's result may stand for a GPU's
     why: str  # or why not
-    instead: str  # what to do
+    recommendation: str  # what to do
     if_so: str = ""  # what to do where the claim is reproduced, if that differs
     arms: tuple[Arm, ...] = ()
     evidence: tuple[Arm, ...] = ()

@@ -16,7 +16,7 @@ from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.samples import TIME
 from analysis.claims.store import Measured, machines
 from framebench.measure.runner import unsupported
-from framebench.suite.cases import DEFAULT_SIZE, Case
+from framebench.suite.case import DEFAULT_SIZE, Case
 
 GPU: Verdict = "needs a GPU (not measured here)"
 NAMES = "names"  # the probe that looks names up
@@ -62,8 +62,8 @@ class Entry:
     low: float | None
     high: float | None
     form: str
-    instead: str
-    stands: bool  # whether a CPU's result may stand for a GPU's
+    recommendation: str
+    transfers_to_gpu: bool  # whether a CPU's result may stand for a GPU's
     remark: str  # why it does or not, what is missing, and facts from documents
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
@@ -108,7 +108,7 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
         claim.id, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
-        first[0].form if first else "", advice(claim, verdict, first), claim.stands, remark(claim, lines),
+        first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, remark(claim, lines),
         command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
 
 def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
     """What to do, its figures filled in; without a measurement, of the sentences those that need none."""
-    text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.instead
+    text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.recommendation
     if not first:
         return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
     ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
@@ -179,7 +179,11 @@ def figure(one: Line) -> str:
 
 def remark(claim: Claim, lines: list[Line]) -> str:
     """What the numbers cannot say: about a GPU, about arms without a number, from documents."""
-    gpu = f"A CPU stands for a GPU here: {claim.why}." if claim.stands else f"A CPU does not stand for a GPU here: {claim.why}."
+    gpu = (
+        f"A CPU stands for a GPU here: {claim.why}."
+        if claim.transfers_to_gpu
+        else f"A CPU does not stand for a GPU here: {claim.why}."
+    )
     without = [one for one in lines if one.decides and one.value is None]
     told = f"{len(without)} of {sum(one.decides for one in lines)} arms have no measurement." if without else ""
     failed = "; ".join(dict.fromkeys(one.remark for one in without if one.remark))

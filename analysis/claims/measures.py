@@ -19,8 +19,8 @@ from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
 from analysis.lower_bound import floor
 from framebench.measure.claim_probes import Probed
-from framebench.records.store import Record
-from framebench.suite.cases import Case, declared
+from framebench.records.record import Record
+from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import named
 from models import spec
 

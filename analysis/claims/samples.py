@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from analysis.statistics import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
 ALONE = {"host.rss": 0.005}  # the same where there is a single process

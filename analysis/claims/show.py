@@ -37,7 +37,7 @@ def table(entries: Sequence[Entry]) -> Comparison:
 
 def row(entry: Entry) -> tuple[str, ...]:
     verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
-    stands = "stands" if entry.stands else "does not stand"
+    stands = "stands" if entry.transfers_to_gpu else "does not stand"
     return (
         entry.id,
         entry.says,
@@ -46,7 +46,7 @@ def row(entry: Entry) -> tuple[str, ...]:
         entry.measured,
         verdict,
         stands,
-        entry.instead,
+        entry.recommendation,
         count(entry.records),
     )
 
@@ -61,7 +61,7 @@ def detail(entry: Entry) -> Comparison:
     """One claim's arms, the deciding ones first."""
     return Comparison(
         f"{entry.id}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. {entry.remark} {entry.instead}",
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. {entry.remark} {entry.recommendation}",
         LINES,
         tuple(arm(one) for one in entry.lines),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),

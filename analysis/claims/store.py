@@ -19,8 +19,9 @@ from analysis.statistics import near
 from framebench.measure import claim_probes
 from framebench.measure.claim_probes import Probed
 from framebench.records import store
-from framebench.records.store import BadRecord, Provenance, Record, RecordWarning
-from framebench.suite.cases import Case
+from framebench.records.record import Provenance, Record
+from framebench.records.store import BadRecord, RecordWarning
+from framebench.suite.case import Case
 
 T = TypeVar("T", bound="HasProvenance")
 
@@ -102,7 +103,7 @@ def counting(found: list[tuple[Path, Record]], versions: dict[str, str], protoco
     ]
     if not good:
         return []
-    good = preferred(good, lambda pair: (pair[1].disturbed, pair[1].provenance.session))
+    good = preferred(good, lambda pair: (pair[1].contended, pair[1].provenance.session))
     last = newest(good)[1].provenance
     alike = [
         (path, r) for path, r in good if r.provenance.commit == last.commit and near(r.provenance.measured_at, last.measured_at)

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from analysis.figures import page, rows
 from analysis.tables import GIB, MIB, Line, groups, missing
 from framebench.measure.max_batch import Fit
-from framebench.records.store import RecordWarning, case_of
+from framebench.records.record import case_of
+from framebench.records.store import RecordWarning
 from framebench.suite.registry import BASELINES
 from framebench.suite.strategy import FRAMEWORKS
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.figures import labels, page, rows
 from analysis.figures.rows import listed
 from analysis.tables import APART, Line, groups, missing
-from framebench.records.store import case_of
+from framebench.records.record import case_of
 from framebench.suite.registry import BASELINES
 
 STAIRS = 12  # points along one stair that labels keep clear of

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from analysis.figures.page import NAMES
 from analysis.tables import Line, conditions, in_order, missing
-from framebench.records.store import case_of
-from framebench.suite.cases import DEFAULT_SIZE
+from framebench.records.record import case_of
+from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import BASELINES, names
 from framebench.suite.strategy import FRAMEWORKS
@@ -151,7 +151,7 @@ def cautions(rows: list[Line]) -> list[str]:
     shown = [r for r in rows if usable(r)]
     old = [r["case"] for r in shown if r["protocol"] != VERSION]
     dirty = [r["case"] for r in shown if r["dirty"] is True]
-    late = [r["case"] for r in shown if r["disturbed"] is True]
+    late = [r["case"] for r in shown if r["contended"] is True]
     found = {
         f"measured under an older protocol than {VERSION}": old,
         "measured with uncommitted changes": dirty,

@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 from analysis.figures import page, rows
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import APART, Line, groups, missing
-from framebench.suite.registry import SCENARIOS, names
-from framebench.suite.strategy import FRAMEWORKS, find
+from framebench.suite.registry import SCENARIOS, find, names
+from framebench.suite.strategy import FRAMEWORKS
 
 ROW_IN = 0.17  # height of a strategy's row in inches
 WORTH = 0.05  # a change that a title counts

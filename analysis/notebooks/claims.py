@@ -42,4 +42,4 @@ show(table(entries))
 # %%
 for entry in entries:
     if entry.verdict in FAILED:
-        show(f"- **{entry.id}** ({entry.verdict}: claimed {entry.claimed}, measured {entry.measured}): {entry.instead}")
+        show(f"- **{entry.id}** ({entry.verdict}: claimed {entry.claimed}, measured {entry.measured}): {entry.recommendation}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.tables import MIB, Comparison, mib
 from framebench.measure.explain import Explanation, Holder
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 LARGEST = 12
 FINE = ",.2f"  # a hundredth of a MiB

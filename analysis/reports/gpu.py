@@ -16,7 +16,7 @@ from analysis.cards import utilisation
 from analysis.tables import GIB, Comparison, number, terminal
 from framebench.records import store
 from framebench.records.provenance import ROOT
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 HEAD = (
     "framework", "case", "in use", "cold", "reserved", "process", "context", "split", "retries", "step ms", "device ms",

@@ -15,8 +15,8 @@ import pandas as pd
 from analysis.lower_bound import floor, layers, mixed_precision_adam
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import Comparison, conditions, lines_of, mib, number
-from framebench.records.store import case_of as case_named
-from framebench.suite.cases import Case
+from framebench.records.record import case_of as case_named
+from framebench.suite.case import Case
 
 NOT_HERE = "not measured here"
 NOT_OURS = (

@@ -13,7 +13,7 @@ from analysis.reports import breakdown, explained, ground_truth, versions
 from analysis.studies import drift
 from analysis.tables import Comparison
 from framebench.records import store
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd

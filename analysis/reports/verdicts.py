@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.statistics import CPU_TIME, FASTEST, FEWEST, PEAK, TIME, Quantity, Verdict, judge
 from analysis.tables import Comparison
-from framebench.records.store import DISTURBED
+from framebench.records.record import CONTENDED
 
 Process = dict[str, Any]  # one arm of one round, as framebench.measure.compare.process writes it
 # what a process is judged by; None where it has no such number
@@ -47,7 +47,7 @@ def cautions(said: dict[str, Any]) -> Iterator[str]:
         yield f"peaks were read by different instruments ({', '.join(sorted(instruments(said)))}) and are not compared"
     for arm in ARMS:
         excess = waiting(said, arm)
-        if excess > DISTURBED:
+        if excess > CONTENDED:
             yield f"{arm}: a step took {excess:.2f} times its CPU time: others used the core, and wall-clock times mislead"
     found = {v.quantity: v.verdict for v in of(said)}
     wall, cpu = found[TIME.name], found.get(CPU_TIME.name, "undecided")

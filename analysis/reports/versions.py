@@ -24,7 +24,7 @@ from analysis.tables import Comparison
 from framebench.measure import compare as measured
 from framebench.measure.compare import Round
 from framebench.records import store
-from framebench.records.store import Record
+from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
 FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do

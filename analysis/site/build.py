@@ -15,7 +15,7 @@ from analysis.site.machine import Machine, all_cases, machines
 from analysis.site.writer import HERE, Writer
 from analysis.tables import Line
 from framebench.records import store
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
 

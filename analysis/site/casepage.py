@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.reports import breakdown
 from analysis.tables import MIB, Comparison, Line, interval, mark, missing, number
-from framebench.records.store import Record
+from framebench.records.record import Record
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pandas as pd
 from analysis import load
 from analysis.statistics import PEAK
 from analysis.tables import GIB, Comparison, Line, conditions, groups, missing, number, repeats
-from framebench.suite.registry import BASELINES
-from framebench.suite.strategy import FRAMEWORKS, find
+from framebench.suite.registry import BASELINES, find
+from framebench.suite.strategy import FRAMEWORKS
 
 ALONE = 0.2  # two processes of one case differ by 7 % in the median, now and then by far more: docs/study.md
 MAIN = ("train", "eval")  # the scenarios that everyone asks for

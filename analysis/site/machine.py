@@ -11,7 +11,7 @@ from analysis import load, tables
 from analysis.reports import versions
 from analysis.site import casepage, headlines
 from analysis.tables import Comparison, Line, in_order
-from framebench.records.store import Record
+from framebench.records.record import Record
 from models import spec
 
 

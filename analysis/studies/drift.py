@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.statistics import NEAR_S
 from analysis.tables import Comparison
-from framebench.records.store import Record
+from framebench.records.record import Record
 from framebench.suite.registry import BASELINES
 
 SAME = ("gc_off", "gc_frozen")
@@ -24,7 +24,7 @@ HEAD = ("machine", "hours between", "pairs", "median", "90 % within", "largest")
 
 def equal(r: Record) -> bool:
     """Whether it is one of those that are set against each other."""
-    calm = r.status == "ok" and r.provenance.memory_limit is None and not r.disturbed
+    calm = r.status == "ok" and r.provenance.memory_limit is None and not r.contended
     return calm and r.parsed.strategy in (BASELINES[r.parsed.scenario], *SAME) and r.provenance.hardware.get("device") == "cpu"
 
 

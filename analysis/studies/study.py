@@ -22,6 +22,7 @@ from analysis.tables import Comparison, markdown
 from framebench.measure import compare
 from framebench.records import store
 from framebench.records.provenance import ROOT
+from framebench.records.record import Record
 
 SAMPLES = ROOT / "results/study/aa-samples.jsonl"  # `framebench compare CASE CASE --json`, a line each
 RUNS = (
@@ -95,7 +96,7 @@ def two_runs(root: Path, sessions: tuple[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ok(record: store.Record, session: str) -> bool:
+def ok(record: Record, session: str) -> bool:
     return record.status == "ok" and record.provenance.session == session
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from framebench.adapters.base import Adapter
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 
 def load(case: Case) -> Adapter:

@@ -20,7 +20,7 @@ import numpy as np
 
 from framebench.adapters.loading import Loader
 from framebench.instruments import limits
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from models.spec import SEED, STREAM
 
 Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it

@@ -27,7 +27,8 @@ from framebench.measure.runner import RESULTS, unsupported
 from framebench.measure.session import Busy, Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.suite.cases import Case, profile, profile_name
+from framebench.suite.case import Case
+from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
 

@@ -9,7 +9,7 @@ from framebench.cli import advice, claims, figures, measuring, reading, upkeep, 
 from framebench.cli.shared import app, fail, say
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy
-from framebench.suite.cases import UnknownCase
+from framebench.suite.case import UnknownCase
 from models.spec import UnknownName
 
 

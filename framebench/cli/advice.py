@@ -9,8 +9,8 @@ import typer
 
 from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes, say
 from framebench.measure import environments, runner
-from framebench.suite import cases
-from framebench.suite.cases import UnknownCase
+from framebench.suite import selectors
+from framebench.suite.case import DEFAULT_SIZE, UnknownCase
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
@@ -26,7 +26,7 @@ def advise(
     scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
     batch: Annotated[int | None, typer.Option(min=1, help="samples; without it the largest that fits is foretold")] = None,
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
-    size: str = cases.DEFAULT_SIZE,
+    size: str = DEFAULT_SIZE,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Annotated[str | None, typer.Option(help="whose records: by default this machine's, or else the newest")] = None,
     parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
@@ -69,7 +69,7 @@ def advise(
 def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
     """The frameworks, in their order. Raises UnknownCase, with what is valid."""
     for framework in frameworks:
-        cases.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
+        selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
     return tuple(f for f in FRAMEWORKS if f in frameworks)
 
 
@@ -99,13 +99,13 @@ def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
 
     framework, strategy = "*", have
     if "/" in have:
-        case = cases.parse(have)
+        case = selectors.parse(have)
         framework, strategy = case.framework, case.strategy
         if (case.workload, case.scenario) != (question.workload, question.scenario):
             asked = f"--workload {question.workload} --scenario {question.scenario}"
             raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
     # in any size that is declared, as a described model has none
-    named = {c.strategy for c in cases.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
+    named = {c.strategy for c in selectors.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
     if len(named) > 1:
         raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {', '.join(sorted(named))}")
     (strategy,) = named

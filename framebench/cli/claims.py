@@ -13,8 +13,8 @@ from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, mu
 from framebench.measure import environments, runner
 from framebench.measure.session import Session
 from framebench.records import provenance
-from framebench.suite import cases
-from framebench.suite.cases import Case
+from framebench.suite import profiles
+from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def claims(
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     machine: Annotated[str | None, typer.Option(help="whose records; by default this one's, if it has any")] = None,
-    size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = cases.DEFAULT_SIZE,
+    size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
     time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -39,7 +39,7 @@ def claims(
     from analysis.claims.claim import UnknownClaim
     from analysis.claims.registry import REGISTRY
 
-    if size not in (known := sorted(set(cases.PROFILES.values()))):
+    if size not in (known := sorted(set(profiles.PROFILES.values()))):
         fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
     try:
         chosen = REGISTRY.chosen(ids or [])

@@ -30,8 +30,8 @@ from framebench.measure import compare, environments, installed, references, run
 from framebench.measure.environments import Environment, SetupError
 from framebench.measure.progress import CaseProgress, line
 from framebench.measure.session import Session
-from framebench.suite import cases
-from framebench.suite.cases import Case
+from framebench.suite import profiles, selectors
+from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(
     env: Env = None,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
-    profile = profile or (None if selectors else cases.profile_name())
+    profile = profile or (None if selectors else profiles.profile_name())
     found = chosen(selectors, [], profile)
     options = runner.Options(
         profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit,
@@ -106,7 +106,7 @@ def compare_(
     from analysis import tables
     from analysis.reports import verdicts
 
-    pair = cases.parse(base), cases.parse(change)
+    pair = selectors.parse(base), selectors.parse(change)
     for difference in compare.differences(*pair):
         say(f"note: the cases differ in {difference}")
     options = runner.Options(threads=threads, samples=samples, budget_s=seconds)
@@ -134,7 +134,7 @@ def fit(
     scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
     strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
-    size: str = cases.DEFAULT_SIZE,
+    size: str = DEFAULT_SIZE,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
@@ -188,7 +188,7 @@ def evaluate(
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
     samples: Annotated[int, typer.Option(min=1)] = 64,
     batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
-    size: str = cases.DEFAULT_SIZE,
+    size: str = DEFAULT_SIZE,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -197,7 +197,7 @@ def evaluate(
     from analysis.reports import searches
     from framebench.measure import oom_recovery
 
-    found_cases = {replace(c, batch=batch) for c in cases.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    found_cases = {replace(c, batch=batch) for c in selectors.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
     if len(found_cases) > 1:
         fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
     (case,) = found_cases

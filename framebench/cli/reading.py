@@ -28,9 +28,9 @@ from framebench.cli.shared import (
 from framebench.measure import environments, runner
 from framebench.measure.progress import line
 from framebench.records import store
-from framebench.records.store import Record
-from framebench.suite import cases, hypothetical
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite import hypothetical, profiles
+from framebench.suite.case import Case
 
 
 @app.command("list")
@@ -52,7 +52,7 @@ def list_(
             for part in [*matrix.values(), tables.exclusions()]:
                 tables.terminal(part, out)
         return
-    found = chosen(selectors, cases.profile(), profile)
+    found = chosen(selectors, profiles.profile(), profile)
     if as_json:
         kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]
         typer.echo(json.dumps(kinds, indent=1))

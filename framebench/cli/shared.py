@@ -14,8 +14,9 @@ from rich.console import Console
 
 from framebench.measure.session import Session, alone
 from framebench.records import provenance
-from framebench.suite import cases
-from framebench.suite.cases import Case
+from framebench.suite import profiles
+from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.selectors import select
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
@@ -31,14 +32,14 @@ Machine = Annotated[str | None, typer.Option(help="only its records; all machine
 
 
 def chosen(
-    selectors: list[str] | None, default: list[Case], profile: str | None = None, size: str = cases.DEFAULT_SIZE
+    selectors: list[str] | None, default: list[Case], profile: str | None = None, size: str = DEFAULT_SIZE
 ) -> list[Case]:
     """The cases that are named; of a profile those that are named, if both are given; without names the default. `size` is
     that of a selector which states none."""
     if not selectors:
-        return cases.profile(profile) if profile else default
-    among = cases.profile(profile) if profile else None
-    return list(dict.fromkeys(c for s in selectors for c in cases.select(s, size, among)))
+        return profiles.profile(profile) if profile else default
+    among = profiles.profile(profile) if profile else None
+    return list(dict.fromkeys(c for s in selectors for c in select(s, size, among)))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Literal
 
 from framebench.instruments import nvml
 from framebench.instruments.host import status_bytes
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
 # as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; tests/recorded.py has examples

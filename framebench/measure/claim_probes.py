@@ -19,8 +19,10 @@ from framebench.measure import environments, oom_recovery, runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import provenance, store
-from framebench.records.store import BadRecord, Part, Provenance, explain
-from framebench.suite.cases import Case, parse
+from framebench.records.record import INSTRUMENTS, Part, Provenance
+from framebench.records.store import BadRecord, explain
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 
 Say = Callable[[str], None]
 ROUNDS = 5  # fresh processes of a probe of host memory
@@ -86,7 +88,7 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
     whole = oom_recovery.evaluate(case, case.batch, None, run)
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
-    peak = next(whole.peaks[i] for i in store.INSTRUMENTS if i in whole.peaks)
+    peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
     room = max(int(ROOM * peak), LEAST_ROOM)
     found = oom_recovery.evaluate(case, case.batch, room, run)
     counts = {

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.records import provenance, store
-from framebench.records.store import Record
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite.case import Case
 
 ROUNDS = 12  # what they find, and what fewer would: docs/study.md
 

@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError, model_validator
 from framebench.measure import runner
 from framebench.measure.environments import Environment, SetupError, run_module
 from framebench.measure.runner import Options
-from framebench.records.store import Part
-from framebench.suite.cases import Case
+from framebench.records.record import Part
+from framebench.suite.case import Case
 
 
 class Unexplained(Exception):

@@ -21,10 +21,11 @@ from framebench.measure.probes import Answer, Progress, carry_out, first_line
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome
 from framebench.records import provenance, store
-from framebench.records.store import INSTRUMENTS, Part, Provenance
+from framebench.records.record import INSTRUMENTS, Part, Provenance
 from framebench.suite import protocol
-from framebench.suite.cases import Case, select
+from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS
+from framebench.suite.selectors import select
 from framebench.suite.strategy import FRAMEWORKS
 
 SCHEMA = 1

@@ -16,7 +16,7 @@ from framebench.instruments.limits import Order
 from framebench.measure.environments import Environment
 from framebench.measure.probes import Answer, Progress, carry_out, first_line
 from framebench.measure.runner import Options
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 Run = Callable[[Order], Answer]
 

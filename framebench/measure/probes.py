@@ -14,8 +14,8 @@ from framebench.instruments.limits import UNDER, Order
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
-from framebench.measure.supervisor import Outcome, Worker, attend
-from framebench.suite.cases import Case
+from framebench.measure.supervisor import Outcome, Worker, supervise
+from framebench.suite.case import Case
 
 # How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
@@ -36,7 +36,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
         worker = Worker(environment, "probe", order.as_dict(), variables, Path(scratch) / "log")
-        outcome = attend(worker, options.time_limit_s, progress)
+        outcome = supervise(worker, options.time_limit_s, progress)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":
         answer.memory = "raised" if "error" in worker.final else "died"

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from framebench.measure.environments import describe
 from framebench.records import provenance, store
-from framebench.records.store import Record
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite.case import Case
 
 GUESS_S = 20.0  # for a case that was never measured anywhere
 

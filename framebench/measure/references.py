@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.records import store
-from framebench.records.store import Record
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.strategy import FRAMEWORKS
 

@@ -17,10 +17,10 @@ from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
 from framebench.measure import environments, references
 from framebench.measure.environments import Environment
-from framebench.measure.supervisor import Outcome, Worker, attend
+from framebench.measure.supervisor import Outcome, Worker, supervise
 from framebench.records import provenance, store
-from framebench.records.store import Proof, Provenance, Record, Status, Verification
-from framebench.suite.cases import Case
+from framebench.records.record import Proof, Provenance, Record, Status, Verification
+from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
 
 RESULTS = provenance.ROOT / "results"
@@ -83,7 +83,7 @@ def run_worker(
         progress(part, phase)
 
     with ProcessPeak(worker.process.pid) as device:
-        outcome = attend(worker, options.time_limit_s, on_phase)
+        outcome = supervise(worker, options.time_limit_s, on_phase)
     outcome.seconds, outcome.joules = time.monotonic() - started, energy.joules
     outcome.device_process, outcome.device_note = device.peak, device.note
     return outcome

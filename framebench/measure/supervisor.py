@@ -17,7 +17,7 @@ from typing import Any
 from framebench.instruments import limits
 from framebench.measure.environments import Environment
 from framebench.records import provenance
-from framebench.records.store import Status
+from framebench.records.record import Status
 
 LOG_LINES = 25
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
@@ -78,7 +78,7 @@ class Worker:
         self.process.wait()
 
 
-def attend(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None]) -> Outcome:
+def supervise(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None]) -> Outcome:
     """Listen to a worker until it ends, or end it when its time is up."""
     kills = oom_kills()
     timer = threading.Timer(time_limit_s, worker.kill)

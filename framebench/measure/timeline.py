@@ -28,7 +28,7 @@ from asv.runner import BenchmarkResult
 from packaging.version import Version
 
 from framebench.records import provenance
-from framebench.records.store import Record
+from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
 
 METRICS = {

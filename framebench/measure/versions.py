@@ -17,9 +17,10 @@ from packaging.version import Version
 from framebench.measure import environments, progress, runner
 from framebench.measure.environments import Environment, SetupError
 from framebench.records import provenance, store
-from framebench.records.store import Record
-from framebench.suite import cases
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite import profiles
+from framebench.suite.case import Case, UnknownCase
+from framebench.suite.selectors import select
 
 # One more than can show a difference at all: a single round that strays costs no verdict (docs/study.md). asv compare, which
 # knows no rounds, cannot tell six processes from six others either, however far they lie apart.
@@ -57,16 +58,16 @@ def matrix(framework: str, wanted: list[str] | None = None) -> list[str]:
 
 def selection(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
     """The framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
-    among = cases.profile(profile) if profile else None
+    among = profiles.profile(profile) if profile else None
     if not selectors and among is not None:
         found = among
     else:
-        found = [c for s in selectors or STANDING for c in cases.select(s, among=among)]
+        found = [c for s in selectors or STANDING for c in select(s, among=among)]
         if not selectors:
             found = [c for c in found if c.batch == c.spec.preset(c.size).base]
     own = [c for c in dict.fromkeys(found) if c.framework == framework]
     if not own:
-        raise cases.UnknownCase(f"none of the {len(found)} cases named is one of {framework}: {', '.join(selectors or [])}")
+        raise UnknownCase(f"none of the {len(found)} cases named is one of {framework}: {', '.join(selectors or [])}")
     return own
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framebench.suite.cases import Case, UnknownCase, parse
+from framebench.suite.case import Case, UnknownCase
+from framebench.suite.selectors import parse
 from models import spec
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from framebench.suite.catalog import memory, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
@@ -71,3 +72,13 @@ def combinations() -> Iterator[Strategy]:
     for scenario, found in COMBINATIONS.items():
         for name in found:
             yield combine(tuple(STRATEGIES[scenario, p] for p in name.split("+")), SCENARIOS[scenario])
+
+
+@cache
+def find(scenario: str, name: str) -> Strategy:
+    """A strategy, or a combination `a+b` in any order. Raises KeyError for an unknown name, and IncompatibleStrategies."""
+    if (scenario, name) in STRATEGIES:
+        return STRATEGIES[scenario, name]
+    parts = [STRATEGIES[scenario, part] for part in name.split("+")]
+    order = list(STRATEGIES.values())
+    return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 from models.spec import NAMES
@@ -105,21 +104,23 @@ class Strategy:
         return not (self.variant or self.mathematics)
 
 
-class Nonsense(ValueError):
+class IncompatibleStrategies(ValueError):
     """A combination that makes no sense; the message says why."""
 
 
 def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
-    """`a+b` as one strategy. Raises Nonsense."""
+    """`a+b` as one strategy. Raises IncompatibleStrategies."""
     name = "+".join(p.name for p in parts)
     for i, one in enumerate(parts):
         if one.name == scenario.baseline:
-            raise Nonsense(f"{name} makes no sense: {one.name} is the baseline of {scenario.name}, it adds nothing")
+            why = f"{one.name} is the baseline of {scenario.name}, it adds nothing"
+            raise IncompatibleStrategies(f"{name} makes no sense: {why}")
         for other in parts[i + 1 :]:
             if one.axis == other.axis:
-                raise Nonsense(f"{name} makes no sense: {one.name} and {other.name} are alternatives ({one.axis})")
-            if why := one.clashes.get(other.name) or other.clashes.get(one.name):
-                raise Nonsense(f"{name} makes no sense: {why}")
+                why = f"{one.name} and {other.name} are alternatives ({one.axis})"
+                raise IncompatibleStrategies(f"{name} makes no sense: {why}")
+            if clash := one.clashes.get(other.name) or other.clashes.get(one.name):
+                raise IncompatibleStrategies(f"{name} makes no sense: {clash}")
 
     def first(attribute: str, default: Any) -> Any:
         return next((v for p in parts if (v := getattr(p, attribute)) != default), default)
@@ -142,15 +143,3 @@ def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
     kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
     env = {k: v for c in cells.values() for k, v in c.env.items()}
     return kind("; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env)
-
-
-@cache
-def find(scenario: str, name: str) -> Strategy:
-    """A row, or a combination `a+b` in any order. Raises KeyError for an unknown name, Nonsense for a senseless pair."""
-    from framebench.suite.registry import SCENARIOS, STRATEGIES
-
-    if (scenario, name) in STRATEGIES:
-        return STRATEGIES[scenario, name]
-    parts = [STRATEGIES[scenario, part] for part in name.split("+")]
-    order = list(STRATEGIES.values())
-    return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])

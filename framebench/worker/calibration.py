@@ -15,7 +15,7 @@ import time
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import HostPeak
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from framebench.worker.worker import own_stdout, peaks, timed_step
 
 KNOWN_BYTES = 256 * 2**20

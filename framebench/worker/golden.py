@@ -6,7 +6,8 @@ import json
 import sys
 
 from framebench import adapters
-from framebench.suite.cases import Case, every_case
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
 from framebench.worker.worker import first_steps
 
 

@@ -13,7 +13,7 @@ import threading
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import status_bytes
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from framebench.worker.worker import timed_step
 
 EVERY_S = 0.01

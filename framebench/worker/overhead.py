@@ -18,7 +18,7 @@ from torch import nn
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from framebench.worker.worker import timed_step
 from models.spec import workload
 

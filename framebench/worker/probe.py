@@ -14,7 +14,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
 from framebench.instruments import limits
 from framebench.instruments.limits import UNDER, Order, die_plainly, mapped, set_before_import
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from framebench.worker.worker import Emit, peaks, serve, timed_step
 
 

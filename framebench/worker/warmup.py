@@ -14,8 +14,10 @@ import sys
 import traceback
 
 from framebench import adapters
-from framebench.suite.cases import Case, every_case, parse
-from framebench.suite.cases import profile as cases_of
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
+from framebench.suite.profiles import profile as cases_of
+from framebench.suite.selectors import parse
 
 
 def warm(case: Case) -> None:

@@ -24,8 +24,9 @@ from framebench import adapters
 from framebench.adapters.base import Adapter, Events
 from framebench.instruments import limits
 from framebench.instruments.host import HostPeak
-from framebench.suite.cases import Case, parse
+from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference, Task, tolerances
+from framebench.suite.selectors import parse
 from models.spec import logits_summary
 
 Emit = Callable[[dict[str, Any]], None]

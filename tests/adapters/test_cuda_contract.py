@@ -23,8 +23,9 @@ from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome
 from framebench.records import provenance
-from framebench.suite.cases import Case, parse
+from framebench.suite.case import Case
 from framebench.suite.protocol import Task
+from framebench.suite.selectors import parse
 from framebench.worker import worker
 from tests import recorded
 from tests.conftest import run_inside

@@ -17,7 +17,7 @@ import torch
 from framebench import adapters
 from framebench.instruments import limits
 from framebench.adapters.torch import scenarios
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 
 recorded = json.loads(sys.argv[1])
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
@@ -59,7 +59,7 @@ JAX = """
 import json, sys
 import jax
 from framebench.adapters.jax.adapter import CACHE, make
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 
 adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
 adapter.build()

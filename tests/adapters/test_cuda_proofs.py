@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from framebench import adapters
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 
 found = {}
 

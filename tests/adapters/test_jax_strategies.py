@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 PROVEN = """
 import json, sys
 from framebench import adapters
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
 exec(sys.argv[2])
@@ -78,7 +78,7 @@ def test_float16_with_a_loss_scale_trains_on_the_cpu_too(workload: str, environm
 import json, sys
 from framebench import adapters
 from framebench.worker import worker
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
 _, observed = worker.first_steps(adapter)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from framebench.adapters.loading import BESIDE, MAPPED, Loader, prefetched
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 
 CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
 MODES = ("iterator", "whole", "memmap", "prefetch", "reused")

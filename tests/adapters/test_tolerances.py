@@ -13,7 +13,7 @@ from framebench.suite.protocol import BATCH_NORM, ONE_SAMPLE
 MOVED = """
 import json, torch
 from framebench import adapters
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from framebench.worker.worker import first_steps
 found = []
 for seed in (None, 2):

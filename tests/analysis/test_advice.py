@@ -24,9 +24,10 @@ from framebench.measure.max_batch import judge
 from framebench.measure.probes import carry_out
 from framebench.measure.runner import Options
 from framebench.records import store
-from framebench.records.store import Proof, Record, Verification
-from framebench.suite.cases import Case, parse
+from framebench.records.record import Proof, Record, Verification, case_of
+from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
+from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 from tests.analysis.test_predict import predicted
@@ -82,7 +83,7 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
         if r.batch == batch and r.peak_bytes and r.peak_bytes <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.peak_bytes, r.throughput)
-    same = [r for r in latest(found) if store.case_of(r.case).plan.same_loss]
+    same = [r for r in latest(found) if case_of(r.case).plan.same_loss]
     assert said >= {(r.framework, r.strategy) for r in same}, "of every strategy something is said"
 
 

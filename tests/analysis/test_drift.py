@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.studies import drift
-from framebench.records.store import Record
-from framebench.suite.cases import parse
+from framebench.records.record import Record
+from framebench.suite.selectors import parse
 from tests.records.test_records import provenance, record
 
 

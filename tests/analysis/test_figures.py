@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from analysis import figures, load
 from analysis.figures import batches, fronts, peaks, rows, steps, strategies
 from framebench.measure import max_batch
-from framebench.records.store import Proof, Record, Verification
-from framebench.suite.cases import Case
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
 from tests.conftest import ROOT
 from tests.records.test_records import provenance, record
 

@@ -8,7 +8,8 @@ import pytest
 
 from analysis.cards import peak_tflops, utilisation
 from analysis.flops import forward, step_flops
-from framebench.suite.cases import Case, parse
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 
 
 def case(text: str) -> Case:

@@ -10,8 +10,8 @@ from analysis import load
 from analysis.reports import gpu, ground_truth
 from analysis.tables import markdown
 from framebench.records.provenance import ROOT
-from framebench.records.store import case_of
-from framebench.suite.cases import parse
+from framebench.records.record import case_of
+from framebench.suite.selectors import parse
 from tests.records.test_records import provenance, record
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}

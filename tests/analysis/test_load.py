@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analysis import load
 from framebench.measure import environments
-from framebench.records.store import Record
+from framebench.records.record import Record
 from tests.analysis.test_tables import died, frame, made
 from tests.records.test_records import provenance, record
 
@@ -115,4 +115,4 @@ def test_a_row_with_numbers_is_of_the_newest_protocol_and_contended_only_if_all_
         assert row.protocol == newest.provenance.protocol
         assert (row.status == "ok") == (newest.status == "ok"), "a case that no longer runs has no numbers"
         rivals = [r for r in free if r.status == "ok" and r.provenance.protocol == row.protocol]
-        assert row.status != "ok" or row.disturbed == all(r.disturbed for r in rivals)
+        assert row.status != "ok" or row.contended == all(r.contended for r in rivals)

@@ -12,8 +12,11 @@ from analysis import load, lower_bound, tables
 from analysis.lower_bound import LAYERS
 from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
 from framebench.measure.environments import Environment
-from framebench.records.store import Record, read_all
-from framebench.suite.cases import Case, every_case, parse
+from framebench.records.record import Record
+from framebench.records.store import read_all
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
+from framebench.suite.selectors import parse
 from models import spec
 from tests.conftest import ROOT, run_inside
 
@@ -97,7 +100,7 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 from framebench import adapters
 from framebench.adapters.torch.adapter import Observed, unique_bytes
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from torch import Tensor
 rows = {}
 for case_id in sys.argv[1:]:

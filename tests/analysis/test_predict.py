@@ -19,9 +19,11 @@ from framebench.instruments.host import HostPeak
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
-from framebench.records import store
-from framebench.suite.cases import Case, UnknownCase, every_case, parse
+from framebench.records.record import Record
+from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
+from framebench.suite.profiles import every_case
+from framebench.suite.selectors import parse
 from tests.analysis.test_tables import RIGHT, frame
 from tests.conftest import ROOT, run_inside
 from tests.records.test_records import provenance, record
@@ -29,7 +31,7 @@ from tests.records.test_records import provenance, record
 BATCHES = (1, 2, 4, 8, 16)
 
 
-def made(batch: int, peak: float, framework: str = "torch") -> store.Record:
+def made(batch: int, peak: float, framework: str = "torch") -> Record:
     case = Case("transformer", framework, "train", "fp32", batch, "cpu")
     origin = provenance(versions={framework: "1"})
     return record(case, peaks={"host.rss": int(peak)}, step_s=[1.0], first_step_s=1.0, provenance=origin, **RIGHT)

@@ -24,7 +24,8 @@ from framebench.measure import compare, runner
 from framebench.measure.environments import Environment
 from framebench.records import store
 from framebench.records.provenance import ROOT
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite.case import Case
 from tests.cli.test_cli import framebench
 from tests.records.test_records import provenance, record
 
@@ -167,11 +168,11 @@ def test_the_published_study_is_the_codes_own() -> None:
     assert study.document(text, study.study()) == text
 
 
-def made(step: float, cpu: float, peak: int = 2**20, instrument: str = "host.rss") -> store.Record:
+def made(step: float, cpu: float, peak: int = 2**20, instrument: str = "host.rss") -> Record:
     return record(CASE, step_s=[step] * 3, cpu_s_per_step=cpu, peaks={instrument: peak}, provenance=provenance(threads=1))
 
 
-def said(*arms: store.Record) -> dict[str, object]:
+def said(*arms: Record) -> dict[str, object]:
     return compare.as_json([compare.Round(*arms)] * 6)
 
 
@@ -200,7 +201,7 @@ def test_arms_take_turns_at_being_first(monkeypatch: pytest.MonkeyPatch, results
     other = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
     seen = []
 
-    def measure(case: Case, *_: object) -> store.Record:
+    def measure(case: Case, *_: object) -> Record:
         seen.append(case.strategy)
         return record(case)
 
@@ -221,10 +222,10 @@ def test_a_comparison_goes_on_with_the_rounds_it_has(monkeypatch: pytest.MonkeyP
     """Of two cases, and of a case against itself, whose records lie in one folder: as if nothing had happened in between."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     ready = {"torch": Environment("torch", "0", Path("p"))}
-    written: list[store.Record] = []
+    written: list[Record] = []
     left = 3
 
-    def measure(case: Case, session: str, *_: object) -> store.Record:
+    def measure(case: Case, session: str, *_: object) -> Record:
         if len(written) == left:
             raise KeyboardInterrupt
         when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=len(written))

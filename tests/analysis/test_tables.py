@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis import load, tables
-from framebench.records.store import Proof, Record, Verification
-from framebench.suite.cases import Case
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
 from tests.records.test_records import provenance, record
 
 RIGHT = {"verification": Verification(passed=True, relative_error={"loss": 1e-8}), "effect": Proof(proven=True, evidence={})}

@@ -23,8 +23,8 @@ from framebench.measure import environments, runner
 from framebench.measure import versions as measuring
 from framebench.measure.environments import Environment, SetupError
 from framebench.records import store
-from framebench.records.store import Record
-from framebench.suite.cases import Case, UnknownCase
+from framebench.records.record import Record
+from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
 from tests.cli.test_cli import framebench
 from tests.conftest import ROOT

@@ -18,6 +18,7 @@ from framebench.measure import environments
 from framebench.measure.environments import Environment
 from framebench.measure.session import alone
 from framebench.records import store
+from framebench.records.record import Record
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ class Clone:
     def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
         return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
 
-    def records(self) -> list[store.Record]:
+    def records(self) -> list[Record]:
         return list(store.read_all(self.root / "results"))
 
     def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:

@@ -11,7 +11,7 @@ from framebench.instruments.host import HostPeak
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from tests.conftest import run_inside
 
 pytestmark = [
@@ -46,7 +46,7 @@ from pathlib import Path
 sys.path.append(sys.argv[2])  # memray lies in the control environment, of the same Python
 import memray
 from framebench import adapters
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
 for _ in range(2):

@@ -10,7 +10,7 @@ from framebench.instruments.host import HostPeak
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 
 pytestmark = [

@@ -11,7 +11,8 @@ from framebench.measure import claim_probes, oom_recovery
 from framebench.measure.environments import Environment
 from framebench.measure.oom_recovery import Evaluation, Recovery
 from framebench.measure.runner import Options
-from framebench.suite.cases import Case, parse
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 from framebench.worker import input_probe
 from framebench.worker.name_probe import exists
 from tests.records.test_records import provenance

@@ -18,7 +18,7 @@ from framebench.instruments.memory_timeline import Account, Value
 from framebench.measure import environments
 from framebench.measure.environments import Environment
 from framebench.measure.explain import Explanation, Unexplained, explain, obstacle
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 from tests.cli.test_cli import framebench
 from tests.conftest import run_inside
 

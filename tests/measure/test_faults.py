@@ -27,8 +27,8 @@ from analysis import load, tables
 from analysis.reports.report import report_of
 from framebench.measure.environments import Environment
 from framebench.records import store
-from framebench.records.store import Record
-from framebench.suite.cases import Case
+from framebench.records.record import Record
+from framebench.suite.case import Case
 from tests.conftest import ROOT, Tried, believed, borne_out, small_disk
 from tests.records.test_records import provenance, record
 

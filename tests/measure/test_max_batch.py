@@ -17,7 +17,7 @@ from framebench.measure.environments import Environment
 from framebench.measure.max_batch import Fit, Probe, Search, chosen, find
 from framebench.measure.oom_recovery import Evaluation, evaluate, runner_of
 from framebench.measure.runner import Options
-from framebench.suite.cases import Case, UnknownCase
+from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
 from tests.cli.test_cli import framebench
 from tests.conftest import acting, run_inside
@@ -241,7 +241,7 @@ def test_the_mean_of_the_samples_is_the_batchs(environment: dict[str, Environmen
     code = """
 import json
 from framebench import adapters
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 run = adapters.load(Case.of("transformer/torch/eval/no_grad/b5/tiny"))
 run.build(); run.step()
 losses, whole = run.sample_losses(), run.loss()

@@ -15,7 +15,7 @@ from framebench.measure.session import alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite import protocol
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from tests.cli.test_cli import framebench
 from tests.records.test_records import provenance
 

@@ -11,9 +11,10 @@ import pytest
 
 from framebench.measure import references
 from framebench.records import store
-from framebench.records.store import Record, Verification
-from framebench.suite.cases import Case, parse
+from framebench.records.record import Record, Verification
+from framebench.suite.case import Case
 from framebench.suite.protocol import Reference, Task
+from framebench.suite.selectors import parse
 from framebench.worker import worker
 from tests.records.test_records import provenance
 

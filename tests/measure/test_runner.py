@@ -17,7 +17,7 @@ from framebench.measure import runner, supervisor
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import store
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from tests.conftest import ROOT, Tried, acting
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -142,7 +142,7 @@ def test_a_wrong_result_is_never_a_number(environment: dict[str, Environment], r
     code = f"""
 from pathlib import Path
 from framebench.measure import environments, runner
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 r = runner.measure(parse({CASE.id!r}), "s", environments.describe("torch"), results=Path({str(results)!r}))
 print(r.status)
 """
@@ -160,7 +160,7 @@ def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], re
     code = f"""
 from pathlib import Path
 from framebench.measure import environments, runner
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 runner.measure(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
                runner.Options(samples=1000, budget_s=600), Path({str(results)!r}), lambda *p: print(*p, flush=True))
 """

@@ -15,7 +15,7 @@ from analysis.rounds import Point, points
 from analysis.statistics import FEWEST
 from framebench.measure import timeline
 from framebench.records import store
-from framebench.records.store import Record
+from framebench.records.record import Record
 from tests.cli.test_cli import framebench
 from tests.conftest import ROOT
 from tests.rounds import at, broken, equal_rounds, originals, plant, rounds, write

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
-from framebench.records.store import BadRecord, Proof, Provenance, Record, RecordWarning, Verification
-from framebench.suite.cases import Case, every_case
+from framebench.records.record import ALL_INSTRUMENTS, Proof, Provenance, Record, Verification
+from framebench.records.store import BadRecord, RecordWarning
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
 from tests.conftest import Tried
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
@@ -42,8 +44,8 @@ made = st.builds(
     case=st.sampled_from(SOME).map(lambda c: c.id),
     status=st.sampled_from(["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]),
     reason=st.none() | st.text(),
-    peaks=st.dictionaries(st.sampled_from(store.ALL_INSTRUMENTS), size),
-    peak_samples=st.lists(st.dictionaries(st.sampled_from(store.ALL_INSTRUMENTS), size), max_size=3),
+    peaks=st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size),
+    peak_samples=st.lists(st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size), max_size=3),
     live_bytes=st.none() | size,
     step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
     first_step_s=st.none() | nonnegative,

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from framebench.suite import cases
-from framebench.suite.cases import Case, UnknownCase
+from framebench.suite import profiles, selectors
+from framebench.suite.case import Case, UnknownCase
 from framebench.suite.registry import SCENARIOS, STRATEGIES, names
 from framebench.suite.strategy import FRAMEWORKS
 from models.spec import NAMES
@@ -16,20 +16,20 @@ from models.spec import NAMES
 def test_id_is_readable_and_parses_back() -> None:
     case = Case("resnet50", "torch", "train", "checkpoint", 8)
     assert case.id == "resnet50/torch/train/checkpoint/b8/cpu"
-    assert cases.parse(case.id) == case
+    assert selectors.parse(case.id) == case
 
 
 def test_every_id_is_unique_and_parses_back() -> None:
-    everything = list(cases.every_case())
+    everything = list(profiles.every_case())
     assert len({c.id for c in everything}) == len(everything)
-    assert all(cases.parse(c.id) == c for c in everything)
+    assert all(selectors.parse(c.id) == c for c in everything)
 
 
 def test_missing_parts_mean_all_and_the_default_size() -> None:
-    found = cases.select("unet3d/jax")
+    found = selectors.select("unet3d/jax")
     assert {c.size for c in found} == {"cpu"}
     assert {c.scenario for c in found} == {"train", "eval", "finetune"}
-    assert cases.select("unet3d/jax/*/*/*/tiny") != found
+    assert selectors.select("unet3d/jax/*/*/*/tiny") != found
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_missing_parts_mean_all_and_the_default_size() -> None:
 )
 def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[str]) -> None:
     with pytest.raises(UnknownCase) as caught:
-        cases.select(selector)
+        selectors.select(selector)
     assert all(name in str(caught.value) for name in named)
 
 
 def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
-    quick = cases.profile("quick")
+    quick = profiles.profile("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
     marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
     assert cells == {(w, f, *row) for w in NAMES for f in FRAMEWORKS for row in marked}
@@ -60,25 +60,25 @@ def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
 
 
 def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
-    standard = cases.profile("standard")
+    standard = profiles.profile("standard")
     assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in names(s)}
     sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
     assert sweep == {1, 2, 4, 8, 16}
     assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in standard if c.strategy == "checkpoint"}) == 18
     assert {c.size for c in standard} == {"cpu"}
-    assert {c.size for c in cases.profile("full")} == {"full"}
+    assert {c.size for c in profiles.profile("full")} == {"full"}
 
 
 def test_a_selector_within_a_profile() -> None:
-    among = cases.profile("standard")
-    found = cases.select("transformer/*/train/*", among=among)
+    among = profiles.profile("standard")
+    found = selectors.select("transformer/*/train/*", among=among)
     assert set(found) < set(among)
     assert {c.framework for c in found} == set(FRAMEWORKS)
 
 
 def test_combinations_may_be_written_in_any_order() -> None:
-    one = cases.parse("transformer/torch/train/keep_grads+checkpoint/b4/tiny")
-    other = cases.parse("transformer/torch/train/checkpoint+keep_grads/b4/tiny")
+    one = selectors.parse("transformer/torch/train/keep_grads+checkpoint/b4/tiny")
+    other = selectors.parse("transformer/torch/train/checkpoint+keep_grads/b4/tiny")
     assert one == other
     assert [p.name for p in one.parts] == ["fp32", "checkpoint", "keep_grads"], "the baseline's precision stays"
 
@@ -95,19 +95,19 @@ def test_combinations_may_be_written_in_any_order() -> None:
 )
 def test_combinations_without_sense_say_why(name: str, reason: str) -> None:
     with pytest.raises(UnknownCase, match=re.escape(reason)):
-        cases.select(f"transformer/torch/train/{name}/b4/tiny")
+        selectors.select(f"transformer/torch/train/{name}/b4/tiny")
 
 
 def test_unknown_profile_names_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "enormous")
     with pytest.raises(UnknownCase, match="quick"):
-        cases.profile()
+        profiles.profile()
 
 
 def test_every_measurable_small_case_has_golden_values() -> None:
     missing = [
         c.id
-        for c in cases.every_case()
+        for c in profiles.every_case()
         if c.size not in c.spec.without_golden and c.support.supported and c.golden_key not in c.spec.golden
     ]
     assert missing == []

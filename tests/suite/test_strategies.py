@@ -9,9 +9,10 @@ import pytest
 from framebench.instruments import nvml
 from framebench.measure import environments
 from framebench.measure.environments import Environment
-from framebench.suite.cases import Case, every_case
-from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, names
-from framebench.suite.strategy import FRAMEWORKS, Native, Strategy, find
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
+from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, find, names
+from framebench.suite.strategy import FRAMEWORKS, Native, Strategy
 from models.spec import NAMES, workload
 from tests.conftest import run_inside
 
@@ -19,7 +20,7 @@ MEASURE = """
 import json, sys, traceback
 from framebench import adapters
 from framebench.worker import worker
-from framebench.suite.cases import parse
+from framebench.suite.selectors import parse
 rows = {}
 for case_id in sys.argv[1:]:
     try:

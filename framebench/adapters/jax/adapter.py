@@ -27,7 +27,7 @@ from jax.extend.core import ClosedJaxpr
 from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jax import memory, scenarios, steps
 from framebench.adapters.jax.program import Program, compiled_products, products, unique_bytes
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import Optimizer
 

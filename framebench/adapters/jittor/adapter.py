@@ -21,7 +21,7 @@ from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.jittor import memory, scenarios, steps
 from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.probe import probe, watch
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from models.spec import Optimizer
 
 DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process

@@ -15,7 +15,7 @@ from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
 from framebench.adapters.torch import memory, scenarios, steps
 from framebench.adapters.torch.scenarios import Copies
 from framebench.adapters.torch.steps import FUSED, allow_attention
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from models.spec import Optimizer
 
 # of torch.cuda.memory_stats()

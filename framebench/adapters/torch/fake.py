@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.base import Batch
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.suite.cases import Case
+from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
 
 

@@ -22,8 +22,9 @@ from framebench.cli.__main__ import app
 from framebench.measure import claim_probes
 from framebench.measure.claim_probes import Probed
 from framebench.records import store
-from framebench.records.store import Proof, Verification
-from framebench.suite.cases import Case, parse
+from framebench.records.record import Proof, Verification
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 from tests.conftest import ROOT
 from tests.records.test_records import provenance, record
 
@@ -223,7 +224,7 @@ def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
 def test_without_records_a_command_is_given(results: Path) -> None:
     found = one(results, "A1")
     assert (found.verdict, found.command) == ("not measured", "framebench claims A1 --run --size tiny")
-    assert "{" not in found.instead
+    assert "{" not in found.recommendation
     assert not found.records
 
 

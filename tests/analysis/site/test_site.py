@@ -23,8 +23,8 @@ from analysis.site.build import Unbuildable, build
 from analysis.site.links import anchors, case_page, slug
 from framebench.records import provenance as origin
 from framebench.records import store
-from framebench.records.store import Proof, Record, Verification
-from framebench.suite.cases import Case
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
 from tests.conftest import ROOT
 from tests.records.test_records import provenance, record
 

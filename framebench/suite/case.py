@@ -1,0 +1,116 @@
+"""A case: workload x framework x scenario x strategy x batch x size. Its id sorts, and can be typed at the command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from framebench.suite.registry import SCENARIOS, find
+from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupported
+from models import spec
+
+DEFAULT_SIZE = "cpu"
+
+
+class UnknownCase(ValueError):
+    """A selector that names nothing; the message lists what is valid at the place that was wrong."""
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    workload: str
+    framework: str
+    scenario: str
+    strategy: str
+    batch: int
+    size: str = DEFAULT_SIZE
+
+    @classmethod
+    def of(cls, case_id: str) -> Case:
+        """The case of an id that has its six parts, whether it is declared or not. Raises ValueError if it has not."""
+        workload, framework, scenario, strategy, batch, size = case_id.split("/")
+        if not re.fullmatch(r"b[1-9][0-9]{0,6}", batch):
+            raise ValueError(f"{batch!r} is no batch: write for instance b8")
+        return cls(workload, framework, scenario, strategy, int(batch[1:]), size)
+
+    @property
+    def id(self) -> str:
+        """For instance `resnet50/torch/train/checkpoint/b8/cpu`."""
+        return f"{self.workload}/{self.framework}/{self.scenario}/{self.strategy}/b{self.batch}/{self.size}"
+
+    @property
+    def spec(self) -> spec.Workload:
+        return spec.workload(self.workload)
+
+    @property
+    def stage(self) -> Scenario:
+        return SCENARIOS[self.scenario]
+
+    @property
+    def plan(self) -> Strategy:
+        return find(self.scenario, self.strategy)
+
+    @property
+    def parts(self) -> tuple[Strategy, ...]:
+        """The rows to switch on: those of the strategy, and the scenario's baseline where they say nothing on its axis."""
+        parts, baseline = self.plan.parts, find(self.scenario, self.stage.baseline)
+        return parts if baseline.axis in {p.axis for p in parts} else (baseline, *parts)
+
+    @property
+    def config(self) -> Any:
+        """The model's configuration, changed as the strategy's variant says."""
+        return self.spec.config(self.size, self.plan.variant)
+
+    @property
+    def work(self) -> int:
+        """Samples or tokens of one step; of a stream of sequences, those that are no padding."""
+        if self.scenario == "varlen":
+            return int(self.spec.lengths(self.config, self.batch).sum())
+        return self.batch * self.spec.units(self.config)
+
+    @property
+    def golden_key(self) -> str:
+        """Micro-batches have values of their own only where the samples of a batch influence each other."""
+        plan, stage = self.plan, self.stage
+        split = f"/m{plan.micro_batches}" if plan.micro_batches > 1 and self.spec.couples_samples else ""
+        own = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
+        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
+
+    @property
+    def support(self) -> Cell:
+        """The table's cell, refined by what the workload allows."""
+        cell = self.plan.cells[self.framework]
+        if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
+            return Unsupported(f"always so, with or without it: {cell.why}")
+        on = {part.name for part in self.plan.parts}
+        for part in self.plan.parts if cell.supported else ():
+            if part.needs and on.isdisjoint(part.needs):
+                wanted = " or ".join(f"{other}+{part.name}" for other in part.needs)
+                return Unsupported(f"only in a combination, such as {wanted}: {cell.why}")
+        if cell.supported and (why := self.plan.exceptions.get(f"{self.workload}/{self.framework}")):
+            return Unsupported(why)
+        if "rewrite" in self.strategy.split("+") and cell.supported:
+            how = self.spec.rewrites.get(self.framework)
+            return type(cell)(how) if how else Unsupported("no slow path was found in this workload to write differently")
+        if self.batch % self.plan.micro_batches:
+            return Unsupported(f"batch {self.batch} does not divide into {self.plan.micro_batches} micro-batches")
+        return cell
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """Canonical float32 weights and buffers by name."""
+        return self.spec.weights(self.config)
+
+
+def declared(case: Case) -> bool:
+    """Whether the workload has the scenario and the strategy at all. What changes the mathematics exists at one batch only."""
+    workload, plan = case.spec, case.plan
+    if case.workload not in case.stage.workloads or case.workload not in plan.workloads:
+        return False
+    if plan.variant and plan.variant not in workload.variants:
+        return False
+    own_values = not plan.same_loss or case.scenario not in ("train", "eval")
+    return case.batch == workload.preset(case.size).base or not own_values

@@ -1,0 +1,72 @@
+"""Cases by name: selectors with globs, combinations `a+b`, full ids."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase, declared
+from framebench.suite.profiles import by_id, every_case
+from framebench.suite.registry import SCENARIOS, STRATEGIES, find
+from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
+from models import spec
+
+
+def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = None) -> list[Case]:
+    """Cases that match `workload/framework/scenario/strategy/bN/size`; parts may be globs, missing ones mean all.
+
+    A missing size means `size`. A combination `a+b` that is in no profile may be asked for by name. Raises UnknownCase
+    naming the first part that nothing matches, with the valid values.
+    """
+    parts = selector.strip("/").split("/")
+    if len(parts) > 6:
+        raise UnknownCase(f"{selector!r} has {len(parts)} parts; a case is workload/framework/scenario/strategy/bN/size")
+    patterns = [p or "*" for p in parts] + ["*"] * (6 - len(parts))
+    if len(parts) < 6:
+        patterns[5] = "*" if among else size
+    found = list(among or every_case())
+    if "+" in patterns[3]:
+        patterns[3], asked = combination(patterns[2], patterns[3])
+        found += [c for c in asked if c not in found]
+    # the size restricts which batches exist, so it is matched first
+    order = (("workload", 0), ("framework", 1), ("scenario", 2), ("strategy", 3), ("size", 5), ("batch", 4))
+    for name, place in order:
+        valid = dict.fromkeys(case.id.split("/")[place] for case in found)
+        found = [c for c in found if fnmatchcase(c.id.split("/")[place], patterns[place])]
+        if not found:
+            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {', '.join(valid)}")
+    return found
+
+
+def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
+    """The proper name of `b+a`, and its cases in the scenarios where it makes sense. Raises UnknownCase."""
+    reasons: list[str] = []
+    for scenario in SCENARIOS:
+        if not fnmatchcase(scenario, scenarios):
+            continue
+        try:
+            plan = find(scenario, name)
+        except KeyError as error:
+            known = ", ".join(s for where, s in STRATEGIES if where == scenario)
+            reasons.append(f"no strategy {error.args[0][1]!r} in {scenario}; choose from: {known}")
+        except IncompatibleStrategies as error:
+            reasons.append(str(error))
+        else:
+            cases = (
+                Case(w, f, scenario, plan.name, b, size)
+                for w in spec.NAMES
+                for size, preset in spec.workload(w).sizes.items()
+                for f in FRAMEWORKS
+                for b in preset.batches
+            )
+            return plan.name, [c for c in cases if declared(c)]
+    raise UnknownCase(reasons[0] if reasons else f"no scenario {scenarios!r}; choose from: {', '.join(SCENARIOS)}")
+
+
+def parse(case_id: str) -> Case:
+    """The one case with this full id. Raises UnknownCase."""
+    if case_id in by_id():
+        return by_id()[case_id]
+    found = select(case_id)
+    if len(found) != 1:
+        raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
+    return found[0]
