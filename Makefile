@@ -50,10 +50,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# How often verdicts err (docs/study.md and docs/study.svg, from the samples under results/study), and what the suite costs
+# How often verdicts err: docs/study.md and docs/study.svg, from the samples under results/study
 study: $(READY)
 	$(BIN)/python -m analysis.studies.study
-	$(BIN)/python -m analysis.studies.cost docs/cost.md
 
 # The records as pages in site/, without network or server
 site: $(READY)
