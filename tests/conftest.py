@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +14,7 @@ from framebench.measure.environments import Environment
 from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
+from tests.campaign import Tried, believed, borne_out
 
 ROOT = provenance.ROOT
 
@@ -44,9 +41,6 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-Tried = Callable[..., None]
-
-
 @pytest.fixture
 def tried(record_property: Callable[[str, object], None]) -> Tried:
     """Enter a planted fault into the campaign's count, before anything about it is asserted.
@@ -65,22 +59,6 @@ def tried(record_property: Callable[[str, object], None]) -> Tried:
         record_property("fault", {"fault": fault, "seen": seen} | counts)
 
     return enter
-
-
-def believed(record: Record) -> bool:
-    """Whether tables would show its numbers without a warning."""
-    verified = record.verification is not None and record.verification.passed
-    return record.status == "ok" and verified and record.effect is not None and record.effect.proven
-
-
-def borne_out(record: Record) -> bool:
-    """Whether an `ok` is complete, and right by its own observations, compared with golden.json anew."""
-    assert record.verification
-    observed, golden = record.verification.observed, record.parsed.spec.golden[record.parsed.golden_key]
-    scale = golden | {"logits_checksum": golden.get("logits_norm")}  # a projection of the logits may be near zero
-    error = {k: abs((observed.get(k) or 0) - golden[k]) / abs(scale[k]) for k in record.verification.tolerance if k in golden}
-    near = {k: e <= record.verification.tolerance[k] for k, e in error.items()}
-    return bool(near) and all(near.values()) and len(record.step_s) >= 3 and record.peak_bytes is not None
 
 
 campaign: list[dict[str, object]] = []
@@ -102,43 +80,3 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         where = {"commit": provenance.commit(), "dirty": provenance.dirty(), "machine": provenance.machine_name()}
         when = datetime.now(UTC).isoformat(timespec="seconds")
         file.write_text(json.dumps({"measured_at": when, **where, "faults": campaign}, indent=1) + "\n")
-
-
-LEAVE = """
-import os, sys
-sys.stdout.flush()
-os._exit(0)  # as the worker does: Jittor's clean-up at exit sometimes crashes
-"""
-
-
-def run_inside(environment: Environment, code: str, *arguments: str, variables: dict[str, str] | None = None) -> object:
-    """Run code in a framework's environment; the last line it prints is JSON."""
-    threads = {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [str(environment.python), "-c", code + LEAVE, *arguments],
-        env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
-        cwd=ROOT, capture_output=True, text=True, timeout=1200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def acting(script: str, folder: Path) -> Environment:
-    """An environment whose interpreter is a script of ours that plays a framework's part."""
-    interpreter = folder / "python"
-    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n')
-    interpreter.chmod(0o755)
-    return Environment("torch", "0", interpreter)
-
-
-@contextmanager
-def small_disk(folder: Path, options: str) -> Iterator[Path]:
-    """A file system of its own, mounted with these options; the test is skipped where that is not allowed."""
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)

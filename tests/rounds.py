@@ -15,7 +15,7 @@ from analysis.studies import study
 from framebench.measure import versions as measuring
 from framebench.records import store
 from framebench.records.record import Record
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
 Change = Callable[[Record, int], Record]  # of one record, in the round of this number

@@ -19,7 +19,7 @@ from framebench.instruments.host import status_bytes
 from framebench.suite.case import Case
 
 UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
-# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; tests/recorded.py has examples
+# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; examples: tests/adapters/recorded.py
 OUT_OF_MEMORY = re.compile(
     r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED"
     r"|memory is overflow|unable to alloc",

@@ -9,7 +9,7 @@ from analysis.claims.ledger import names
 from analysis.claims.registry import REGISTRY
 from framebench.measure.claim_probes import absent_names
 from framebench.measure.environments import Environment
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 ABSENT = (
     "jittor.ops.optimized_attention",

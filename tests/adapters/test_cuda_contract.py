@@ -27,8 +27,8 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Task
 from framebench.suite.selectors import parse
 from framebench.worker import worker
-from tests import recorded
-from tests.conftest import run_inside
+from tests.adapters import recorded
+from tests.processes import run_inside
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from framebench.measure.environments import Environment
-from tests import recorded
-from tests.conftest import run_inside
+from tests.adapters import recorded
+from tests.processes import run_inside
 
 TORCH = """
 import json, sys

@@ -6,7 +6,7 @@ Nothing here was recorded on a card.
 from __future__ import annotations
 
 from framebench.measure.environments import Environment
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 TORCH = """
 import json, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framebench.measure.environments import Environment
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 COMPARE = """
 import json

@@ -30,11 +30,9 @@ from framebench.suite.hypothetical import Described
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
-from tests.analysis.test_predict import predicted
-from tests.analysis.test_tables import RIGHT
-from tests.cli.test_cli import framebench
-from tests.conftest import ROOT
-from tests.records.test_records import provenance, record
+from tests.analysis.conftest import Predicted
+from tests.handmade import RIGHT, provenance, record
+from tests.processes import ROOT, framebench
 
 MIB = 2**20
 STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")
@@ -266,12 +264,12 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 
 
 @pytest.mark.slow
-def test_a_described_transformers_interval_holds_what_fake_tensors_count(environment: dict[str, Environment]) -> None:
+def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
     rows = rows_of(ROOT / "results", "transformer", "train")
     offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint", "amp_bf16", "accumulate") if s in offers]
-    found = predicted(environment, *(f"transformer/torch/train/{s}/b8/full" for s in wanted))
+    found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
     for strategy, counted in zip(wanted, found.values()):
         peak = offers[strategy].peak
         assert (peak.low or 0) <= counted["predicted"] <= (peak.high or 0), strategy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +15,8 @@ from analysis.reports.documents import NoSuchTable, refresh
 from analysis.reports.report import for_documents, of_records
 from analysis.studies import faults
 from analysis.tables import Comparison
-from framebench.records import store
-from tests.conftest import ROOT
+from tests.committed import records, tracked
+from tests.processes import ROOT
 
 TABLE = Comparison("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
 
@@ -35,12 +34,6 @@ def test_blocks_are_filled_and_everything_else_stays() -> None:
 def test_an_unknown_table_is_answered_by_the_known_ones() -> None:
     with pytest.raises(NoSuchTable, match="one"):
         refresh("<!-- table: two -->\n<!-- end -->", [TABLE])
-
-
-def tracked(*patterns: str) -> list[str]:
-    """What is published is what git tracks: a user's own measurements beside it change no document."""
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    return listed.stdout.split()
 
 
 @cache
@@ -68,7 +61,7 @@ def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
 
 
 def test_published_tables_are_generated() -> None:
-    found = of_records([store.read(ROOT / file) for file in tracked("results/records")])
+    found = of_records(records())
     for file in tracked("results/tables"):
         machine = Path(file).stem
         made = "\n".join(tables.markdown(c) for c in found if c.machine == machine)
@@ -77,7 +70,7 @@ def test_published_tables_are_generated() -> None:
 
 def test_published_records_are_complete() -> None:
     """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
-    found = [store.read(ROOT / file) for file in tracked("results/records")]
+    found = records()
     for record in found:
         if record.status == "ok":
             assert record.verification, record.case

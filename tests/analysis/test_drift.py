@@ -7,7 +7,7 @@ from typing import Any
 from analysis.studies import drift
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
 
 
 def at(hour: int, step: float, strategy: str = "fp32", session: str = "", **changes: Any) -> Record:

@@ -20,8 +20,8 @@ from analysis.figures import batches, fronts, peaks, rows, steps, strategies
 from framebench.measure import max_batch
 from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
-from tests.conftest import ROOT
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
+from tests.processes import ROOT
 
 MIB = 2**20
 RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})

@@ -10,8 +10,8 @@ import pytest
 
 from analysis import load
 from framebench.records import store
-from tests.analysis.test_documents import tracked
-from tests.conftest import ROOT
+from tests.committed import tracked
+from tests.processes import ROOT
 
 MACHINE = "xeon-2core"
 BATCH = {"resnet50": 8, "unet3d": 4, "transformer": 4}

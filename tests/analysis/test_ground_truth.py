@@ -12,7 +12,7 @@ from analysis.tables import markdown
 from framebench.records.provenance import ROOT
 from framebench.records.record import case_of
 from framebench.suite.selectors import parse
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}
 NVML = {"before": {"name": "NVIDIA H200"}, "after": {}}

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from analysis import load
 from framebench.measure import environments
 from framebench.records.record import Record
-from tests.analysis.test_tables import died, frame, made
-from tests.records.test_records import provenance, record
+from tests.handmade import died, frame, made, provenance, record
 
 
 def test_the_newest_record_counts() -> None:

@@ -18,7 +18,7 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
 from models import spec
-from tests.conftest import ROOT, run_inside
+from tests.processes import ROOT, run_inside
 
 BASE = {w: spec.workload(w).preset("tiny").base for w in spec.NAMES}
 

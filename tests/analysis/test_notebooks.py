@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from analysis import load, notebook
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
 FAMILIES = {"strategies", "frameworks", "train_against_eval", "batch_scaling", "versions", "claims"}

@@ -24,9 +24,9 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
-from tests.analysis.test_tables import RIGHT, frame
-from tests.conftest import ROOT, run_inside
-from tests.records.test_records import provenance, record
+from tests.analysis.conftest import Predicted
+from tests.handmade import RIGHT, frame, provenance, record
+from tests.processes import ROOT
 
 BATCHES = (1, 2, 4, 8, 16)
 
@@ -120,31 +120,19 @@ def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
             named(wrong)
 
 
-def predicted(environment: dict[str, Environment], *cases: str) -> dict[str, dict[str, int]]:
-    code = """
-import json, sys
-from framebench.adapters.torch.fake import predict
-from framebench.suite.hypothetical import named
-print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
-"""
-    found = run_inside(environment["torch"], code, *cases)
-    assert isinstance(found, dict)
-    return found
-
-
 @pytest.mark.slow
-def test_fake_tensors_take_every_case_that_has_no_obstacle(environment: dict[str, Environment]) -> None:
+def test_fake_tensors_take_every_case_that_has_no_obstacle(predicted: Predicted) -> None:
     cases = [c for c in every_case() if c.size == "tiny" and c.batch == c.spec.preset("tiny").base and not obstacle(c)]
     assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
-    found = predicted(environment, *(c.id for c in cases))
+    found = predicted(*(c.id for c in cases))
     for case in cases:
         assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
         assert found[case.id]["predicted"] >= floor(case).total, case.id
 
 
-def test_fake_tensors_scale(environment: dict[str, Environment]) -> None:
+def test_fake_tensors_scale(predicted: Predicted) -> None:
     """Batches that this machine could not run; a line through two of them meets the third."""
-    found = predicted(environment, *(f"resnet50/torch/train/fp32/b{b}/full" for b in (64, 128, 256)))
+    found = predicted(*(f"resnet50/torch/train/fp32/b{b}/full" for b in (64, 128, 256)))
     peaks = [p["predicted"] for p in found.values()]
     assert fit([64, 128], peaks[:2]).at(256).value == pytest.approx(peaks[2], rel=0.001)
     assert peaks[2] > 20e9
@@ -152,10 +140,12 @@ def test_fake_tensors_scale(environment: dict[str, Environment]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
-def test_fake_tensors_foresee_what_is_measured(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_fake_tensors_foresee_what_is_measured(
+    environment: dict[str, Environment], predicted: Predicted, tmp_path: Path
+) -> None:
     cases = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
     cases += ["resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"]
-    foreseen = predicted(environment, *cases)
+    foreseen = predicted(*cases)
     for case in cases:
         outcome = runner.run_worker(parse(case), "memory", environment["torch"], Options(), tmp_path, lambda part, phase: None)
         peak = outcome.result["peaks"]["host.rss"]

@@ -26,8 +26,8 @@ from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.cli.test_cli import framebench
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
+from tests.processes import framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 INVERSE = {"slower": "faster", "faster": "slower", "no difference": "no difference", "undecided": "undecided"}

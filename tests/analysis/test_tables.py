@@ -8,24 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis import load, tables
-from framebench.records.record import Proof, Record, Verification
+from analysis import tables
+from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.records.test_records import provenance, record
-
-RIGHT = {"verification": Verification(passed=True, relative_error={"loss": 1e-8}), "effect": Proof(proven=True, evidence={})}
-
-
-def made(
-    strategy: str, peak: int, step: float, framework: str = "torch", instrument: str = "host.rss", batch: int = 4
-) -> Record:
-    case = Case("transformer", framework, "train", strategy, batch, "tiny")
-    origin = provenance(versions={framework: "1"})
-    return record(case, peaks={instrument: peak}, step_s=[step], first_step_s=1.0, provenance=origin, **RIGHT)
-
-
-def frame(*found: Record) -> pd.DataFrame:
-    return load.frame(load.latest(found))
+from tests.handmade import died, frame, made, provenance, record
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
@@ -121,12 +107,6 @@ def test_rows_of_a_table_are_what_pandas_makes_of_it() -> None:
             k: v for k, v in other.items() if not tables.missing(v)
         }
         assert all(type(v).__module__ != "numpy" for v in one.values())
-
-
-def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
-    """A worker that ended before it could name its framework's version."""
-    case = Case("transformer", "torch", "train", strategy, 4, "tiny")
-    return record(case, status="crashed", reason="SIGKILL", provenance=provenance(versions={}, measured_at=when))
 
 
 def test_rows_without_a_version_stand_beside_those_with_one() -> None:

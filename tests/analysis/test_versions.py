@@ -26,9 +26,8 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
-from tests.cli.test_cli import framebench
-from tests.conftest import ROOT
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
+from tests.processes import ROOT, framebench
 from tests.rounds import (
     NEW,
     OLD,

@@ -19,7 +19,7 @@ from framebench.measure.environments import Environment
 from framebench.measure.session import alone
 from framebench.records import store
 from framebench.records.record import Record
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.slow
 ASV = str(Path(sys.executable).with_name("asv"))

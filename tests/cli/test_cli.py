@@ -20,20 +20,14 @@ from framebench.measure.environments import Environment
 from framebench.measure.session import Busy, alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
-from tests.conftest import ROOT, Tried, small_disk
+from tests.campaign import Tried
+from tests.processes import ROOT, framebench, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
     "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
     "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
 }  # fmt: skip
-
-
-def framebench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "framebench.cli", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
-        env={**os.environ, **variables},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

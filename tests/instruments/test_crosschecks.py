@@ -12,7 +12,7 @@ from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.suite.selectors import parse
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,7 +12,7 @@ import pytest
 from framebench.instruments.host import MALLOC_ENV, HostPeak, status_bytes
 from framebench.instruments.nvml import ProcessPeak
 from framebench.measure.environments import Environment
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 MIB = 2**20
 KNOWN = 512 * MIB

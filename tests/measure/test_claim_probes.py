@@ -15,7 +15,7 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import input_probe
 from framebench.worker.name_probe import exists
-from tests.records.test_records import provenance
+from tests.handmade import provenance
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 64, "tiny")
 

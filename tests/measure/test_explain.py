@@ -19,8 +19,7 @@ from framebench.measure import environments
 from framebench.measure.environments import Environment
 from framebench.measure.explain import Explanation, Unexplained, explain, obstacle
 from framebench.suite.selectors import parse
-from tests.cli.test_cli import framebench
-from tests.conftest import run_inside
+from tests.processes import framebench, run_inside
 
 
 @cache

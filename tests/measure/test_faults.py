@@ -29,8 +29,9 @@ from framebench.measure.environments import Environment
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.conftest import ROOT, Tried, believed, borne_out, small_disk
-from tests.records.test_records import provenance, record
+from tests.campaign import Tried, believed, borne_out
+from tests.handmade import provenance, record
+from tests.processes import ROOT, small_disk
 
 SWITCHES = "framebench/adapters/torch/steps.py"
 MODEL = "models/transformer/torch_model.py"

@@ -12,7 +12,7 @@ import pytest
 from framebench.measure import installed
 from framebench.measure.environments import Environment, SetupError
 from framebench.records import store
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 

@@ -19,8 +19,7 @@ from framebench.measure.oom_recovery import Evaluation, evaluate, runner_of
 from framebench.measure.runner import Options
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
-from tests.cli.test_cli import framebench
-from tests.conftest import acting, run_inside
+from tests.processes import acting, framebench, run_inside
 
 MIB = 2**20
 TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
@@ -117,7 +116,7 @@ def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(environment: 
 
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
-    return acting("unchecked.py", tmp_path)
+    return acting("measure/unchecked.py", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite import protocol
 from framebench.suite.case import Case
-from tests.cli.test_cli import framebench
-from tests.records.test_records import provenance
+from tests.handmade import provenance
+from tests.processes import framebench
 
 MIB = 2**20
 TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")

@@ -16,7 +16,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference, Task
 from framebench.suite.selectors import parse
 from framebench.worker import worker
-from tests.records.test_records import provenance
+from tests.handmade import provenance
 
 BASE = parse("resnet50/torch/train/fp32/b64/full")
 SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_3": 6.8}

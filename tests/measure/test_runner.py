@@ -18,14 +18,15 @@ from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import store
 from framebench.suite.case import Case
-from tests.conftest import ROOT, Tried, acting
+from tests.campaign import Tried
+from tests.processes import ROOT, acting
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
-    return acting("misbehaving.py", tmp_path)
+    return acting("measure/misbehaving.py", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.measure.session import LOCK, Busy, Session, alone
-from tests.conftest import ROOT, small_disk
+from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
 HOLD = """

@@ -16,8 +16,7 @@ from analysis.statistics import FEWEST
 from framebench.measure import timeline
 from framebench.records import store
 from framebench.records.record import Record
-from tests.cli.test_cli import framebench
-from tests.conftest import ROOT
+from tests.processes import ROOT, framebench
 from tests.rounds import at, broken, equal_rounds, originals, plant, rounds, write
 
 

@@ -13,30 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
-from framebench.records.record import ALL_INSTRUMENTS, Proof, Provenance, Record, Verification
+from framebench.records.record import ALL_INSTRUMENTS, Proof, Record, Verification
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
-from tests.conftest import Tried
+from tests.campaign import Tried
+from tests.handmade import CASE, provenance, record
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
 nonnegative = st.floats(0, 1e6)
 size = st.integers(0, 2**60)
-
-
-def provenance(**changes: Any) -> Provenance:
-    fields = {
-        "session": "s", "measured_at": datetime(2026, 1, 2, tzinfo=UTC), "command": "framebench run", "commit": "c" * 40,
-        "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"},
-        "protocol": 1,
-    }  # fmt: skip
-    return Provenance(**{**fields, **changes})
-
-
-def record(case: Case = CASE, **changes: Any) -> Record:
-    return Record(**{"case": case.id, "status": "ok", "provenance": provenance(), **changes})
 
 
 made = st.builds(

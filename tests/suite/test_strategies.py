@@ -14,7 +14,7 @@ from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, find, names
 from framebench.suite.strategy import FRAMEWORKS, Native, Strategy
 from models.spec import NAMES, workload
-from tests.conftest import run_inside
+from tests.processes import run_inside
 
 MEASURE = """
 import json, sys, traceback

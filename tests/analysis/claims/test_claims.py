@@ -25,8 +25,8 @@ from framebench.records import store
 from framebench.records.record import Proof, Verification
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.conftest import ROOT
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
+from tests.processes import ROOT
 
 IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5)) for n in range(1, last + 1)]
 VERDICTS = {*MEASURED, "no such API", "needs a GPU (not measured here)", "not measured"}

@@ -25,8 +25,8 @@ from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
-from tests.conftest import ROOT
-from tests.records.test_records import provenance, record
+from tests.handmade import provenance, record
+from tests.processes import ROOT
 
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
 EVIL_MACHINE = f"../../{EVIL}"

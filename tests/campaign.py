@@ -1,0 +1,25 @@
+"""What the fault campaign holds against a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from framebench.records.record import Record
+
+Tried = Callable[..., None]
+
+
+def believed(record: Record) -> bool:
+    """Whether tables would show its numbers without a warning."""
+    verified = record.verification is not None and record.verification.passed
+    return record.status == "ok" and verified and record.effect is not None and record.effect.proven
+
+
+def borne_out(record: Record) -> bool:
+    """Whether an `ok` is complete, and right by its own observations, compared with golden.json anew."""
+    assert record.verification
+    observed, golden = record.verification.observed, record.parsed.spec.golden[record.parsed.golden_key]
+    scale = golden | {"logits_checksum": golden.get("logits_norm")}  # a projection of the logits may be near zero
+    error = {k: abs((observed.get(k) or 0) - golden[k]) / abs(scale[k]) for k in record.verification.tolerance if k in golden}
+    near = {k: e <= record.verification.tolerance[k] for k, e in error.items()}
+    return bool(near) and all(near.values()) and len(record.step_s) >= 3 and record.peak_bytes is not None

@@ -1,0 +1,63 @@
+"""Other processes: the command line, the frameworks' interpreters, and what plays their part."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from framebench.measure.environments import Environment
+from framebench.records.provenance import ROOT
+
+
+def framebench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "framebench.cli", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+LEAVE = """
+import os, sys
+sys.stdout.flush()
+os._exit(0)  # as the worker does: Jittor's clean-up at exit sometimes crashes
+"""
+
+
+def run_inside(environment: Environment, code: str, *arguments: str, variables: dict[str, str] | None = None) -> object:
+    """Run code in a framework's environment; the last line it prints is JSON."""
+    threads = {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [str(environment.python), "-c", code + LEAVE, *arguments],
+        env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, text=True, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def acting(script: str, folder: Path) -> Environment:
+    """An environment whose interpreter is a script of ours that plays a framework's part."""
+    interpreter = folder / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n')
+    interpreter.chmod(0o755)
+    return Environment("torch", "0", interpreter)
+
+
+@contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[Path]:
+    """A file system of its own, mounted with these options; the test is skipped where that is not allowed."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
