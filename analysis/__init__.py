@@ -1,1 +1,38 @@
-"""Reads records, never a framework: tables and figures, generated from what was measured."""
+"""Reads records, never a framework: tables, figures and pages, generated from what was measured.
+
+import analysis
+
+df = analysis.load()
+df[df.usable].pivot_table("peak_ratio", index="strategy", columns="framework")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported by `load`: commands that answer without a table do not wait for it
+
+__all__ = ["load"]
+
+
+def load(
+    results: Path | str | None = None, machine: str | None = None, *, versions: Literal["one", "all"] = "one"
+) -> pd.DataFrame:
+    """What one machine measured as a tidy DataFrame: one row per case, under the newest protocol.
+
+    `results` is the folder of the records, by default the project's. `machine` is by default this one, or else the one with
+    the most records. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has a row for
+    each version of a case.
+
+    `analysis.frames.COLUMNS` documents the columns: name, dtype, unit, meaning. Bytes, seconds and their ratios are float64,
+    NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published tables.
+    Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to take effect.
+
+    Raises NoRecords for a folder without any, and UnknownMachine with the names there are.
+    """
+    from analysis.results import Results
+    from framebench.records.provenance import ROOT
+
+    return Results(Path(results) if results else ROOT / "results").table(machine, versions)

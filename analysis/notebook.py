@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from analysis import load
+from analysis import frames
 from analysis.tables import Comparison, markdown
 from framebench.records.provenance import ROOT
 
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 def measured() -> Measured:
     """The machine that the notebook was told, or the one with the most records. Raises LookupError if there is none."""
     results = Path(os.environ.get(RESULTS, ROOT / "results"))
-    table = load.load(results)
+    table = frames.everything(results)
     counts = table["machine"].value_counts()
     machine = os.environ.get(MACHINE) or next(iter(sorted(counts.index, key=lambda name: (-counts[name], name))), "")
     if machine not in counts.index:

@@ -48,7 +48,7 @@ class Comparison:
 
 
 APART = "times have no ratio where over an hour lies between a case and its baseline, since a shared processor drifts"
-Line = dict[Any, Any]  # one row of the table that `load.frame` makes
+Line = dict[Any, Any]  # one row of the table that `frames.frame` makes
 
 
 def missing(value: Any) -> bool:

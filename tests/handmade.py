@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import load
+from analysis import frames
 from framebench.records.record import Proof, Provenance, Record, Verification
 from framebench.suite.case import Case
 
@@ -37,7 +37,7 @@ def made(
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return load.frame(load.latest(found))
+    return frames.frame(frames.latest(found))
 
 
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:

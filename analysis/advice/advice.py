@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from analysis.load import Row, latest, near
+from analysis.frames import Row, latest, near
 from analysis.lower_bound import WIDE, floor, layers, width
 from analysis.predict import fit
 from framebench.measure import environments

@@ -1,8 +1,8 @@
 """What was measured on one machine, by case and with the files' names, and which of it counts.
 
-Of a framework one version counts (`load.settled`), and only the newest protocol: arms of one ratio must be measured alike. Of a
-case all `ok` records count that `load.preferred` names and that were taken at the same commit as the newest of them and within
-the hour before it: repeats are processes of one experiment, older code or another time is another.
+Of a framework one version counts (`frames.settled`), and only the newest protocol: arms of one ratio must be measured alike.
+Of a case all `ok` records count that `frames.preferred` names and that were taken at the same commit as the newest of them and
+within the hour before it: repeats are processes of one experiment, older code or another time is another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from analysis.load import preferred, settled
+from analysis.frames import preferred, settled
 from analysis.statistics import near
 from framebench.measure import claim_probes
 from framebench.measure.claim_probes import Probed

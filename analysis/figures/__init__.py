@@ -1,6 +1,6 @@
 """Figures from records: one function for each question, a table in, figures out.
 
-A table is what `analysis.load.load` makes, of one machine. The finding stands in the title, computed from the rows; where the
+A table is what `analysis.load` makes, of one machine. The finding stands in the title, computed from the rows; where the
 numbers come from stands below. What the rows cannot fill is not drawn.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import load
+from analysis import frames
 from analysis.figures.batches import curves, largest
 from analysis.figures.fronts import pareto
 from analysis.figures.page import png, said, svg
@@ -64,7 +64,7 @@ def drawings(table: pd.DataFrame, results: Path | None) -> list[Callable[[], Dra
     machines = sorted(set(table["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
-    settled = load.current(table)
+    settled = frames.current(table)
     return [*(partial(question, settled) for question in QUESTIONS), *(partial(largest, m, results) for m in machines)]
 
 

@@ -17,12 +17,12 @@
 # measured batches, and so can the largest batch that fits, as far as the line holds.
 
 # %%
-from analysis import load, predict
+from analysis import frames, predict
 from analysis.figures import curves, largest
 from analysis.notebook import measured, show
 
 said = measured()
-table = load.current(said.table)
+table = frames.current(said.table)
 show(*(figure for _, figure in curves(table)))
 
 # %% [markdown]

@@ -17,14 +17,14 @@
 # before the step, plus what the resident memory grew by during it. The frameworks' own counters are finer, and each is its own.
 
 # %%
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.figures import curves, first_steps
 from analysis.figures.rows import frameworks
 from analysis.notebook import measured, show
 from framebench.suite.registry import BASELINES
 
 said = measured()
-table = load.current(said.table)
+table = frames.current(said.table)
 base = table[table["strategy"] == table["scenario"].map(BASELINES)]
 show(*tables.frameworks(table))
 

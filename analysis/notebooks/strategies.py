@@ -17,13 +17,13 @@
 # left, and how much of the speed. A strategy that was not seen at work, or whose loss was wrong, has no number here.
 
 # %%
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.figures import heat, pareto, parts, support
 from analysis.figures.rows import same_model, usable
 from analysis.notebook import measured, show
 
 said = measured()
-table = load.current(said.table)
+table = frames.current(said.table)
 train = table[table["scenario"] == "train"]
 show(f"Machine {said.machine}: {len(table)} cases, {(table['status'] == 'ok').sum()} of them with numbers.")
 

@@ -17,12 +17,12 @@
 # left on, holds what training would hold. Between the two lies one line of code.
 
 # %%
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.figures import heat, parts, train_eval
 from analysis.notebook import measured, show
 
 said = measured()
-table = load.current(said.table)
+table = frames.current(said.table)
 show(*(figure for _, figure in train_eval(table)))
 
 # %% [markdown]

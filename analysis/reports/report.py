@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis import load, predict, tables
+from analysis import frames, predict, tables
 from analysis.claims import show as claims
-from analysis.load import collector_paused
+from analysis.frames import collector_paused
 from analysis.reports import breakdown, explained, ground_truth, versions
 from analysis.studies import drift
 from analysis.tables import Comparison
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @collector_paused()
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows give, of one version of each framework."""
-    table = load.current(table)
+    table = frames.current(table)
     ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
     return [*ours, *ground_truth.comparisons(table)]
 
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, and the frameworks' versions against each other."""
-    return [*report_of(load.frame(load.latest(found))), *versions.comparisons(found)]
+    return [*report_of(frames.frame(frames.latest(found))), *versions.comparisons(found)]
 
 
 def for_documents(results: Path) -> list[Comparison]:

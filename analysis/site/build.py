@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.reports import breakdown
 from analysis.reports.report import report_of
 from analysis.site import asv, casepage, parts
@@ -33,7 +33,7 @@ def build(results: Path, target: Path, keep: Callable[[Record], bool] = lambda _
     found = list(filter(keep, store.read_all(results)))
     if not found:
         raise Unbuildable(f"no such records under {results}; measure first: framebench run, or make bench")
-    everywhere = machines(found, load.frame(load.latest(found)))
+    everywhere = machines(found, frames.frame(frames.latest(found)))
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.name})
@@ -83,7 +83,7 @@ def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
     floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}
     # of the pinned version, where a case has several
-    shown = {line["case"]: line for line in (*lines, *tables.lines_of(load.current(machine.table)))}
+    shown = {line["case"]: line for line in (*lines, *tables.lines_of(frames.current(machine.table)))}
     for line in shown.values():
         found = machine.found[line["case"]]
         record = next(r for r in found if r.provenance.measured_at.isoformat() == line["measured_at"])

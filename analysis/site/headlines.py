@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import load
+from analysis import frames
 from analysis.statistics import PEAK
 from analysis.tables import GIB, Comparison, Line, conditions, groups, missing, number, repeats
 from framebench.suite.registry import BASELINES, find
@@ -23,7 +23,7 @@ HEAD = (
 
 def headlines(table: pd.DataFrame) -> Iterator[Comparison]:
     """One table for each machine, scenario and size, of the cases that are comparable."""
-    lines = [line for line in load.current(table).to_dict("records") if comparable(line)]
+    lines = [line for line in frames.current(table).to_dict("records") if comparable(line)]
     for scenario in MAIN:
         yield from of_scenario(scenario, [line for line in lines if line["scenario"] == scenario])
 

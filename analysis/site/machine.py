@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.reports import versions
 from analysis.site import casepage, headlines
 from analysis.tables import Comparison, Line, in_order
@@ -40,7 +40,7 @@ class Machine:
                 ("cases by status", {str(k): int(v) for k, v in states.items()}),
                 ("records", len(proofs)),
                 ("measured (UTC)", f"{min(p.measured_at for p in proofs):%Y-%m-%d} to {newest.measured_at:%Y-%m-%d}"),
-                ("calibration", load.calibrated(newest.calibration)),
+                ("calibration", frames.calibrated(newest.calibration)),
                 ("threads", newest.threads),
             ],
         )
@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
-        return tuple(tables.frameworks(load.current(self.table)))
+        return tuple(tables.frameworks(frames.current(self.table)))
 
     @property
     def headline_keys(self) -> list[str]:

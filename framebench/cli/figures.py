@@ -51,9 +51,9 @@ def notebooks(
 
 def of_one_machine(results: Path, machine: str | None) -> pd.DataFrame:
     """The rows of the machine that is named, or of the only one there is. Ends the program where there is none, or a choice."""
-    from analysis import load
+    from analysis import frames
 
-    table = load.load(results)
+    table = frames.everything(results)
     machines = sorted(set(table["machine"]))
     if not machines:
         fail(f"no records under {results}; measure first: framebench run, or make bench", 1)

@@ -67,12 +67,12 @@ def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machine = None, as_json: AsJson = False
 ) -> None:
     """The record of each case that counts, as lines or as one JSON array of flat rows."""
-    from analysis import load
+    from analysis import frames
 
     found = kept(selectors, machine, results)
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    rows = load.latest(found)
+    rows = frames.latest(found)
     if as_json:
         typer.echo(json.dumps([r._asdict() for r in rows], indent=1))
         return
@@ -181,11 +181,11 @@ def predict(
 
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
     """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
-    from analysis import load
+    from analysis import frames
     from analysis.lower_bound import floor
     from analysis.predict import predictions as lines
 
-    table = load.load(results)
+    table = frames.everything(results)
     must_know(machine, set(table["machine"]), results)
     found: list[dict[str, Any]] = [
         {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from analysis import tables
 from analysis.advice import show
 from analysis.advice.advice import Advice, NoRecords, Offer, Question, advise, change, largest_that_fits, rows_of
-from analysis.load import Row, latest
+from analysis.frames import Row, latest
 from analysis.lower_bound import floor
 from framebench.instruments.limits import Order
 from framebench.measure.environments import Environment

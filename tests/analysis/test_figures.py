@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import figures, load
+from analysis import figures, frames
 from analysis.figures import batches, fronts, peaks, rows, steps, strategies
 from framebench.measure import max_batch
 from framebench.records.record import Proof, Record, Verification
@@ -56,7 +56,7 @@ def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return load.frame(load.latest(found))
+    return frames.frame(frames.latest(found))
 
 
 def one(drawn: Any) -> Figure:
@@ -76,7 +76,7 @@ def texts(figure: Figure) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def published() -> pd.DataFrame:
-    table = load.load(ROOT / "results")
+    table = frames.everything(ROOT / "results")
     return table[table["machine"] == table["machine"].mode()[0]]
 
 
@@ -277,7 +277,7 @@ def test_the_published_records_fill_the_questions(published: pd.DataFrame, drawn
 
 
 def test_numbers_in_published_titles_are_those_of_the_rows(published: pd.DataFrame, drawn: dict[str, Figure]) -> None:
-    table = load.current(published)
+    table = frames.current(published)
     table = table[(table["scenario"] == "train") & (table["size"] == "cpu")]
     for workload in set(table["workload"]):
         title = texts(drawn[f"pareto-{workload}-train"])[0]
@@ -301,8 +301,8 @@ def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
     code = """
 import sys
 from pathlib import Path
-from analysis import figures, load
-table = load.load(Path("results"))
+from analysis import figures, frames
+table = frames.everything(Path("results"))
 table = table[(table["machine"] == table["machine"].mode()[0]) & (table["workload"] == "unet3d")]
 assert figures.draw_all(table)
 assert not {"torch", "jax", "jittor"} & set(sys.modules)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from analysis import load
+from analysis import frames
 from framebench.records import store
 from tests.committed import tracked
 from tests.processes import ROOT
@@ -19,14 +19,14 @@ Ratio = Callable[..., float]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[load.Row]:
-    return load.latest(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
+def rows() -> list[frames.Row]:
+    return frames.latest(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
 
 
 @pytest.fixture(scope="module")
-def ratio(rows: list[load.Row]) -> Ratio:
+def ratio(rows: list[frames.Row]) -> Ratio:
     """`ratio("peak", workload, framework, scenario, strategy)`, or of the "time": to the framework's own baseline."""
-    table: pd.DataFrame = load.current(load.frame(rows)).set_index("case")
+    table: pd.DataFrame = frames.current(frames.frame(rows)).set_index("case")
 
     def of(quantity: str, workload: str, framework: str, scenario: str, strategy: str) -> float:
         case = table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu"]
@@ -98,7 +98,7 @@ def test_fusion(ratio: Ratio) -> None:
         assert ratio("peak", workload, "jittor", "train", "amp_level_3") == pytest.approx(1, abs=0.005), "changes nothing"
 
 
-def test_releases(rows: list[load.Row]) -> None:
+def test_releases(rows: list[frames.Row]) -> None:
     """Of every case that was measured under both."""
     peaks = {(r.case, r.framework_version): r.peak_bytes for r in rows if r.framework == "jax" and r.scenario == "train"}
     both = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import load
+from analysis import frames
 from analysis.reports import gpu, ground_truth
 from analysis.tables import markdown
 from framebench.records.provenance import ROOT
@@ -35,9 +35,9 @@ def test_the_published_formula_by_hand() -> None:
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
-    rows = ground_truth.speeds(load.load(ROOT / "results")).rows
+    rows = ground_truth.speeds(frames.everything(ROOT / "results")).rows
     assert len(rows) == len(ground_truth.SPEEDS)
-    table = load.frame([])
+    table = frames.frame([])
     assert {row[4] for row in ground_truth.speeds(table).rows} == {ground_truth.NOT_HERE}
 
 
@@ -47,13 +47,13 @@ def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
         for s in (0.08, 0.04)
     )
     other = record(parse("resnet50/jax/train/tf32/b64/full"), step_s=[0.01], provenance=provenance(hardware=H200))
-    rows = {row[:3]: row for row in ground_truth.speeds(load.frame([load.row(r) for r in (slow, fast, other)])).rows}
+    rows = {row[:3]: row for row in ground_truth.speeds(frames.frame([frames.row(r) for r in (slow, fast, other)])).rows}
     assert rows[ground_truth.LAMBDA, "H200", "tf32"][4:6] == ("1,600 (tf32, batch 64)", f"{1600 / 2259:.2f}")
     assert rows[ground_truth.NVIDIA, "A100", "tf32"][4] == ground_truth.NOT_HERE
 
 
 def test_every_document_s_table_exists() -> None:
-    keys = {c.key for c in ground_truth.comparisons(load.load(ROOT / "results"))}
+    keys = {c.key for c in ground_truth.comparisons(frames.everything(ROOT / "results"))}
     text = (ROOT / "docs" / "ground-truth.md").read_text()
     assert all(f"<!-- table: {key} -->" in text for key in keys)
 

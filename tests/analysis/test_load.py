@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import load
+from analysis import frames
 from framebench.measure import environments
 from framebench.records.record import Record
 from tests.handmade import died, frame, made, provenance, record
@@ -20,7 +20,7 @@ from tests.handmade import died, frame, made, provenance, record
 def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), made("fp32", 300, 1.0)
     later = new.model_copy(update={"provenance": provenance(measured_at="2027-01-01T00:00:00Z", versions={"torch": "1"})})
-    assert [r.peak_bytes for r in load.latest([later, old])] == [300]
+    assert [r.peak_bytes for r in frames.latest([later, old])] == [300]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[
     """The calm one is older; it counts if the newer one took well more than its CPU time, on one core, by the same protocol."""
     made_at = {"measured_at": "2027-01-01T00:00:00Z", "versions": {"torch": "1"}, "threads": 1, **changes}
     later = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": cpu_s, "provenance": provenance(**made_at)})
-    (row,) = load.latest([made("fp32", 200, 1.0), later])
+    (row,) = frames.latest([made("fp32", 200, 1.0), later])
     assert row.peak_bytes == peak
 
 
@@ -44,9 +44,9 @@ def test_rounds_of_a_comparison_give_way_to_a_case_measured_alone() -> None:
 
     alone, rounds = at(0, "a", 200), [at(1, "r", 300), at(2, "r", 301)]
     died = at(3, "r", 302, status="crashed")
-    assert [r.peak_bytes for r in load.latest([alone, *rounds])] == [200]
-    assert [r.peak_bytes for r in load.latest(rounds)] == [301]
-    assert [r.status for r in load.latest([alone, *rounds, died])] == ["crashed"]
+    assert [r.peak_bytes for r in frames.latest([alone, *rounds])] == [200]
+    assert [r.peak_bytes for r in frames.latest(rounds)] == [301]
+    assert [r.status for r in frames.latest([alone, *rounds, died])] == ["crashed"]
 
 
 def test_what_ran_under_a_limit_is_in_no_table() -> None:
@@ -54,31 +54,31 @@ def test_what_ran_under_a_limit_is_in_no_table() -> None:
         record(),
         record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
     )
-    assert [r.status for r in load.latest([free, limited])] == ["ok"]
+    assert [r.status for r in frames.latest([free, limited])] == ["ok"]
 
 
 def test_the_collector_is_paused_only_while_records_are_read() -> None:
-    with load.collector_paused():
+    with frames.collector_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
-    assert load.load(tmp_path).empty
+    assert frames.everything(tmp_path).empty
 
 
 def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
-    (again,) = load.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
+    (again,) = frames.current(frame(died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)))["status"]
     assert again == "ok"
-    later = load.current(frame(died(), made("checkpoint", 100, 1.0)))
+    later = frames.current(frame(died(), made("checkpoint", 100, 1.0)))
     assert set(later["status"]) == {"ok", "crashed"}, "a newer failure is told beside it"
-    assert load.current(frame()).empty
+    assert frames.current(frame()).empty
 
 
 def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
     pinned = environments.default_version("torch")
-    assert load.settled("torch", {pinned: "2026-01-01", "9.9.9": "2026-01-02"}) == pinned
-    assert load.settled("torch", {"9.9.9": "2026-01-01", "1.0": "2026-01-02"}) == "1.0"
+    assert frames.settled("torch", {pinned: "2026-01-01", "9.9.9": "2026-01-02"}) == pinned
+    assert frames.settled("torch", {"9.9.9": "2026-01-01", "1.0": "2026-01-02"}) == "1.0"
 
 
 @st.composite
@@ -100,15 +100,15 @@ def several(draw: st.DrawFn) -> list[Record]:
 @given(several(), st.randoms())
 def test_one_row_for_each_version_whatever_the_order_of_the_files(found: list[Record], random: Any) -> None:
     shuffled = random.sample(found, len(found))
-    rows = load.latest(found)
-    assert rows == load.latest(shuffled)
+    rows = frames.latest(found)
+    assert rows == frames.latest(shuffled)
     free = [r for r in found if r.provenance.memory_limit is None]
     assert [r.framework_version for r in rows] == sorted({r.framework_version for r in free if r.framework_version})
 
 
 @given(several())
 def test_a_row_with_numbers_is_of_the_newest_protocol_and_contended_only_if_all_are(found: list[Record]) -> None:
-    for row in load.latest(found):
+    for row in frames.latest(found):
         free = [r for r in found if r.provenance.memory_limit is None and r.framework_version == row.framework_version]
         newest = max(free, key=lambda r: r.provenance.measured_at)
         assert row.protocol == newest.provenance.protocol

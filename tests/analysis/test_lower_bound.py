@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis import load, lower_bound, tables
+from analysis import frames, lower_bound, tables
 from analysis.lower_bound import LAYERS
 from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
 from framebench.measure.environments import Environment
@@ -176,14 +176,14 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = breakdown(load.frame(load.latest(measured())))
+    split = breakdown(frames.frame(frames.latest(measured())))
     assert (split[list(PARTS)].sum(axis=1) == split["floor"]).all()
     assert (split["floor"] + split["rest"] == split["peak_bytes"]).all()
     assert (split["peak_over_floor"] >= 1).all()
 
 
 def test_the_breakdown_as_tables() -> None:
-    table = load.frame(load.latest(measured()))
+    table = frames.frame(frames.latest(measured()))
     found = list(comparisons(table))
     assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
@@ -193,5 +193,5 @@ def test_the_breakdown_as_tables() -> None:
 
 
 def test_rows_without_a_peak_are_left_out() -> None:
-    assert breakdown(load.frame([])).empty
-    assert list(comparisons(load.frame([]))) == []
+    assert breakdown(frames.frame([])).empty
+    assert list(comparisons(frames.frame([]))) == []

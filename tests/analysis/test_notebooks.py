@@ -8,7 +8,7 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis import load, notebook
+from analysis import frames, notebook
 from tests.processes import ROOT
 
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
@@ -17,7 +17,7 @@ FAMILIES = {"strategies", "frameworks", "train_against_eval", "batch_scaling", "
 
 @pytest.fixture(scope="module")
 def machine() -> str:
-    return str(load.load(ROOT / "results")["machine"].mode()[0])
+    return str(frames.everything(ROOT / "results")["machine"].mode()[0])
 
 
 def test_there_is_one_for_each_family_of_questions() -> None:

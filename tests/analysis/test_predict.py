@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.lower_bound import floor
 from analysis.predict import TooFew, comparisons, fit, held_out, predictions
 from framebench.instruments.host import HostPeak
@@ -90,7 +90,7 @@ def test_two_batches_hold_nothing_out() -> None:
     table = frame(made(4, 1e8), made(8, 2e8))
     assert held_out(table).empty
     assert list(comparisons(table)) == []
-    assert list(comparisons(load.frame([]))) == []
+    assert list(comparisons(frames.frame([]))) == []
 
 
 def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
@@ -101,7 +101,7 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 
 
 def test_the_published_records_give_lines() -> None:
-    table = load.load(ROOT / "results")
+    table = frames.everything(ROOT / "results")
     for framework in ("torch", "jax", "jittor"):
         found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
         assert found, framework

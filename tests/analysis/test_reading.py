@@ -6,7 +6,7 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
-from analysis import load
+from analysis import frames
 from analysis.reports.report import report_of
 from tests.conftest import ROOT
 
@@ -24,7 +24,7 @@ def copies(count: int, results: Path) -> Path:
 def processor_seconds(results: Path) -> float:
     """To read a folder and make its tables; processor time, as others may use the machine."""
     start = time.process_time()
-    report_of(load.load(results))
+    report_of(frames.everything(results))
     return time.process_time() - start
 
 

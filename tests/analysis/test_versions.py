@@ -11,7 +11,7 @@ import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.reports import versions
 from analysis.reports.report import report_of
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
@@ -218,12 +218,12 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
-    table = load.frame(load.latest(equal))
+    table = frames.frame(frames.latest(equal))
     pinned = environments.default_version("jax")
     assert set(table["framework_version"]) == {"0.9.2", "0.10.2"}
-    assert set(load.current(table)["framework_version"]) == {pinned}
+    assert set(frames.current(table)["framework_version"]) == {pinned}
     older = table[table["framework_version"] == "0.9.2"]
-    assert len(load.current(older)) == len(older), "where the pinned one was not measured, what was"
+    assert len(frames.current(older)) == len(older), "where the pinned one was not measured, what was"
     assert "0.9.2" not in "".join(c.caption for c in report_of(table))
     (shown,) = versions.comparisons(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import load, tables
+from analysis import frames, tables
 from analysis.reports.report import report_of
 from framebench.measure.environments import Environment
 from framebench.records import store
@@ -104,7 +104,7 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.strategies(load.load(results))
+        (comparison,) = tables.strategies(frames.everything(results))
         assert "NO" in comparison.rows[0], "the table says that the strategy was not seen at work"
 
 
@@ -180,7 +180,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in report_of(load.frame(load.latest([found]))):
+    for comparison in report_of(frames.frame(frames.latest([found]))):
         assert "<script" not in tables.markdown(comparison)
 
 

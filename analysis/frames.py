@@ -9,15 +9,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from analysis import statistics
 from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench.measure import environments
 from framebench.records import store
-from framebench.records.record import CONTENDED, Calibration, Record, work_of
-from framebench.suite.registry import BASELINES
+from framebench.records.record import CONTENDED, Calibration, Record, case_of, work_of
+from framebench.suite.registry import BASELINES, names
+from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
@@ -28,48 +30,81 @@ PAIRED = ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measu
 
 
 class Row(NamedTuple):
-    """One record, flat; None where there is no such number. Bytes, seconds, units per second."""
+    """One record, flat; None where there is no such number. Annotated with type, unit and meaning, for `COLUMNS`."""
 
-    case: str
-    workload: str
-    framework: str
-    scenario: str
-    strategy: str
-    batch: int
-    size: str
-    status: str
-    reason: str | None
-    verified: bool | None
-    worst_error: float | None  # the largest of the verification's relative errors
-    effect_proven: bool | None
-    peak_bytes: int | None
-    peak_instrument: str | None
-    host_rss_bytes: int | None  # the one instrument that every framework has on a CPU
-    cold_peak_bytes: int | None
-    live_bytes: int | None
-    step_time_s: float | None
-    step_low_s: float | None  # bootstrap 95 % interval of the median over this process's steps
-    step_high_s: float | None
-    excess: float  # wall-clock over CPU time of a step, waiting for input aside; 1 where they need not agree
-    contended: bool  # others used the core: step times are too long
-    samples: int
-    throughput: float | None
+    case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size"]
+    workload: Annotated[str, "", "the model, such as transformer"]
+    framework: Annotated[str, "", "torch, jax or jittor"]
+    scenario: Annotated[str, "", "what a step does, such as train or eval"]
+    strategy: Annotated[str, "", "how memory is saved, such as checkpoint; fp32 is the baseline of training"]
+    batch: Annotated[int, "samples", "in one step"]
+    size: Annotated[str, "", "of model and input: tiny, cpu, full"]
+    status: Annotated[str, "", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers"]
+    reason: Annotated[str | None, "", "why the status is not ok"]
+    verified: Annotated[bool | None, "", "whether the results agreed with float64"]
+    worst_error: Annotated[float | None, "", "the largest of the verification's relative errors"]
+    effect_proven: Annotated[bool | None, "", "whether the strategy was seen to take effect"]
+    peak_bytes: Annotated[int | None, "bytes", "peak of a steady step, by `peak_instrument`"]
+    peak_instrument: Annotated[str | None, "", "who read the peak; peaks of two instruments are not comparable"]
+    host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
+    cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
+    live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
+    step_time_s: Annotated[float | None, "s", "median over the steps of one process"]
+    step_low_s: Annotated[float | None, "s", "lower end of the median's bootstrap 95 % interval, of this process alone"]
+    step_high_s: Annotated[float | None, "s", "upper end of it"]
+    excess: Annotated[float, "", "wall-clock over CPU time of a step, waiting for input aside; 1 where they need not agree"]
+    contended: Annotated[bool, "", "others used the core: the step time is too long"]
+    samples: Annotated[int, "", "timed steps"]
+    throughput: Annotated[float | None, "unit/s", "work of a step by its time"]
+    unit: Annotated[str, "", "of the throughput: samples or tokens"]
+    first_step_s: Annotated[float | None, "s", "the first step, with compilation"]
+    collector_share: Annotated[float | None, "", "of the step time: Python's garbage collector"]
+    wait_share: Annotated[float | None, "", "of the step time: waiting for input"]
+    machine: Annotated[str, "", "where it was measured"]
+    device: Annotated[str | None, "", "cpu, or the name of the GPU"]
+    cpu: Annotated[str | None, "", "the processor"]
+    threads: Annotated[int | None, "", "of the process; 1 was pinned to a core"]
+    framework_version: Annotated[str | None, "", "release; missing where a process died before it could tell"]
+    calibration: Annotated[str, "", "of the machine's instruments: passed, not done, or what failed"]
+    commit: Annotated[str | None, "", "of framebench"]
+    dirty: Annotated[bool | None, "", "whether the code differed from the commit"]
+    protocol: Annotated[int, "", "of the measurement; numbers of two protocols are not comparable"]
+    session: Annotated[str, "", "one run of the suite"]
+    command: Annotated[str, "", "what was typed"]
+    measured_at: Annotated[str, "UTC", "when"]
+
+
+class Column(NamedTuple):
+    """A column of the DataFrame that `analysis.load` returns."""
+
+    name: str
+    dtype: str
     unit: str
-    first_step_s: float | None
-    collector_share: float | None  # of the step time: Python's garbage collector
-    wait_share: float | None  # of the step time: waiting for input
-    machine: str
-    device: str | None
-    cpu: str | None
-    threads: int | None
-    framework_version: str | None
-    calibration: str  # passed, not done, or what failed
-    commit: str | None
-    dirty: bool | None
-    protocol: int  # numbers of two protocols are not comparable
-    session: str
-    command: str  # what was typed
-    measured_at: str
+    meaning: str
+
+
+DTYPES = {
+    str: "str", str | None: "str", int: "int64", int | None: "Int64", float: "float64", float | None: "float64", bool: "bool",
+    bool | None: "boolean",
+}  # fmt: skip
+
+
+def column(name: str, annotated: Any) -> Column:
+    """Measurements are floats, NaN where there is none: matplotlib cannot draw pandas' NA, and bytes are exact up to 2**53."""
+    kind, (unit, meaning) = get_args(annotated)[0], annotated.__metadata__
+    dtype = "datetime64[us, UTC]" if unit == "UTC" else "float64" if unit == "bytes" else DTYPES[kind]
+    return Column(name, dtype, unit, meaning)
+
+
+COLUMNS = (
+    *(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items()),
+    Column("peak_ratio", "float64", "", "peak over the baseline's; missing where two instruments read them"),
+    Column("time_ratio", "float64", "", "step time over the baseline's; missing where over an hour lies between them on a CPU"),
+    Column("break_even_steps", "float64", "steps", "after which a longer first step has paid; infinite if it never does"),
+    Column("baseline", "bool", "", "whether the strategy is the baseline of its scenario, which the ratios refer to"),
+    Column("same_mathematics", "bool", "", "whether the strategy computes what the baseline does"),
+    Column("usable", "bool", "", "status ok, verified, and the strategy was seen to take effect"),
+)
 
 
 def calibrated(found: Calibration | None) -> str:
@@ -219,10 +254,34 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & newest)]
 
 
-def load(results: Path) -> pd.DataFrame:
+def everything(results: Path) -> pd.DataFrame:
     """Everything under a results folder as one table."""
     with collector_paused():
         return frame(latest(store.read_all(results)))
+
+
+def tidy(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of `frame` with the columns and dtypes of COLUMNS, its rows in the order of the published tables."""
+    import pandas as pd
+
+    table = table.assign(
+        measured_at=pd.to_datetime(table["measured_at"], format="ISO8601", utc=True),
+        baseline=table["strategy"] == table["scenario"].map(BASELINES),
+        same_mathematics=[case_of(case).plan.same_loss for case in table["case"]],
+        usable=[r == ("ok", True, True) for r in zip(table["status"], table["verified"], table["effect_proven"])],
+        place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
+        rank=[rank(*pair) for pair in zip(table["scenario"], table["strategy"])],
+    )
+    order = ["machine", "workload", "size", "scenario", "batch", "place", "framework_version", "rank", "strategy"]
+    table = table.sort_values(order, ignore_index=True)
+    return table[[c.name for c in COLUMNS]].astype({c.name: c.dtype for c in COLUMNS})
+
+
+@cache
+def rank(scenario: str, strategy: str) -> int:
+    """The strategy's place among those of the scenario; a combination that is in no profile comes last."""
+    known = names(scenario)
+    return known.index(strategy) if strategy in known else len(known)
 
 
 @contextmanager

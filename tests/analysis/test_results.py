@@ -1,0 +1,108 @@
+"""The door of the analysis: what `analysis.load()` gives, and which machine is meant where none is named."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import analysis
+from analysis import frames
+from analysis.results import NoRecords, Results, UnknownMachine
+from framebench.records import store
+from framebench.suite.protocol import VERSION
+from tests.handmade import made, provenance
+from tests.processes import ROOT
+
+
+def planted(results: Path, machine: str, count: int, protocol: int = VERSION) -> Path:
+    """So many cases of a machine, in a results folder."""
+    for batch in range(1, count + 1):
+        origin = provenance(machine=machine, versions={"torch": "1"}, protocol=protocol)
+        r = made("fp32", 100, 1.0, batch=batch).model_copy(update={"provenance": origin})
+        store.write(r, store.folder(results, machine, "torch-1", r.parsed))
+    return results
+
+
+def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
+    for versions in ("one", "all"):
+        table = analysis.load(versions=versions)
+        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {c.name: c.dtype for c in frames.COLUMNS}
+        assert table["machine"].nunique() == table["protocol"].nunique() == 1
+    assert all(c.meaning for c in frames.COLUMNS)
+
+
+def test_by_default_a_case_has_one_row_of_one_version() -> None:
+    for machine in Results(ROOT / "results").machines:
+        table = analysis.load(ROOT / "results", machine)
+        assert not table["case"].duplicated().any()
+        assert (table.groupby("framework")["framework_version"].nunique() == 1).all()
+        assert len(analysis.load(machine=machine, versions="all")) >= len(table)
+
+
+def test_usable_rows_are_verified_and_proven() -> None:
+    table = analysis.load()
+    usable = table[table["usable"]]
+    assert 0 < len(usable) < len(table)
+    assert usable["verified"].all()
+    assert usable["effect_proven"].all()
+    assert (usable["status"] == "ok").all()
+    assert usable["peak_bytes"].notna().all()
+    base = table[table["usable"] & table["baseline"]]
+    assert (base["peak_ratio"] == 1).all()
+    assert base["same_mathematics"].all()
+
+
+def test_rows_are_in_the_order_of_the_published_tables() -> None:
+    table = analysis.load()
+    group = table[(table["workload"] == "transformer") & (table["scenario"] == "train") & (table["batch"] == 4)]
+    assert list(dict.fromkeys(group["framework"])) == ["torch", "jax", "jittor"]
+    assert group["strategy"].iloc[0] == "fp32"
+
+
+def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(planted(results, "few", 1), "most", 2)
+    assert Results(results).machine() == "most"
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "few")
+    assert Results(results).machine() == "few"
+    assert Results(results).machine("most") == "most"
+    assert set(analysis.load(results)["machine"]) == {"few"}
+
+
+def test_the_newest_protocol_alone_is_shown(results: Path) -> None:
+    planted(planted(results, "m", 3, protocol=1), "m", 2, protocol=2)
+    assert list(analysis.load(results, "m")["protocol"]) == [2, 2]
+
+
+def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:
+    with pytest.raises(NoRecords, match="measure first"):
+        analysis.load(results)
+    planted(results, "here", 1)
+    with pytest.raises(UnknownMachine, match="machines: here"):
+        analysis.load(results, "there")
+    shutil.rmtree(results / "records" / "here")
+    with pytest.raises(NoRecords):
+        analysis.load(results)
+
+
+def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(results: Path) -> None:
+    planted(results, "m", 1)
+    died = made("checkpoint", 100, 1.0).model_copy(
+        update={"status": "oom", "reason": "memory", "peaks": {}, "step_s": [], "provenance": provenance(machine="m")}
+    )
+    store.write(died, store.folder(results, "m", "torch-1", died.parsed))
+    table = analysis.load(results, "m").set_index("strategy")
+    assert not table.loc["checkpoint", "usable"]
+    assert pd.isna(table.loc["checkpoint", "peak_bytes"])
+    assert table.loc["checkpoint", "reason"] == "memory"
+
+
+def test_importing_analysis_imports_no_pandas() -> None:
+    code = "import sys, analysis; assert not {'pandas', 'numpy', 'pydantic'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
