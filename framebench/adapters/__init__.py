@@ -10,5 +10,4 @@ from framebench.suite.case import Case
 
 def load(case: Case) -> Adapter:
     """The adapter of the case's framework; imports the framework."""
-    module = importlib.import_module(f"framebench.adapters.{case.framework}.adapter")
-    return module.make(case)
+    return importlib.import_module(f"framebench.adapters.{case.framework}").make(case)

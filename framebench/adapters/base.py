@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,11 +57,12 @@ class Effect:
 class Adapter(ABC):
     """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
 
-    switches: ClassVar[Mapping[str, Switch]]  # of this framework, by the name in a row's `how`
     float64 = False  # set before build() to compute reference values
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        """`switches`: this framework's, by the name in a row's `how`."""
         self.case = case
+        self.switches = COMMON | dict(switches)
         self.workload = case.spec
         self.config = case.config
         self.model_module = case.spec.model(case.framework)
@@ -79,7 +80,7 @@ class Adapter(ABC):
 
     def build(self) -> None:
         """Switch the strategy on, then make model, optimizer and inputs."""
-        self.proofs = {part.name: (COMMON | dict(self.switches))[part.how](self, **part.options) for part in self.case.parts}
+        self.proofs = {part.name: self.switches[part.how](self, **part.options) for part in self.case.parts}
         self.make()
         for hook in self.before_first_step:
             hook()

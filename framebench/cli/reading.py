@@ -195,7 +195,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         found.append(fake | {"note": why})
     else:
         environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, "framebench.adapters.torch.fake", case.id, OMP_NUM_THREADS="1")
+        printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
     for where, fitted in lines(table if machine is None else table[table["machine"] == machine], case.id):

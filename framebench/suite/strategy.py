@@ -70,7 +70,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>_<file of the row>.py`."""
+    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>/<file of the row>.py`."""
 
     name: str
     scenarios: tuple[str, ...]

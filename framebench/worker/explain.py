@@ -13,13 +13,11 @@ from framebench import adapters
 from framebench.suite.hypothetical import named
 from framebench.worker.worker import own_stdout, peaks
 
-ACCOUNTS = {"torch": "storages", "jax": "buffers", "jittor": "variables"}
-
 
 def explain(case_id: str) -> dict[str, Any]:
     """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
     case = named(case_id)
-    module = importlib.import_module(f"framebench.adapters.{case.framework}.{ACCOUNTS[case.framework]}")
+    module = importlib.import_module(f"framebench.adapters.{case.framework}.account")
     adapter = adapters.load(case)
     adapter.build()
     peaks(adapter)

@@ -10,7 +10,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,8 +237,6 @@ def test_what_else_went_wrong_on_a_card(said: str, tmp_path: Path) -> None:
 
 class OnCard(Adapter):
     """A framework with a card, whose events say 1.5 ms for every step; it has no model."""
-
-    switches: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")

@@ -16,7 +16,7 @@ import json, sys
 import torch
 from framebench import adapters
 from framebench.instruments import limits
-from framebench.adapters.torch import scenarios
+from framebench.adapters.torch import copies
 from framebench.suite.selectors import parse
 
 recorded = json.loads(sys.argv[1])
@@ -36,7 +36,7 @@ class Event:
 torch.cuda.Event = Event
 events = adapter.events(); events.start(); events.stop()
 oom = limits.ran_out(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
-overlap = [scenarios.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), scenarios.overlap([], [(0, 1)])]
+overlap = [copies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.overlap([], [(0, 1)])]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
 """
 
@@ -58,7 +58,8 @@ def test_torch_s_counters(environment: dict[str, Environment]) -> None:
 JAX = """
 import json, sys
 import jax
-from framebench.adapters.jax.adapter import CACHE, make
+from framebench.adapters.jax import make
+from framebench.adapters.jax.adapter import CACHE
 from framebench.suite.selectors import parse
 
 adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))

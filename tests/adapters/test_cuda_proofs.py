@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 from framebench import adapters
-from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch import SWITCHES
 from framebench.suite.selectors import parse
 
 found = {}
@@ -44,7 +44,7 @@ class Card:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
 
 def fraction(card):
-    return TorchAdapter.switches["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
+    return SWITCHES["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
 
 real = torch.empty
 found["fraction"] = fraction(Card())
@@ -54,7 +54,7 @@ torch.empty = real
 
 for name, kinds in (("segments", [True, True]), ("segments, some not", [True, False]), ("segments, none", [])):
     torch.cuda.memory._snapshot = lambda: {"segments": [{"is_expandable": kind} for kind in kinds]}
-    found[name] = TorchAdapter.switches["expandable_segments"](None)({})
+    found[name] = SWITCHES["expandable_segments"](None)({})
 
 made = 0
 def convolve(x, w):
@@ -62,7 +62,7 @@ def convolve(x, w):
     made += 9 if torch.backends.cudnn.benchmark else 2
 F.conv2d = convolve
 torch.cuda.memory_stats = lambda: {"allocation.all.allocated": made}
-proof = TorchAdapter.switches["autotune"](SimpleNamespace(where=torch.device("cpu")))
+proof = SWITCHES["autotune"](SimpleNamespace(where=torch.device("cpu")))
 found["autotune"] = proof({})
 torch.backends.cudnn.benchmark = False
 found["autotune, undone"] = proof({})
@@ -83,7 +83,7 @@ JAX = """
 import json, sys
 from types import SimpleNamespace
 import jax
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax import SWITCHES
 
 compile = jax.stages.Lowered.compile
 made = 0
@@ -95,12 +95,12 @@ def watched(lowered, options):
 
 jax.stages.Lowered.compile = watched
 evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
-found = {"evidence": evidence, "autotune": JaxAdapter.switches["autotune_off"](run)(evidence)}
+found = {"evidence": evidence, "autotune": SWITCHES["autotune_off"](run)(evidence)}
 
 jax.default_backend = lambda: "gpu"
 # PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
 for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
-    found[name] = JaxAdapter.switches["pool_off"](SimpleNamespace(statistics=lambda: counted))({})
+    found[name] = SWITCHES["pool_off"](SimpleNamespace(statistics=lambda: counted))({})
 print(json.dumps(found))
 """
 
@@ -117,8 +117,7 @@ JITTOR = """
 import contextlib, json
 from types import SimpleNamespace
 import jittor as jt
-from framebench.adapters.jittor import memory, steps
-from framebench.adapters.jittor.adapter import JittorAdapter
+from framebench.adapters.jittor import SWITCHES, memory, steps
 
 class OnCard:
     # Jittor as it is, but for what a build for CUDA has more of
@@ -135,7 +134,7 @@ def rounding(*names):
     rounds = lambda made: lambda a, b: made(a.round(), b.round())
     here.matmul = rounds(jt.matmul) if "product" in names else jt.matmul
     nn.conv2d = rounds(jt.nn.conv2d) if "convolution" in names else jt.nn.conv2d
-    return [JittorAdapter.switches[name](None)(dict(single)) for name in ("fp32", "tf32")]
+    return [SWITCHES[name](None)(dict(single)) for name in ("fp32", "tf32")]
 
 for names in ((), ("product", "convolution"), ("convolution",)):
     found[" ".join(("rounding", *names))] = rounding(*names)
@@ -157,7 +156,7 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
     here.cudnn = table = Algorithms(obeyed)
     here.log_capture_scope = lambda: contextlib.nullcontext(table.said)
     nn.conv3d = table.convolve
-    proof = JittorAdapter.switches["autotune_off"](None)
+    proof = SWITCHES["autotune_off"](None)
     for _ in range(3):
         table.convolve(None, None)
     table.obeyed = True
@@ -165,13 +164,13 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
 
 for source in ("cuda_managed", "cuda_device"):
     memory.probe = lambda: SimpleNamespace(source=lambda: source)
-    found[source] = JittorAdapter.switches["managed_allocator"](None)({})
+    found[source] = SWITCHES["managed_allocator"](None)({})
 
 here.flags = jt.flags
 run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
 for level in (3, 4, 5, 6):
     seen = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
-    proof = JittorAdapter.switches["amp_level"](run, level)
+    proof = SWITCHES["amp_level"](run, level)
     found[f"level {level}"] = [proof(seen)]
     for other in (0, 9 - level):
         jt.flags.amp_level = other

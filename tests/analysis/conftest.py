@@ -11,7 +11,7 @@ from tests.processes import run_inside
 
 PREDICT = """
 import json, sys
-from framebench.adapters.torch.fake import predict
+from framebench.worker.fake import predict
 from framebench.suite.hypothetical import named
 print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
 """

@@ -99,7 +99,7 @@ STATE = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 from framebench import adapters
-from framebench.adapters.torch.adapter import Observed, unique_bytes
+from framebench.adapters.torch.observe import Observed, unique_bytes
 from framebench.suite.selectors import parse
 from torch import Tensor
 rows = {}

@@ -129,7 +129,8 @@ def test_the_layer_of_a_backward_operator() -> None:
 PROGRAM = (
     """
 import json
-from framebench.adapters.jax.buffers import Walk, assignment, instructions, share
+from framebench.adapters.jax.buffers import Walk, share
+from framebench.adapters.jax.hlo import assignment, instructions
 TEXT = """
     + repr("""
 %body (p: (f32[4], f32[4])) -> (f32[4], f32[4]) {

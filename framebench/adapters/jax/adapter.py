@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -20,21 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax import Array, lax
+from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.jax import memory, scenarios, steps
+from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
+from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
 from framebench.adapters.jax.program import Program, compiled_products, products, unique_bytes
 from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import Optimizer
-
-Tree = Any  # nested dictionaries of arrays
-# (parameters, statistics, constants, x, y) -> (loss, statistics), gradient
-Gradient = Callable[[Tree, Tree, Tree, Array, Array], tuple[tuple[Array, Tree], Tree]]
-
 
 # of Device.memory_stats()
 PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
@@ -49,10 +44,6 @@ CACHE_EVENTS = {
 }
 CACHE: Counter[str] = Counter()  # of this process, by event
 jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
-
-
-def make(case: Case) -> JaxAdapter:
-    return JaxAdapter(case)
 
 
 def make_optimizer(o: Optimizer) -> optax.GradientTransformation:
@@ -73,10 +64,8 @@ class Parts(NamedTuple):
 class JaxAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = steps.switch | memory.switch | scenarios.switch
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
+    def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        super().__init__(case, switches)
         self.width: Any = np.float32  # of the weights, the optimizer's state and the inputs
         self.precision = "highest"  # of float32 products
         self.training = case.stage.trains  # the mode of batch norm
@@ -344,20 +333,3 @@ class JaxAdapter(Adapter):
     def device(self) -> str:
         device = jax.devices()[0]
         return "cpu" if device.platform == "cpu" else device.device_kind
-
-
-def accumulated(gradient: Gradient, k: int) -> Gradient:
-    """The same over k micro-batches in a loop: mean loss and gradient; the running statistics pass from one to the next."""
-
-    def over_micro_batches(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[tuple[Array, Tree], Tree]:
-        def micro(carry: tuple[Array, Tree, Tree], xy: tuple[Array, Array]) -> tuple[tuple[Array, Tree, Tree], None]:
-            loss, stats, total = carry
-            (value, stats), grads = gradient(params, stats, constants, *xy)
-            return (loss + value / k, stats, jax.tree.map(lambda t, g: t + g / k, total, grads)), None
-
-        micro_batches = jax.tree.map(lambda a: a.reshape(k, -1, *a.shape[1:]), (x, y))
-        start = (jnp.zeros((), jnp.result_type(*jax.tree.leaves(params))), stats, jax.tree.map(jnp.zeros_like, params))
-        (loss, stats, grads), _ = lax.scan(micro, start, micro_batches)
-        return (loss, stats), grads
-
-    return over_micro_batches

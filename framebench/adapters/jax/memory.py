@@ -1,19 +1,16 @@
-"""How JAX switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+"""How JAX switches on the strategies of `suite/catalog/memory.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import gc
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import unique_bytes
-
-if TYPE_CHECKING:
-    from framebench.adapters.jax.adapter import JaxAdapter
 
 switch = Switches()
 
@@ -39,7 +36,7 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 
     def train() -> None:
         callbacks = list(gc.callbacks)  # a new adapter takes the place of the old one there
-        trainer = type(run)(replace(run.case, scenario="train", strategy="fp32"))
+        trainer = JaxAdapter(replace(run.case, scenario="train", strategy="fp32"), run.switches)
         trainer.float64 = run.float64
         trainer.build()
         trainer.step()

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `rows/scenarios.py`, and what proves that they were on."""
+"""How JAX switches on the strategies of `suite/catalog/scenarios.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,10 @@ from jax import Array
 
 from framebench.adapters import base
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import equations, products, unique_bytes
 from framebench.adapters.jax.steps import keep_barriers
 from models import flax_weights
-
-if TYPE_CHECKING:
-    from framebench.adapters.jax.adapter import JaxAdapter
 
 Tree = Any
 switch = Switches()

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `rows/steps.py`, and what proves that they were on. See `base.py` for what a switch is.
+"""How JAX switches on the strategies of `suite/catalog/steps.py`, and what proves that they were on. See `base.py`.
 
 What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
 """
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,9 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import PRODUCTS, compiled_products, equations, products, reductions
 from models.flax_blocks import Run, as_it_is
-
-if TYPE_CHECKING:
-    from framebench.adapters.jax.adapter import JaxAdapter
 
 Tree = Any
 switch = Switches()

@@ -1,1 +1,11 @@
-"""Jittor: the adapter, its switches by room, and its account of memory."""
+"""Jittor: the adapter, and the switches of its strategies from one module per room of the catalog."""
+
+from framebench.adapters.jittor import memory, scenarios, steps
+from framebench.adapters.jittor.adapter import JittorAdapter
+from framebench.suite.case import Case
+
+SWITCHES = steps.switch | memory.switch | scenarios.switch
+
+
+def make(case: Case) -> JittorAdapter:
+    return JittorAdapter(case, SWITCHES)

@@ -1,4 +1,4 @@
-"""Jittor: its own modules and optimizers; checkpointing is written in `jittor_checkpoint.py`, because it has none.
+"""Jittor: its own modules and optimizers; checkpointing is written in `checkpoint.py`, because it has none.
 
 Jittor is lazy: a step builds a graph, which runs when a value is fetched or when `synchronize` is called.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jittor as jt
@@ -17,9 +15,9 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.jittor import memory, scenarios, steps
+from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
 from framebench.adapters.jittor.checkpoint import trainable
+from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.probe import probe, watch
 from framebench.suite.case import Case
 from models.spec import Optimizer
@@ -33,10 +31,6 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
     "use_tensorcore": 0,
 }
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
-
-
-def make(case: Case) -> JittorAdapter:
-    return JittorAdapter(case)
 
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
@@ -64,10 +58,8 @@ def values(model: Module) -> dict[str, np.ndarray]:
 class JittorAdapter(Adapter):
     """What switches set: the attributes of `__init__`, and Jittor's flags."""
 
-    switches = steps.switch | memory.switch | scenarios.switch
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
+    def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        super().__init__(case, switches)
         gc.collect()  # the variables of an earlier case would be counted as this one's
         for flag, default in DEFAULTS.items():
             setattr(jt.flags, flag, default)
@@ -264,57 +256,6 @@ class JittorAdapter(Adapter):
 
     def device(self) -> str:
         return gpu_name() if jt.has_cuda else "cpu"
-
-
-class Observed:
-    """Counts what one step does: executions of modules, samples per forward pass, data types of all variables of its graph."""
-
-    def __init__(self, watched: dict[str, list[Module]]) -> None:
-        self.watched = watched
-        self.count: Counter[str] = Counter(dict.fromkeys(watched, 0))
-        self.samples: set[int] = set()
-        self.dtypes: Counter[str] = Counter()
-
-    def __enter__(self) -> Observed:
-        for name, modules in self.watched.items():
-            for module in modules:
-                module.execute = self.counted(module.execute, name)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        for modules in self.watched.values():
-            for module in modules:
-                del module.execute  # uncovers the class's own
-
-    def counted(self, execute: Any, name: str) -> Any:
-        def run(*xs: Var) -> Var:
-            self.count[name] += 1
-            if name == "forward_passes":
-                self.samples.add(len(xs[0]))
-            return execute(*xs)
-
-        return run
-
-    def read_graph(self) -> None:
-        """While a step is not yet executed, its graph names the type of every variable, also of those that get fused away."""
-        nodes = jt.dump_all_graphs().nodes_info
-        self.dtypes.update(m[1] for m in (re.match(r"Var\([^,]*,(\w+),", str(n)) for n in nodes) if m)
-
-    def evidence(self) -> Evidence:
-        found = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
-        return found | {"samples_per_pass": sorted(self.samples)}
-
-
-def kernel_counts(report: list[list[str]]) -> dict[str, int]:
-    """Executed kernels by kind. Only a generated 3-D convolution loops over nine dimensions: batch, in, out, space, kernel."""
-    rows = [(row[0], int(row[2])) for row in report]
-    return {
-        "kernels": sum(n for _, n in rows),
-        "fused_kernels": sum(n for name, n in rows if "opkey1:" in name),
-        "onednn_convolutions": sum(n for name, n in rows if name.startswith("mkl_conv")),
-        "onednn_products": sum(n for name, n in rows if name.startswith("mkl_matmul")),
-        "loops_3d": sum(n for name, n in rows if "DIM=9" in name),
-    }
 
 
 def onednn_version() -> str:

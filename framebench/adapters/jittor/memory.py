@@ -1,19 +1,17 @@
-"""How Jittor switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `suite/catalog/memory.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
 
 import jittor as jt
 import numpy as np
 from jittor import Module
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, values
+from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.probe import probe
-
-if TYPE_CHECKING:
-    from framebench.adapters.jittor.adapter import JittorAdapter
 
 switch = Switches()
 SPARE = 64 << 20  # bytes
@@ -68,8 +66,6 @@ def managed_allocator(run: JittorAdapter) -> Proof:
 
 def train_once(run: JittorAdapter, model: Module) -> int:
     """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
-    from framebench.adapters.jittor.adapter import load_weights, make_optimizer, trainable, values
-
     x, y = run.inputs
     before = values(model)
     optimizer = make_optimizer(run.workload.optimizer, trainable(model))

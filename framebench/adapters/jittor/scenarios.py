@@ -1,21 +1,19 @@
-"""How Jittor switches on the strategies of `rows/scenarios.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `suite/catalog/scenarios.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Evidence, Proof, Switch, Switches
+from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter, values
 from framebench.adapters.jittor.memory import give_back
 from framebench.adapters.jittor.probe import probe
-
-if TYPE_CHECKING:
-    from framebench.adapters.jittor.adapter import JittorAdapter
 
 switch = Switches()
 
@@ -49,8 +47,6 @@ def frozen(run: JittorAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """Running statistics move in every block: it is in training mode."""
-        from framebench.adapters.jittor.adapter import RUNNING, values
-
         before = values(run.model)
         run.step()
         moved = {n for n, w in values(run.model).items() if not np.array_equal(w, before[n]) and not n.endswith(RUNNING)}

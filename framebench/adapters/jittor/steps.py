@@ -1,18 +1,14 @@
-"""How Jittor switches on the strategies of `rows/steps.py`, and what proves that they were on. See `base.py` for a switch."""
+"""How Jittor switches on the strategies of `suite/catalog/steps.py`, and what proves that they were on. See `base.py`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import checkpointed
-
-if TYPE_CHECKING:
-    from framebench.adapters.jittor.adapter import JittorAdapter
 
 switch = Switches()
 

@@ -1,1 +1,11 @@
-"""PyTorch: the adapter, its switches by room, and its account of memory."""
+"""PyTorch: the adapter, and the switches of its strategies from one module per room of the catalog."""
+
+from framebench.adapters.torch import memory, scenarios, steps
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.suite.case import Case
+
+SWITCHES = steps.switch | memory.switch | scenarios.switch
+
+
+def make(case: Case) -> TorchAdapter:
+    return TorchAdapter(case, SWITCHES)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Batch, Evidence, lengths_of
-from framebench.adapters.torch import memory, scenarios, steps
-from framebench.adapters.torch.scenarios import Copies
-from framebench.adapters.torch.steps import FUSED, allow_attention
+from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
+from framebench.adapters.torch.observe import Observed, graph_nodes, unique_bytes
 from framebench.suite.case import Case
 from models.spec import Optimizer
 
@@ -30,6 +27,13 @@ COUNTERS = {
     "segments": "segment.all.peak",
     "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
     "ooms": "num_ooms",
+}
+
+FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
+    "MATH": "",
+    "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
+    "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
+    "CUDNN_ATTENTION": "_scaled_dot_product_cudnn_attention",
 }
 
 
@@ -49,10 +53,6 @@ class CudaEvents:
         return self.first.elapsed_time(self.last) / 1e3
 
 
-def make(case: Case) -> TorchAdapter:
-    return TorchAdapter(case)
-
-
 def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """PyTorch's own implementation with the workload's settings."""
     if o.name == "sgd":
@@ -60,13 +60,19 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
+def allow_attention(*backends: str) -> None:
+    """Which kernels scaled_dot_product_attention may choose from."""
+    choices = torch.backends.cuda
+    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
+    for name, enable in zip(FUSED, switches):
+        enable(name in backends)
+
+
 class TorchAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
-    switches = steps.switch | memory.switch | scenarios.switch
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
+    def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        super().__init__(case, switches)
         self.dtype = torch.float32  # of weights and inputs
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.evaluates = not case.stage.trains  # the mode of batch norm
@@ -82,7 +88,6 @@ class TorchAdapter(Adapter):
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
-        self.copies: Copies  # `pinned`
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
@@ -257,92 +262,3 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def graph_nodes(output: Tensor) -> int:
-    """Nodes of the autograd graph that this output keeps alive."""
-    seen, ahead = set(), [output.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            ahead += [following for following, _ in node.next_functions]
-    return len(seen)
-
-
-def unique_bytes(tensors: Iterable[Tensor]) -> int:
-    """Views of one storage counted once."""
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
-
-
-PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
-
-
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-class Observed(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
-
-    def __init__(self, models: list[nn.Module], blocks: list[nn.Module]) -> None:
-        super().__init__()
-        self.models, self.blocks = models, blocks
-        self.saved: dict[int, int] = {}
-        self.saved_count = 0
-        self.samples_per_pass = 0
-        self.count: Counter[str] = Counter()
-        self.dtypes: Counter[str] = Counter()
-        self.operators: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        name = func._schema.name.removeprefix("aten::")
-        self.operators[name] += 1
-        if name.startswith(PRODUCTS):
-            dtype = next(a.dtype for a in args if isinstance(a, Tensor))
-            self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
-        if name == "convolution":
-            last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
-            self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
-        return out
-
-    def __enter__(self) -> Observed:
-        handles = [model.register_forward_hook(self.on_pass) for model in self.models]
-        # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
-        handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
-        handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
-        self.stack = contextlib.ExitStack()
-        for handle in handles:
-            self.stack.callback(handle.remove)
-        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda t: t))
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self.stack.close()
-
-    def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
-        self.count["passes"] += 1
-        self.samples_per_pass = len(args[0])
-
-    def on_block(self, module: Any, args: Any, output: Tensor) -> None:
-        self.dtypes[str(output.dtype).removeprefix("torch.")] += 1
-
-    def on_save(self, tensor: Tensor) -> Tensor:
-        self.saved_count += 1
-        self.saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    def evidence(self) -> Evidence:
-        return {
-            "blocks": len(self.blocks),
-            "block_runs": self.count["blocks"],
-            "forward_passes": self.count["passes"],
-            "samples_per_pass": self.samples_per_pass,
-            "saved_tensors": self.saved_count,
-            "saved_bytes": sum(self.saved.values()),
-            "block_output_dtypes": dict(self.dtypes),
-            "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
-            "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
-            "operators": dict(self.operators),
-        }

@@ -1,19 +1,18 @@
-"""How PyTorch switches on the strategies of `rows/memory.py`, and what proves that they were on."""
+"""How PyTorch switches on the strategies of `suite/catalog/memory.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from framebench.adapters.base import Evidence, Proof, Switches
-
-if TYPE_CHECKING:
-    from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
+from framebench.adapters.torch.observe import Observed
 
 switch = Switches()
 
@@ -74,8 +73,6 @@ def keep_grads(run: TorchAdapter) -> Proof:
 
 def by_default(run: TorchAdapter) -> set[str]:
     """The operators of the workload's optimizer without options, on this device."""
-    from framebench.adapters.torch.adapter import Observed, make_optimizer
-
     weights = [nn.Parameter(torch.ones(2, device=run.where)) for _ in range(2)]
     for weight in weights:
         weight.grad = torch.ones_like(weight)

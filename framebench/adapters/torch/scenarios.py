@@ -1,20 +1,21 @@
-"""How PyTorch switches on the strategies of `rows/scenarios.py`, and what proves that they were on."""
+"""How PyTorch switches on the strategies of `suite/catalog/scenarios.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from framebench.adapters.base import Evidence, Proof, Switch, Switches
-
-if TYPE_CHECKING:
-    from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.loading import Loader
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.copies import Copies, overlap
+from framebench.adapters.torch.observe import unique_bytes
 
 switch = Switches()
 
@@ -96,8 +97,6 @@ def distill(run: TorchAdapter) -> Proof:
 
 
 def parameter_bytes(models: Iterable[nn.Module]) -> int:
-    from framebench.adapters.torch.adapter import unique_bytes
-
     return unique_bytes(p for model in models for p in model.parameters())
 
 
@@ -182,74 +181,21 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
 
 
 STREAMED = 10  # steps that are watched for copies beside them
-Span = tuple[float, float]  # start and end, in ms
-
-
-class Copies:
-    """Batches copied from page-locked memory on a stream of their own, by the thread that prepares them; events tell when."""
-
-    def __init__(self, run: TorchAdapter) -> None:
-        self.run, self.stream = run, torch.cuda.Stream()
-        self.made: list[tuple[Any, Any]] = []  # events before and after each copy
-
-    def send(self, x: Any, y: Any) -> tuple[Tensor, Tensor, Any]:
-        """Called by the thread."""
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        host = [torch.from_numpy(array).pin_memory() for array in (x, y)]
-        with torch.cuda.stream(self.stream):
-            first.record()
-            inputs, targets = (tensor.to(self.run.where, non_blocking=True) for tensor in host)
-            last.record()
-        self.made.append((first, last))
-        return inputs, targets, last
-
-    def arrive(self, inputs: Tensor, targets: Tensor, copied: Any) -> tuple[Tensor, Tensor]:
-        """Called by the step, which the device begins when the copy is done; the memory is not given back before it ends."""
-        step = torch.cuda.current_stream()
-        step.wait_event(copied)
-        for tensor in (inputs, targets):
-            tensor.record_stream(step)
-        return self.run.on_input(inputs.to(self.run.dtype)), targets
-
-    def watched(self, steps: int) -> tuple[list[Span], list[Span]]:
-        """When copies and steps ran, in ms from now."""
-        start, marks = torch.cuda.Event(enable_timing=True), []
-        self.run.synchronize()
-        start.record()
-        self.made.clear()
-        for _ in range(steps):
-            marks.append(tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)))
-            marks[-1][0].record()
-            self.run.step()
-            marks[-1][1].record()
-        made = list(self.made)
-        self.run.synchronize()
-        done = [pair for pair in made if pair[1].query()]
-        copies, ran = ([tuple(start.elapsed_time(e) for e in pair) for pair in pairs] for pairs in (done, marks))
-        return copies, ran
-
-
-def overlap(copies: list[Span], steps: list[Span]) -> float:
-    """Share of the copies' time during which a step ran; steps do not overlap each other."""
-    total = sum(end - start for start, end in copies)
-    shared = sum(max(0.0, min(end, b) - max(start, a)) for start, end in copies for a, b in steps)
-    return shared / total if total else 0.0
 
 
 @switch
 def pinned(run: TorchAdapter) -> Proof:
-    from framebench.adapters.loading import Loader
+    copies = Copies(run)
 
     def attach() -> None:
-        run.copies = Copies(run)
-        run.loader = Loader(run.case, "pinned", run.copies.send, run.copies.arrive)
+        run.loader = Loader(run.case, "pinned", copies.send, copies.arrive)
 
     run.before_first_step.append(attach)
 
     def proof(e: Evidence) -> bool:
-        copies, steps = run.copies.watched(STREAMED)
-        e |= run.loader.counted() | {"copies_watched": len(copies), "overlap_share": overlap(copies, steps)}
-        e["copy_ms"] = sum(b - a for a, b in copies) / max(1, len(copies))
+        copied, steps = copies.watched(STREAMED)
+        e |= run.loader.counted() | {"copies_watched": len(copied), "overlap_share": overlap(copied, steps)}
+        e["copy_ms"] = sum(b - a for a, b in copied) / max(1, len(copied))
         return run.loader.worked_as("pinned") and e["overlap_share"] > 0.5
 
     return proof

@@ -1,9 +1,9 @@
-"""How PyTorch switches on the strategies of `rows/steps.py`, and what proves that they were on. See `base.py` for a switch."""
+"""How PyTorch switches on the strategies of `suite/catalog/steps.py`, and what proves that they were on. See `base.py`."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +12,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Evidence, Proof, Switches
-
-if TYPE_CHECKING:
-    from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.adapter import FUSED, TorchAdapter, allow_attention
 
 switch = Switches()
 
@@ -196,22 +194,6 @@ def attention_plain(run: TorchAdapter) -> Proof:
         return fused == 0 and e["operators"].get("_softmax", 0) == e["block_runs"]
 
     return proof
-
-
-FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
-    "MATH": "",
-    "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
-    "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
-    "CUDNN_ATTENTION": "_scaled_dot_product_cudnn_attention",
-}
-
-
-def allow_attention(*backends: str) -> None:
-    """Which kernels scaled_dot_product_attention may choose from."""
-    choices = torch.backends.cuda
-    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
-    for name, enable in zip(FUSED, switches):
-        enable(name in backends)
 
 
 @switch

@@ -1,4 +1,5 @@
-"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.adapters.torch.fake CASE`.
+"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.worker.fake CASE`, in
+PyTorch's environment.
 
 The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
 makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves
@@ -10,57 +11,26 @@ from __future__ import annotations
 
 import json
 import sys
-import weakref
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.base import Batch
+from framebench.adapters.torch import SWITCHES
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.storages import Storages
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
-
-
-class Storages(TorchDispatchMode):
-    """Bytes of all storages alive, and the most there were since `peak` was last set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, weakref.finalize] = {}
-        self.alive = self.peak = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
-            return 1.0  # the optimizer reads its step counter, which has no value here; any will do
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, Tensor):
-                self.born(tensor.untyped_storage())
-        return out
-
-    def born(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self.known:
-            return
-        self.known[key] = weakref.finalize(storage, self.died, key, size)
-        self.alive += size
-        self.peak = max(self.peak, self.alive)
-
-    def died(self, key: int, size: int) -> None:
-        del self.known[key]
-        self.alive -= size
 
 
 class FakeAdapter(TorchAdapter):
     """Weights and batches by shape alone, on the CPU."""
 
     def __init__(self, case: Case) -> None:
-        super().__init__(case)
+        super().__init__(case, SWITCHES)
         self.where = torch.device("cpu")
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:

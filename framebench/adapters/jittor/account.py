@@ -12,17 +12,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jittor as jt
 from jittor import Var
 
-from framebench.adapters.jittor.adapter import RUNNING
+from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
 from framebench.adapters.jittor.probe import probe
 from framebench.instruments.memory_timeline import Account, Value
-
-if TYPE_CHECKING:
-    from framebench.adapters.jittor.adapter import JittorAdapter
 
 HOW = (
     "blocks that variables took from the pool, until given back, by the bytes of the variable that took it; an event is one or "

@@ -1,0 +1,99 @@
+"""What one step of PyTorch does, counted while it runs: operators, products by type, tensors saved for the backward pass."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from framebench.adapters.base import Evidence
+
+PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def graph_nodes(output: Tensor) -> int:
+    """Nodes of the autograd graph that this output keeps alive."""
+    seen, ahead = set(), [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            ahead += [following for following, _ in node.next_functions]
+    return len(seen)
+
+
+def unique_bytes(tensors: Iterable[Tensor]) -> int:
+    """Views of one storage counted once."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+class Observed(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
+
+    def __init__(self, models: list[nn.Module], blocks: list[nn.Module]) -> None:
+        super().__init__()
+        self.models, self.blocks = models, blocks
+        self.saved: dict[int, int] = {}
+        self.saved_count = 0
+        self.samples_per_pass = 0
+        self.count: Counter[str] = Counter()
+        self.dtypes: Counter[str] = Counter()
+        self.operators: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        self.operators[name] += 1
+        if name.startswith(PRODUCTS):
+            dtype = next(a.dtype for a in args if isinstance(a, Tensor))
+            self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
+        if name == "convolution":
+            last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
+            self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
+        return out
+
+    def __enter__(self) -> Observed:
+        handles = [model.register_forward_hook(self.on_pass) for model in self.models]
+        # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
+        handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
+        handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
+        self.stack = contextlib.ExitStack()
+        for handle in handles:
+            self.stack.callback(handle.remove)
+        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda t: t))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.stack.close()
+
+    def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
+        self.count["passes"] += 1
+        self.samples_per_pass = len(args[0])
+
+    def on_block(self, module: Any, args: Any, output: Tensor) -> None:
+        self.dtypes[str(output.dtype).removeprefix("torch.")] += 1
+
+    def on_save(self, tensor: Tensor) -> Tensor:
+        self.saved_count += 1
+        self.saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    def evidence(self) -> Evidence:
+        return {
+            "blocks": len(self.blocks),
+            "block_runs": self.count["blocks"],
+            "forward_passes": self.count["passes"],
+            "samples_per_pass": self.samples_per_pass,
+            "saved_tensors": self.saved_count,
+            "saved_bytes": sum(self.saved.values()),
+            "block_output_dtypes": dict(self.dtypes),
+            "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
+            "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
+            "operators": dict(self.operators),
+        }
