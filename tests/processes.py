@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from framebench.cli.__main__ import main
 from framebench.measure.environments import Environment
 from framebench.records.provenance import ROOT
 
+COMMAND = (sys.executable, "-m", "framebench.cli")
 
-def framebench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "framebench.cli", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
-        env={**os.environ, **variables},
-    )  # fmt: skip
+
+def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user calls it, but in this process, which has imported it already. What it raises is a traceback to a
+    user, so it is raised here."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        warnings.catch_warnings(),
+        mock.patch.object(sys, "argv", ["framebench", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 LEAVE = """

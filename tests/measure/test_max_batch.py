@@ -295,10 +295,12 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert "Traceback" not in done.stderr
 
 
-def test_an_absent_environment_is_a_sentence(tmp_path: Path) -> None:
+def test_an_absent_environment_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, and nothing to build from."""
     arguments = ("fit", "--workload", "transformer", "--framework", "jittor", "--budget", "1GiB", "--results", str(tmp_path))
-    done = framebench(*arguments, FRAMEBENCH_CACHE=str(tmp_path / "cache"), PATH=str(Path(sys.executable).parent))
+    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    done = framebench(*arguments)
     assert done.returncode == 1
     assert "Debian: apt-get install g++" in done.stderr
     assert "Traceback" not in done.stderr
