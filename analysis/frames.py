@@ -103,6 +103,7 @@ COLUMNS = (
     Column("break_even_steps", "float64", "steps", "after which a longer first step has paid; infinite if it never does"),
     Column("baseline", "bool", "", "whether the strategy is the baseline of its scenario, which the ratios refer to"),
     Column("same_mathematics", "bool", "", "whether the strategy computes what the baseline does"),
+    Column("only_for_claims", "bool", "", "whether the strategy only tests an article's sentence: main tables leave it out"),
     Column("usable", "bool", "", "status ok, verified, and the strategy was seen to take effect"),
 )
 
@@ -268,6 +269,7 @@ def tidy(table: pd.DataFrame) -> pd.DataFrame:
         measured_at=pd.to_datetime(table["measured_at"], format="ISO8601", utc=True),
         baseline=table["strategy"] == table["scenario"].map(BASELINES),
         same_mathematics=[case_of(case).plan.same_loss for case in table["case"]],
+        only_for_claims=[case_of(case).plan.only_for_claims for case in table["case"]],
         usable=[r == ("ok", True, True) for r in zip(table["status"], table["verified"], table["effect_proven"])],
         place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
         rank=[rank(*pair) for pair in zip(table["scenario"], table["strategy"])],

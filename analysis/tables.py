@@ -14,8 +14,8 @@ from rich.table import Table as RichTable
 
 from analysis.statistics import BETWEEN_PROCESSES
 from framebench.suite.protocol import Task
-from framebench.suite.registry import BASELINES, SCENARIOS, STRATEGIES, find, names
-from framebench.suite.strategy import FRAMEWORKS, Strategy
+from framebench.suite.registry import BASELINES, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
+from framebench.suite.strategy import FRAMEWORKS, Scenario, Strategy
 from models import spec
 
 if TYPE_CHECKING:
@@ -132,6 +132,28 @@ def places(scenario: str) -> dict[str, int]:
     return {name: place for place, name in enumerate(names(scenario))}
 
 
+def only_for_claims(table: pd.DataFrame) -> pd.Series[bool]:
+    """Which rows are of strategies that only test an article's sentence."""
+    import pandas as pd  # what answers from rows alone does not wait for it
+
+    found = [find(*place).only_for_claims for place in zip(table["scenario"], table["strategy"])]
+    return pd.Series(found, table.index, dtype=bool)
+
+
+def used(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of strategies that people use."""
+    return table[~only_for_claims(table)]
+
+
+def claim_arms(table: pd.DataFrame) -> Iterator[Comparison]:
+    """Framework x strategy for what only tests an article's sentence, with the baselines."""
+    baseline = table["strategy"] == table["scenario"].map(BASELINES)
+    lines = lines_of(table[only_for_claims(table) | baseline])
+    for (_, workload, size, scenario, batch), group in groups(lines, "machine", "workload", "size", "scenario", "batch"):
+        if {r["strategy"] for r in group} != {BASELINES[scenario]}:
+            yield of_strategies(f"{workload} {scenario}, batch {batch}, size {size}, only for claims", group)
+
+
 def strategies(table: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch. Where there are more strategies than those of
     the quick profile, also a table of these alone."""
@@ -194,22 +216,36 @@ def frameworks(table: pd.DataFrame) -> Iterator[Comparison]:
         )
 
 
-def support() -> dict[str, Comparison]:
-    """The support matrix by scenario: every strategy in every framework, with how or why not."""
-    return {scenario: matrix(scenario) for scenario in SCENARIOS}
+SUPPORT = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+GENERATED = "Generated from framebench/suite/registry.py."
+
+
+def support() -> list[Comparison]:
+    """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
+    only tests an article's sentence."""
+    return [*(matrix(scenario) for scenario in SCENARIOS), matrix_of_claims()]
 
 
 def matrix(scenario: str) -> Comparison:
     stage = SCENARIOS[scenario]
-    rows = []
-    for strategy in (find(scenario, name) for name in names(scenario)):
-        texts = [f"{c.kind}: {c.why}" for c in (strategy.cells[f] for f in FRAMEWORKS)]
-        exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
-        rows.append((strategy.name, "; ".join([strategy.summary, *exceptions]), where_it_exists(strategy, stage.workloads),
-                     *texts, strategy.effect))  # fmt: skip
-    head = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
-    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. Generated from framebench/suite/registry.py."
-    return Comparison(f"Strategies: {scenario}", caption, head, tuple(rows), left=len(head))
+    rows = tuple(supported(stage, name) for name in in_use(scenario))
+    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}"
+    return Comparison(f"Strategies: {scenario}", caption, SUPPORT, rows, left=len(SUPPORT))
+
+
+def matrix_of_claims() -> Comparison:
+    rows = tuple((name, *supported(stage, strategy)) for name, stage in SCENARIOS.items() for strategy in claims_only(name))
+    caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
+    return Comparison("Strategies only for claims", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
+
+
+def supported(stage: Scenario, name: str) -> tuple[str, ...]:
+    """One row of the support matrix."""
+    strategy = find(stage.name, name)
+    texts = [f"{c.kind}: {c.why}" for c in (strategy.cells[f] for f in FRAMEWORKS)]
+    exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
+    does = "; ".join([strategy.summary, *exceptions])
+    return strategy.name, does, where_it_exists(strategy, stage.workloads), *texts, strategy.effect
 
 
 def where_it_exists(strategy: Strategy, workloads: tuple[str, ...]) -> str:
@@ -230,13 +266,13 @@ def exclusions() -> Comparison:
         axes.setdefault(strategy.axis, []).append(strategy.name)
         pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
     rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
-    caption = "Any others may be combined as a+b, in one scenario. Generated from framebench/suite/registry.py."
+    caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
     return Comparison("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
 
 
 def of_the_table() -> list[Comparison]:
     """What documents can show without any record."""
-    return [*support().values(), exclusions()]
+    return [*support(), exclusions()]
 
 
 def conditions(group: list[Line]) -> str:

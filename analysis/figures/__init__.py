@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import frames
+from analysis import frames, tables
 from analysis.figures.batches import curves, largest
 from analysis.figures.fronts import pareto
 from analysis.figures.page import png, said, svg
@@ -64,7 +64,7 @@ def drawings(table: pd.DataFrame, results: Path | None) -> list[Callable[[], Dra
     machines = sorted(set(table["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
-    settled = frames.current(table)
+    settled = tables.used(frames.current(table))
     return [*(partial(question, settled) for question in QUESTIONS), *(partial(largest, m, results) for m in machines)]
 
 

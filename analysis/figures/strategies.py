@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from analysis.figures import page, rows
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import APART, Line, groups, missing
-from framebench.suite.registry import SCENARIOS, find, names
+from framebench.suite.registry import SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 
 ROW_IN = 0.17  # height of a strategy's row in inches
@@ -121,11 +121,11 @@ def support(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 @page.styled
 def support_figure(table: pd.DataFrame) -> Figure:
     first, *others = SCENARIOS  # training has as many strategies as all the others together
-    left, right = len(names(first)), sum(len(names(s)) + 2 for s in others)
+    left, right = len(in_use(first)), sum(len(in_use(s)) + 2 for s in others)
     drawn, body = page.page(support_title(), support_notes(table), 8.6, 0.5 + ROW_IN * max(left, right))
     columns = body.add_gridspec(1, 2)
     panels = {first: body.add_subplot(columns[0])}
-    below = columns[1].subgridspec(len(others), 1, height_ratios=[len(names(s)) for s in others])
+    below = columns[1].subgridspec(len(others), 1, height_ratios=[len(in_use(s)) for s in others])
     panels |= {s: body.add_subplot(below[i]) for i, s in enumerate(others)}
     measured = outcomes(table)
     for scenario, axes in panels.items():
@@ -151,7 +151,7 @@ def outcomes(table: pd.DataFrame) -> dict[tuple[str, str, str], str]:
 
 
 def support_panel(axes: Axes, scenario: str, measured: dict[tuple[str, str, str], str]) -> None:
-    strategies, kinds = names(scenario), list(KINDS)
+    strategies, kinds = in_use(scenario), list(KINDS)
     cells = [[find(scenario, s).cells[f] for f in FRAMEWORKS] for s in strategies]
     colours = np.array([[kinds.index(cell.kind.split()[0]) for cell in line] for line in cells])
     axes.imshow(colours, cmap=ListedColormap(list(KINDS.values())), vmin=-0.5, vmax=len(kinds) - 0.5, aspect="auto")
@@ -169,7 +169,7 @@ def support_panel(axes: Axes, scenario: str, measured: dict[tuple[str, str, str]
 
 def support_title() -> str:
     """How many strategies each framework can do, those that it always does among them."""
-    every = [find(scenario, name) for scenario in SCENARIOS for name in names(scenario)]
+    every = [find(scenario, name) for scenario in SCENARIOS for name in in_use(scenario)]
     can = [f"{page.NAMES[f]} can do {sum(s.cells[f].supported for s in every)}" for f in FRAMEWORKS]
     common = sum(all(s.cells[f].supported for f in FRAMEWORKS) for s in every)
     return f"Of {len(every)} strategies in {len(SCENARIOS)} scenarios {rows.listed(can)}; {common} exist in all"

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 @collector_paused()
 def report_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows give, of one version of each framework."""
-    table = frames.current(table)
+    """Every comparison that the rows of strategies in use give, of one version of each framework."""
+    table = tables.used(frames.current(table))
     ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
     return [*ours, *ground_truth.comparisons(table)]
 
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
-    """The same of these records, and the frameworks' versions against each other."""
-    return [*report_of(frames.frame(frames.latest(found))), *versions.comparisons(found)]
+    """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
+    table = frames.frame(frames.latest(found))
+    return [*report_of(table), *tables.claim_arms(frames.current(table)), *versions.comparisons(found)]
 
 
 def for_documents(results: Path) -> list[Comparison]:

@@ -78,7 +78,8 @@ def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     ledger, claims = parts.claims(machine, results)
-    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims)
+    arms = list(tables.claim_arms(frames.current(machine.table)))
+    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms)
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
     floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}

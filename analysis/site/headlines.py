@@ -48,7 +48,8 @@ def of_scenario(scenario: str, lines: list[Line]) -> Iterator[Comparison]:
 def comparable(r: Line) -> bool:
     """Whether its numbers say something about the same work as the baseline's."""
     known = r["status"] == "ok" and not missing(r["peak_ratio"])
-    return known and r["effect_proven"] is True and find(r["scenario"], r["strategy"]).same_loss
+    strategy = find(r["scenario"], r["strategy"])
+    return known and r["effect_proven"] is True and strategy.same_loss and not strategy.only_for_claims
 
 
 def at_widest(group: list[Line]) -> dict[Any, list[Line]]:

@@ -31,6 +31,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite import hypothetical, profiles
 from framebench.suite.case import Case
+from framebench.suite.registry import SCENARIOS, names
 
 
 @app.command("list")
@@ -44,12 +45,15 @@ def list_(
     if strategies:
         from analysis import tables
 
-        matrix = tables.support()
         if as_json:
-            rows = [{"scenario": name, **dict(zip(m.head, line))} for name, m in matrix.items() for line in m.rows]
+            rows = [
+                {"scenario": scenario, **dict(zip(tables.SUPPORT, tables.supported(stage, name)))}
+                for scenario, stage in SCENARIOS.items()
+                for name in names(scenario)
+            ]
             typer.echo(json.dumps(rows, indent=1))
         else:
-            for part in [*matrix.values(), tables.exclusions()]:
+            for part in tables.of_the_table():
                 tables.terminal(part, out)
         return
     found = chosen(selectors, profiles.profile(), profile)

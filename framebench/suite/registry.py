@@ -1,11 +1,11 @@
-"""The one table: every scenario, and from `rows/` every strategy with how each framework does it or why it cannot."""
+"""The one table: every scenario, and from `catalog/` every strategy with how each framework does it or why it cannot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
 
-from framebench.suite.catalog import memory, scenarios, steps
+from framebench.suite.catalog import claims, memory, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -31,14 +31,13 @@ _SCENARIOS = (
 SCENARIOS: dict[str, Scenario] = {s.name: s for s in _SCENARIOS}
 BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a table refer to
 
+# the parts of a combination stand in its name in this order
+_ROWS = (*steps.ROWS, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *scenarios.ROWS, *claims.SCENARIOS)
 STRATEGIES: dict[tuple[str, str], Strategy] = {
-    (scenario, row.name): row
-    for scenario in SCENARIOS
-    for row in (*steps.ROWS, *memory.ROWS, *scenarios.ROWS)
-    if scenario in row.scenarios
+    (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
 
-# Combinations that people use: cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.
+# Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.
 COMBINATIONS: dict[str, tuple[str, ...]] = {
     "train": (
         "amp_bf16+checkpoint",
@@ -66,6 +65,16 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
 def names(scenario: str) -> tuple[str, ...]:
     """The strategies of a scenario, in the order of the table; combinations last."""
     return tuple(name for where, name in STRATEGIES if where == scenario) + COMBINATIONS.get(scenario, ())
+
+
+def in_use(scenario: str) -> tuple[str, ...]:
+    """The strategies of a scenario that people use; `claims_only` has the others."""
+    return tuple(name for name in names(scenario) if not find(scenario, name).only_for_claims)
+
+
+def claims_only(scenario: str) -> tuple[str, ...]:
+    """The strategies of a scenario that only test an article's sentence."""
+    return tuple(name for name in names(scenario) if find(scenario, name).only_for_claims)
 
 
 def combinations() -> Iterator[Strategy]:

@@ -1,4 +1,4 @@
-"""What a strategy is, and how strategies combine. The rows are in `rows/`, and `table.py` joins them: the docs' support matrix.
+"""What a strategy is, and how strategies combine. The rows are in `catalog/`; `registry.py` joins them.
 
 The worker reads this inside any framework's environment, so it needs the standard library alone.
 """
@@ -52,6 +52,11 @@ def cells(torch: Cell, jax: Cell, jittor: Cell) -> dict[str, Cell]:
     return {"torch": torch, "jax": jax, "jittor": jittor}
 
 
+def everywhere(cell: Cell) -> dict[str, Cell]:
+    """The same cell for every framework."""
+    return dict.fromkeys(FRAMEWORKS, cell)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What one step does, and which strategy the others are compared with."""
@@ -70,7 +75,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>/<file of the row>.py`."""
+    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>/<file of the row>.py`, or
+    for rows of `catalog/claims.py`, in the file named like their tuple there."""
 
     name: str
     scenarios: tuple[str, ...]
@@ -89,6 +95,7 @@ class Strategy:
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
     quick: bool = False  # part of the quick profile
+    only_for_claims: bool = False  # it tests an article's sentence; nobody would choose it
     parts: tuple[Strategy, ...] = ()  # of a combination
 
     def __post_init__(self) -> None:
@@ -130,7 +137,8 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         {f: join(f, parts) for f in FRAMEWORKS},
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
         mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
-        exceptions={k: v for p in parts for k, v in p.exceptions.items()}, parts=parts,
+        exceptions={k: v for p in parts for k, v in p.exceptions.items()},
+        only_for_claims=any(p.only_for_claims for p in parts), parts=parts,
     )  # fmt: skip
 
 

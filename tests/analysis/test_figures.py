@@ -200,7 +200,7 @@ def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
 
 def test_the_support_figure_counts_the_table() -> None:
     title = texts(one(strategies.support(frame())))[0]
-    every = [strategies.find(s, n) for s in strategies.SCENARIOS for n in strategies.names(s)]
+    every = [strategies.find(s, n) for s in strategies.SCENARIOS for n in strategies.in_use(s)]
     assert title.startswith(f"Of {len(every)} strategies")
     assert f"JAX can do {sum(s.cells['jax'].supported for s in every)}" in title
 

@@ -70,6 +70,15 @@ def test_a_disturbed_record_without_another_says_so() -> None:
     assert silent.notes == ()
 
 
+def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
+    table = frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.0), made("depth_4", 2**28, 1.0))
+    (main,), (arms,) = tables.strategies(tables.used(table)), tables.claim_arms(table)
+    assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
+    assert [row[1:4] for row in arms.rows] == [("fp32", "1.000", "1.00"), ("depth_4", "0.250", "0.25")]
+    assert main.title != arms.title
+    assert list(tables.claim_arms(tables.used(table))) == []
+
+
 def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))

@@ -11,7 +11,7 @@ from framebench.measure import environments
 from framebench.measure.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
-from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, find, names
+from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Native, Strategy
 from models.spec import NAMES, workload
 from tests.processes import run_inside
@@ -78,6 +78,19 @@ def test_the_table_is_total_and_gives_reasons() -> None:
         assert strategy.effect
     assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
     assert all(find(scenario, name).name == name for scenario, found in COMBINATIONS.items() for name in found)
+
+
+def test_every_strategy_is_in_one_of_the_two_catalogs() -> None:
+    for scenario in SCENARIOS:
+        assert sorted((*in_use(scenario), *claims_only(scenario))) == sorted(names(scenario))
+        assert BASELINES[scenario] in in_use(scenario)
+    assert all(not s.quick for s in STRATEGIES.values() if s.only_for_claims), "the quick profile is of what people use"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("checkpoint+depth_4", True), ("checkpoint+accumulate", False)])
+def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected: bool) -> None:
+    assert find("train", name).only_for_claims is expected
+    assert (name in claims_only("train")) is expected
 
 
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:

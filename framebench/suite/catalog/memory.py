@@ -1,12 +1,11 @@
-"""What a step leaves in memory, and who gives it back: buffers, the allocator, Python's collector."""
+"""What a step leaves in memory, and who gives it back: buffers and the allocator."""
 
 from __future__ import annotations
 
 from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, cells
 
 _JITTOR_ONLY = Unsupported("a setting of Jittor's")
-_XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")
-_COLLECTOR = {f: Native("Python's gc module, around the framework's step") for f in ("torch", "jax", "jittor")}
+XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")
 
 _BUFFERS = (
     Strategy(
@@ -58,12 +57,7 @@ _BUFFERS = (
 _ALLOCATOR = (
     Strategy(
         "empty_cache", ("train", "eval"), "cache", "the allocator's cache given back after every step", "calls counted; bytes reserved after",
-        cells(Native("torch.cuda.empty_cache() after every step", gpu=True), _XLA_OWNS, Native("jt.gc() after every step")),
-    ),
-    Strategy(
-        "empty_cache_every_10", ("train",), "cache", "the allocator's cache given back every ten steps (an epoch)", "calls counted",
-        cells(Native("torch.cuda.empty_cache() every 10 steps", gpu=True), _XLA_OWNS, Native("jt.gc() every 10 steps")),
-        how="empty_cache", options={"every": 10},
+        cells(Native("torch.cuda.empty_cache() after every step", gpu=True), XLA_OWNS, Native("jt.gc() after every step")),
     ),
     Strategy(
         "pool_off", ("train", "eval"), "allocator", "no caching between allocations", "bytes that the pool holds and counts",
@@ -103,10 +97,6 @@ _ALLOCATOR = (
         ),
     ),
     Strategy(
-        "cufft_cache_off", ("train",), "plan cache", "no cuFFT plans kept", "plans in the cache",
-        cells(*[Unsupported("no workload here runs a Fourier transform, so there are no plans to keep")] * 3),
-    ),
-    Strategy(
         "managed_allocator", ("train",), "allocator", "CUDA's unified memory", "where the pool takes its memory from",
         cells(
             Unsupported("not among its allocators"),
@@ -125,33 +115,6 @@ _ALLOCATOR = (
                 env={"cc_flags": "-DJT_SAVE_MEM=1", "cache_name": "save_mem"},
             ),
         ),
-    ),
-    *(
-        Strategy(
-            name, ("eval",), "before", summary, "training step run before; what was given back",
-            cells(
-                Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
-                Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
-            ),
-            how="after_training", options={"cleared": cleared},
-        )
-        for name, summary, cleared in (
-            ("after_training", "evaluation in the process that has trained", False),
-            ("after_training_cleared", "the same, caches emptied in between", True),
-        )
-    ),
-    *(
-        Strategy(
-            name, ("train", "pipeline"), "collector", summary, "collections counted by gc.callbacks", _COLLECTOR,
-            how="collector", options=options,
-        )
-        for name, summary, options in (
-            ("gc_off", "Python's collector off", {"mode": "off"}),
-            ("gc_frozen", "what is there before the first step kept out of collections", {"mode": "frozen"}),
-            ("gc_every_1", "a full collection after every step", {"every": 1}),
-            ("gc_every_2", "a full collection after every second step", {"every": 2}),
-        )
     ),
 )  # fmt: skip
 

@@ -1,42 +1,8 @@
-"""Other models, and what the scenarios beside training compare."""
+"""What the scenarios beside training compare."""
 
 from __future__ import annotations
 
-from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsupported, cells
-
-_VARIANT = {f: Native("a smaller configuration of the same model file") for f in ("torch", "jax", "jittor")}
-
-_STRUCTURE = (
-    Strategy(
-        "width_half", ("train", "eval"), "structure", "half the channels of every layer, really removed", "parameters counted", _VARIANT,
-        how="variant", variant="width_half",
-    ),
-    Strategy(
-        "grouped", ("train", "eval"), "structure", "3x3 convolutions in groups", "parameters counted", _VARIANT,
-        how="variant", variant="grouped", workloads=("resnet50",),
-    ),
-    Strategy(
-        "depthwise", ("train", "eval"), "structure", "3x3 convolutions channel by channel", "parameters counted", _VARIANT,
-        how="variant", variant="depthwise", workloads=("resnet50",),
-    ),
-    Strategy(
-        "student", ("train", "eval"), "structure", "a smaller model of the same kind, on its own", "parameters counted", _VARIANT,
-        how="variant", variant="student",
-    ),
-    Strategy(
-        "distill", ("train",), "structure", "the student trained on the labels and on the full model's outputs", "forward passes of both",
-        {f: Native("teacher without a graph, Kullback-Leibler divergence beside the loss") for f in ("torch", "jax", "jittor")},
-        variant="student", mathematics="distill", workloads=("resnet50", "transformer"),
-    ),
-    *(
-        Strategy(
-            f"depth_{n}", ("train",), "structure", f"{n} layers", "parameters counted",
-            {f: Native("another depth of the same model file") for f in ("torch", "jax", "jittor")},
-            how="variant", variant=f"depth_{n}", workloads=("transformer",),
-        )
-        for n in (4, 16)
-    ),
-)  # fmt: skip
+from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsupported, cells, everywhere
 
 _EVALUATION = (
     Strategy(
@@ -62,20 +28,6 @@ _EVALUATION = (
         ),
         quick=True,
     ),
-    Strategy(
-        "frozen_weights", ("eval",), "mode", "gradients left on, but no weight asks for one", "no graph and no residuals kept",
-        cells(
-            Native("model.requires_grad_(False)"),
-            AlwaysOn("nothing is kept unless a derivative is asked for"),
-            AlwaysOn("Module.eval() stops the gradient of every weight"),
-        ),
-    ),
-    Strategy(
-        "batch_stats", ("eval",), "normalisation", "evaluation that forgets eval(): batch norm uses and updates batch statistics",
-        "buffers changed by a forward pass",
-        cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),
-        mathematics="batch_stats", workloads=("resnet50",),
-    ),
 )  # fmt: skip
 
 _FINETUNING = (
@@ -99,12 +51,12 @@ _FINETUNING = (
 _STREAMS = (
     Strategy(
         "padded", ("varlen",), "lengths", "every batch padded to the longest length there can be", "distinct shapes",
-        {f: Native("one shape") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("one shape")),
         how="stream",
     ),
     Strategy(
         "bucketed", ("varlen",), "lengths", "similar lengths together, padded to the next of four lengths", "distinct shapes",
-        {f: Native("at most four shapes") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("at most four shapes")),
         how="stream",
     ),
     Strategy(
@@ -117,11 +69,11 @@ _STREAMS = (
 _PAIRS = (
     Strategy(
         "together", ("pair",), "pair", "both models in memory", "parameter bytes held",
-        {f: Native("two models") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("two models")),
     ),
     Strategy(
         "in_turn", ("pair",), "pair", "one model built, used and deleted, then the other", "parameter bytes held",
-        {f: Native("del model") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("del model")),
     ),
     Strategy(
         "in_turn_cleared", ("pair",), "pair", "the same, caches emptied in between", "parameter bytes held; calls counted",
@@ -141,21 +93,12 @@ _PAIRS = (
         ),
         how="together", options={"shared": True},
     ),
-    Strategy(
-        "scripted", ("pair",), "pair", "two TorchScript models", "parameter bytes held",
-        cells(Native("torch.jit.trace"), *[Unsupported("PyTorch's own")] * 2),
-    ),
-    Strategy(
-        "scripted_shared_trunk", ("pair",), "pair", "two TorchScript models with one scripted trunk", "parameter bytes held",
-        cells(Native("torch.jit.trace, the trunk once"), *[Unsupported("PyTorch's own")] * 2),
-        how="scripted", options={"shared": True},
-    ),
 )  # fmt: skip
 
 _PIPELINES = tuple(
     Strategy(
         name, ("pipeline",), "loading", summary, "batches made and buffers used, counted by the loader",
-        {f: Native("NumPy on the host, copied to the framework at every step") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("NumPy on the host, copied to the framework at every step")),
         how="loading", options={"mode": name},
     )
     for name, summary in (
@@ -181,7 +124,7 @@ _PIPELINES = tuple(
 _CUSTOM = (
     Strategy(
         "built_in", ("custom_op",), "rule", "the framework's own GELU", "arrays saved by one GELU",
-        {f: Native("the framework's function") for f in ("torch", "jax", "jittor")},
+        everywhere(Native("the framework's function")),
     ),
     Strategy(
         "lean", ("custom_op",), "rule", "a rule that saves its input and computes the rest again", "arrays saved by one GELU",
@@ -192,12 +135,7 @@ _CUSTOM = (
         ),
         how="custom_rule", options={"lean": True},
     ),
-    Strategy(
-        "wasteful", ("custom_op",), "rule", "a rule that saves every intermediate result", "arrays saved by one GELU",
-        cells(Native("torch.autograd.Function"), Native("jax.custom_vjp"), Native("jt.Function")),
-        how="custom_rule", options={"lean": False},
-    ),
 )
 
 
-ROWS = (*_STRUCTURE, *_EVALUATION, *_FINETUNING, *_STREAMS, *_PAIRS, *_PIPELINES, *_CUSTOM)
+ROWS = (*_EVALUATION, *_FINETUNING, *_STREAMS, *_PAIRS, *_PIPELINES, *_CUSTOM)

@@ -7,7 +7,7 @@ from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsu
 _NO_BF16 = Unsupported(
     "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
 )
-_FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
+FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
 _NO_SLOW_PATH = Unsupported("no slow path was found in this workload to write differently")
 
 _PRECISION = (
@@ -53,23 +53,9 @@ _PRECISION = (
         cells(
             Native("model.half()"),
             Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail"),
-            Native(f"Module.float16(); {_FLOAT16_LOOPS}", gpu=True),
+            Native(f"Module.float16(); {FLOAT16_LOOPS}", gpu=True),
         ),
         how="half", options={"dtype": "float16"}, precision="fp16",
-    ),
-    *(
-        Strategy(
-            f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is",
-            "dtypes of the graph's variables, and those that Jittor chooses for others",
-            cells(
-                Unsupported("amp_level is Jittor's; see amp_bf16 and amp_fp16"),
-                Unsupported("amp_level is Jittor's; see amp_bf16"),
-                Native(f"jt.flags.amp_level = {level}; it turns the weights to float16 too; {_FLOAT16_LOOPS}", gpu=True)
-                if level > 3 else Native(f"jt.flags.amp_level = {level}, at which no variable changes its type"),
-            ),
-            how="amp_level", options={"level": level}, precision="fp16" if level > 3 else "fp32",
-        )
-        for level in (3, 4, 5, 6)
     ),
 )
 
@@ -128,11 +114,6 @@ _BATCHING = (
         )
         for k in (2, 4, 8)
     ),
-    Strategy(
-        "long", ("train",), "structure", "sequences four times as long", "shape of the input",
-        {f: Native("a longer configuration of the same model file") for f in ("torch", "jax", "jittor")},
-        how="variant", variant="long", workloads=("transformer",),
-    ),
 )  # fmt: skip
 
 _EXECUTION = (
@@ -180,14 +161,6 @@ _EXECUTION = (
             AlwaysOn("eager mode fuses nothing"),
             Unsupported("fusion is no option of XLA's; no_jit is the nearest"),
             Native("jt.flags.no_fuse = 1"),
-        ),
-    ),
-    Strategy(
-        "not_lazy", ("train", "eval"), "execution", "every operator executed as soon as it is called", "operations pending after a call",
-        cells(
-            AlwaysOn("eager mode executes at once"),
-            Unsupported("a compiled step has no order of calls; no_jit is the nearest"),
-            Native("jt.flags.lazy_execution = 0"),
         ),
     ),
     Strategy(
