@@ -7,11 +7,9 @@ records of one session are set against each other, the i-th of one version again
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from analysis.statistics import FEWEST
 from framebench.measure.compare import Round
 from framebench.records.record import Record
 
@@ -72,29 +70,3 @@ def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
             seen.setdefault((r.provenance.machine, framework), []).append(version)
     several = {key: ordered(versions) for key, versions in sorted(seen.items())}
     return {key: versions for key, versions in several.items() if len(versions) > 1}
-
-
-class Point(NamedTuple):
-    """One case in one version, measured in turn with other versions."""
-
-    machine: str
-    case: str
-    version: str
-    processes: list[Record]  # at least FEWEST
-
-
-def points(found: Iterable[Record]) -> list[Point]:
-    """What may stand in one line as history: of each machine and case the newest session that has enough processes of two
-    versions or more."""
-    usable = (r for r in found if r.status != "unsupported")
-    return [point for key, processes in sorted(grouped(usable).items()) for point in newest_history(key, processes)]
-
-
-def newest_history(key: Key, processes: list[Record]) -> list[Point]:
-    for session in reversed(dict.fromkeys(r.provenance.session for r in processes)):
-        within = of_session(processes, session)
-        versions = ordered(r.framework_version for r in within)
-        arms = [Point(*key, v, [r for r in within if r.framework_version == v]) for v in versions]
-        if len(enough := [arm for arm in arms if len(arm.processes) >= FEWEST]) > 1:
-            return enough
-    return []

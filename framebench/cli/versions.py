@@ -1,18 +1,16 @@
-"""Commands on versions of a framework: `versions run | compare | timeline`."""
+"""Commands on versions of a framework: `versions run | compare`."""
 
 from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, must_know, out, say, session
+from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, out, say, session
 from framebench.measure import environments, runner, versions
 from framebench.measure.progress import line
-from framebench.records import provenance
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
@@ -108,32 +106,3 @@ def fraction(text: str | None) -> float | None:
     if not 0 <= found < 1:
         raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
     return found
-
-
-@room.command()
-def timeline(
-    to: Annotated[Path, typer.Option(help="a new folder, an empty one, or an earlier timeline")] = provenance.ROOT
-    / ".asv/timeline",
-    machine: Machine = None,
-    results: Results = runner.RESULTS,
-) -> None:
-    """A folder in which stock `asv compare` and `asv publish` show framework versions as history."""
-    from analysis.rounds import points
-    from framebench.measure.timeline import NoTimeline, Point, build
-    from framebench.records import store
-
-    every = list(store.read_all(results))
-    must_know(machine, {r.provenance.machine for r in every}, results)
-    found = [Point(*p) for p in points(r for r in every if machine in (None, r.provenance.machine))]
-    try:
-        made = build(found, to)
-    except NoTimeline as error:
-        fail(str(error), 1)
-    say(f"{len({(p.machine, p.case) for p in found})} cases; what was not measured in turn often enough is left out")
-    typer.echo(f"cd {made.folder}")
-    which = f" --machine {made.machines[0]}" if len(made.machines) > 1 else ""
-    for old, new in pairwise(made.tags):
-        if old.split("-")[0] == new.split("-")[0]:
-            typer.echo(f"asv compare{which} {old} {new}")
-    typer.echo("asv publish && asv preview")
-    say("verdicts by effect size and interval: framebench versions compare; asv's own page of regressions is off")

@@ -110,7 +110,7 @@ def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["versions", "timeline"], ["claims"], ["figures"],
+    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["claims"], ["figures"],
      ["notebooks"]],
 )  # fmt: skip
 def test_an_unknown_machine_is_answered_by_those_there_are(
