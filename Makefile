@@ -48,6 +48,7 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
 # How often verdicts err: docs/study.md and docs/study.svg, from the samples under results/study

@@ -1,0 +1,46 @@
+"""The contracts that `lint-imports` gets from us, on small graphs."""
+
+from __future__ import annotations
+
+import pytest
+from grimp import ImportGraph
+
+from tools.contracts import NoCircles, Reach
+
+
+def graph(*imports: str) -> ImportGraph:
+    """Of imports such as `a.b -> c`; what is not below `ours` is a library."""
+    made = ImportGraph()
+    for importer, imported in (line.split(" -> ") for line in imports):
+        for module in (importer, imported):
+            made.add_module(module, is_squashed=not module.startswith("ours"))
+        made.add_import(importer=importer, imported=imported)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("imports", "kept"),
+    [
+        (("ours.a -> ours.b", "ours.b -> ours.c", "ours.a -> ours.c"), True),
+        (("ours.a -> ours.b", "ours.b -> ours.c", "ours.c -> ours.a"), False),
+        (("ours.a -> ours", "ours -> ours.a"), False),  # a package and what is in it
+    ],
+)
+def test_circles(imports: tuple[str, ...], kept: bool) -> None:
+    assert NoCircles("", {}, {}).check(graph(*imports), verbose=False).kept == kept
+
+
+@pytest.mark.parametrize(
+    ("options", "chains"),
+    [
+        ({"modules": ["ours.a"], "allowed": ["numpy"]}, [("ours.a.x", "ours.b", "torch")]),
+        ({"modules": ["ours.a"], "allowed": ["numpy", "torch"]}, []),
+        ({"modules": ["ours.a"], "without": ["ours.a.x"], "allowed": ["numpy"]}, []),
+        ({"modules": ["ours.b"], "allowed": []}, [("ours.b", "torch")]),
+    ],
+)
+def test_reach(options: dict[str, list[str]], chains: list[tuple[str, ...]]) -> None:
+    given = graph("ours.a.x -> ours.b", "ours.b -> torch", "ours.a.y -> numpy", "ours.a.y -> json")
+    given.add_module("ours.a")
+    check = Reach("", {"root_packages": ["ours"]}, options).check(given, verbose=False)
+    assert (check.kept, check.metadata["chains"]) == (not chains, chains)
