@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 # the name that the results go under; by default the host's
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 READY  := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu test lint study site report notebooks clean
+.PHONY: setup bench bench-gpu environments test test-all lint study site report notebooks clean
 
 setup: $(READY)
 
@@ -40,10 +41,17 @@ endif
 bench-gpu:
 	PYTHON=$(PYTHON) tools/gpu.sh
 
-# two at once: most of the time goes into compilers, on one core each
-test: $(READY)
+# Each strategy of each framework once; test-all: every cell of the table. Two files at once: most of the time goes into
+# compilers, on one core each
+test: environments
+	$(PYTEST)
+
+test-all: environments
+	$(PYTEST) -m ""
+
+# the frameworks', built if they are not there yet
+environments: $(READY)
 	$(BIN)/framebench setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

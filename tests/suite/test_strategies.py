@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from framebench.instruments import nvml
 from framebench.measure import environments
@@ -12,9 +16,10 @@ from framebench.measure.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
-from framebench.suite.strategy import FRAMEWORKS, Native, Strategy
+from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from models.spec import NAMES, workload
-from tests.processes import run_inside
+from tests.processes import ROOT, run_inside
+from tests.suite.cells import every, fewest, shares_a_process
 
 MEASURE = """
 import json, sys, traceback
@@ -35,15 +40,6 @@ for case_id in sys.argv[1:]:
         rows[case_id] = {"error": traceback.format_exc()[-2000:]}
 print(json.dumps(rows))
 """
-
-
-def small(framework: str) -> list[Case]:
-    """Every supported case of the tiny size, at the smallest batch that the strategy can take."""
-    found: dict[tuple[str, ...], Case] = {}
-    for case in every_case():
-        if (case.framework, case.size) == (framework, "tiny") and case.support.supported:
-            found.setdefault((case.workload, case.scenario, case.strategy), case)
-    return list(found.values())
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
@@ -102,12 +98,50 @@ def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> 
 def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
     """No silent gap: a cell without a small case would be tested nowhere."""
     for framework in FRAMEWORKS:
-        tested = {(c.scenario, c.strategy) for c in small(framework)}
+        tested = {(c.scenario, c.strategy) for c in every(framework)}
         gpu = {(c.scenario, c.strategy) for c in every_case() if c.framework == framework and c.support.gpu}
         for (scenario, name), strategy in STRATEGIES.items():
             cases = [c for c in every_case() if (c.framework, c.scenario, c.strategy) == (framework, scenario, name)]
             if any(c.support.supported for c in cases):
                 assert (scenario, name) in tested | gpu, f"{framework}: {strategy.name}"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_fewest_cells_leave_no_strategy_out(framework: str) -> None:
+    """Of what shares a process: strategies, pairs in combinations, kinds of cells, switches and their options."""
+    all_of_them, few = filter(shares_a_process, every(framework)), fewest(framework)
+
+    def seen(cases: Iterable[Case]) -> dict[str, set[object]]:
+        cases = list(cases)
+        return {
+            "strategies": {(c.scenario, c.strategy) for c in cases if len(c.plan.parts) == 1},
+            "pairs": {(c.scenario, *pair) for c in cases for pair in combinations([p.name for p in c.plan.parts], 2)},
+            "kinds of cells": {(p.name, p.cells[framework].kind) for c in cases for p in c.parts},
+            "switches": {(p.how, str(p.options)) for c in cases for p in c.parts},
+            "baselines": {
+                (c.workload, c.scenario)
+                for c in cases
+                if c.scenario in ("train", "eval") and c.strategy == BASELINES[c.scenario]
+            },
+        }
+
+    assert seen(few) == seen(all_of_them)
+    assert len(few) < 0.6 * len(every(framework))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
+    """Whatever its adapter enters as a switch is run, or a row says that it needs a GPU or a process of its own."""
+    sources = (ROOT / "framebench/adapters" / framework).glob("*.py")
+    switches = {name for file in sources for name in re.findall(r"^@switch\ndef (\w+)", file.read_text(), re.MULTILINE)}
+    run = {part.how for case in fewest(framework) for part in case.parts}
+    elsewhere = {p.how for c in every_case() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
+    assert switches
+    assert switches - run - elsewhere == set()
+
+
+def special(cell: Cell) -> bool:
+    return cell.supported and (cell.gpu or bool(cell.env))
 
 
 def test_a_batch_that_does_not_divide_is_unsupported() -> None:
@@ -117,21 +151,38 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_cell_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
-    cases = [c for c in small(framework) if c.workload == name and not c.support.gpu and not c.support.env]
+def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
+    cases = [c for c in fewest(framework) if c.workload == name]
     check(measured(environment[framework], cases), cases)
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in small(f) if c.support.env and not c.support.gpu], ids=str)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
+    above = fewest(framework)
+    cases = [c for c in every(framework) if c.workload == name and shares_a_process(c) and c not in above]
+    check(measured(environment[framework], cases), cases)
+
+
+def alone(case: Case) -> ParameterSet:
+    """A cell whose variables must precede the import. Jittor's core is built anew for them, which takes minutes: where that
+    has not happened yet, it is for `make test-all`."""
+    home, name = environments.describe(case.framework).home, case.support.env.get("cache_name")
+    built = home and name and list(home.glob(f".cache/jittor/jt*/*/*/*/*/*/{name}"))
+    return pytest.param(case, id=case.id, marks=() if built else pytest.mark.all_cells)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [alone(c) for f in FRAMEWORKS for c in every(f) if c.support.env and not c.support.gpu])
 def test_cells_that_need_a_process_of_their_own(case: Case, environment: dict[str, Environment]) -> None:
-    """Their variables must precede the import."""
     check(measured(environment[case.framework], [case], **case.support.env), [case])
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU")
-@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in small(f) if c.support.gpu], ids=str)
+@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in every(f) if c.support.gpu], ids=lambda c: c.id)
 def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
     check(measured(environment[case.framework], [case], **case.support.env), [case])
