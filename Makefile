@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu environments test test-all lint study site report notebooks clean
+.PHONY: setup bench bench-gpu environments test test-all mutants lint study site report notebooks clean
 
 setup: $(READY)
 
@@ -52,6 +52,10 @@ test-all: environments
 # the frameworks', built if they are not there yet
 environments: $(READY)
 	$(BIN)/framebench setup
+
+# Bugs planted in copies of the source, one at a time, which verification must call wrong: all, or with THIRD=0, 1 or 2 a third
+mutants: environments
+	$(BIN)/python -m tests.mutants.run $(if $(THIRD),--third $(THIRD))
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,7 @@
+"""All planted bugs."""
+
+from __future__ import annotations
+
+from tests.mutants import planted_jax, planted_jittor, planted_torch
+
+BUGS = (*planted_torch.BUGS, *planted_jax.BUGS, *planted_jittor.BUGS)

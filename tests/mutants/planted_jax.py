@@ -1,0 +1,130 @@
+"""Bugs planted in what JAX computes, with Flax and optax."""
+
+from __future__ import annotations
+
+from tests.mutants.bug import bug
+
+GPT, RESNET, UNET = (f"models/{name}/flax_model.py" for name in ("transformer", "resnet50", "unet3d"))
+ACCUMULATION = "framebench/adapters/jax/accumulation.py"
+WEIGHTS = "models/flax_weights.py"
+ADAPTER, STEPS, SCENARIOS = (f"framebench/adapters/jax/{name}.py" for name in ("adapter", "steps", "scenarios"))
+
+LIBRARY = "partial(jax.nn.dot_product_attention, is_causal=True)"
+EXACT = "exact_gelu: Gelu = partial(nnx.gelu, approximate=False)"
+MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
+ATTENTION = "x = x + self.attention(self.ln1(x))"
+HEAD = "self.wte.attend(self.ln_f(self.decode(x)))"
+NORM3 = "y = self.bn3(self.conv3(y))"
+NORM = "nnx.BatchNorm(channels, momentum=0.9, epsilon=1e-5, **types)"
+CAT = "jnp.concatenate((self.upsample(x), skip), -1)"
+ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)"
+SGD = "optax.sgd(o.lr, o.momentum)"
+UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
+APPLIED = "return optax.apply_updates(params, updates), stats, state, loss"
+BATCH = "x, y = self.inputs = self.next_batch()"
+TOTAL = "jax.tree.map(lambda t, g: t + g / k, total, grads)"
+
+TRAIN, EVAL, HALF = (f"transformer/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
+RESNET_TRAIN, RESNET_EVAL, RESNET_HALF = (f"resnet50/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
+UNET_TRAIN, UNET_EVAL, UNET_HALF = (f"unet3d/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
+UNET_REWRITTEN = "unet3d/jax/train/rewrite"
+
+MODELS = (
+    bug("GELU by its tanh approximation (Flax's default)", TRAIN, GPT, EXACT, EXACT.replace("False", "True")),
+    bug("attention scaled by 1/d", EVAL, GPT, LIBRARY, LIBRARY[:-1] + ", scale=1 / 8)"),
+    bug("attention scaled by 1/d, in bfloat16", HALF, GPT, LIBRARY, LIBRARY[:-1] + ", scale=1 / 8)"),
+    bug("causal mask dropped, in bfloat16", HALF, GPT, LIBRARY, LIBRARY.replace("True", "False")),
+    bug("causal mask lets each token see the next one, in float16", "transformer/jax/eval/fp16", GPT, "jnp.tril(jnp.ones((t, t), bool))", "jnp.tril(jnp.ones((t, t), bool), 1)"),
+    bug("attention not scaled, in float16", "transformer/jax/eval/fp16", GPT, " / d**0.5", ""),
+    bug("layer norm with eps 1e-6 (Flax's default)", EVAL, GPT, "self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5,", "self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-6,"),
+    bug("layer norm without its shift", EVAL, GPT, HEAD, "self.wte.attend(self.ln_f(self.decode(x)) - self.ln_f.bias[...])"),
+    bug("residual around the attention dropped", TRAIN, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
+    bug("residual around the norm, not the input", TRAIN, GPT, MLP, "x = self.ln2(x)\n        return x + self.fc2(self.gelu(self.fc1(x)))"),
+    bug("positions shifted by one", EVAL, GPT, "self.wpe(jnp.arange(tokens.shape[1]))", "self.wpe((jnp.arange(tokens.shape[1]) + 1) % tokens.shape[1])"),
+    bug("branch detached", TRAIN, GPT, MLP, MLP.replace("self.ln2(x)", "jax.lax.stop_gradient(self.ln2(x))")),
+    bug("bias of a linear layer dropped, in bfloat16", HALF, GPT, MLP, "return x + self.fc2(self.gelu(self.fc1(self.ln2(x)))) - self.fc2.bias[...]"),
+    bug("layers in reverse order", "transformer/jax/train/scan", GPT, "out_axes=nnx.Carry)(", "out_axes=nnx.Carry, reverse=True)("),
+    bug("targets shifted by one token", TRAIN, GPT, "return entropies(logits, targets).mean()", "return entropies(logits, jnp.roll(targets, 1, 1)).mean()"),
+    bug("loss averaged over the sequences, summed over their tokens", TRAIN, GPT, "return entropies(logits, targets).mean()", "return entropies(logits, targets).sum(1).mean()"),
+    bug("padding counted in the loss", "transformer/jax/varlen/padded", GPT, "jnp.where(targets < 0, 0, entropies(logits, jnp.maximum(targets, 0))).sum()", "entropies(logits, jnp.maximum(targets, 0)).sum()"),
+    bug("lean GELU's rule without its second term", "transformer/jax/custom_op/lean", GPT, "_, _, distribution, density = phi(x)\n    return (g * (distribution + x * density),)", "_, _, distribution, density = phi(x)\n    return (g * distribution,)"),
+    bug("wasteful GELU's rule with the input of the wrong sign", "transformer/jax/custom_op/wasteful", GPT, "x, _, _, distribution, density = saved\n    return (g * (distribution + x * density),)", "x, _, _, distribution, density = saved\n    return (g * (distribution - x * density),)"),
+    bug("padding on one side (Flax's SAME)", RESNET_TRAIN, RESNET, "padding=k // 2", 'padding="SAME"'),
+    bug("batch norm with momentum 0.99 (Flax's default)", RESNET_TRAIN, RESNET, NORM, NORM.replace("0.9,", "0.99,")),
+    bug("batch norm with momentum 0.1 (PyTorch's, which is the weight of the new)", RESNET_TRAIN, RESNET, NORM, NORM.replace("0.9,", "0.1,")),
+    bug("batch norm with eps 1e-3", RESNET_TRAIN, RESNET, NORM, NORM.replace("1e-5", "1e-3")),
+    bug("batch norm that ignores its running mean in evaluation", RESNET_EVAL, RESNET, NORM3, "y = self.bn3(self.conv3(y) + self.bn3.mean[...])"),
+    bug("batch norm without its shift, in bfloat16", RESNET_HALF, RESNET, NORM3, "y = self.bn3(self.conv3(y)) - self.bn3.bias[...].astype(y.dtype)"),
+    bug("average pool for max pool", RESNET_TRAIN, RESNET, "nnx.max_pool(x, (3, 3)", "nnx.avg_pool(x, (3, 3)"),
+    bug("shortcut without its batch norm", RESNET_EVAL, RESNET, "for layer in self.downsample:", "for layer in self.downsample[:1]:"),
+    bug("bias of the last layer dropped in evaluation", RESNET_EVAL, RESNET, "return self.fc(x.mean((1, 2)))", "return self.fc(x.mean((1, 2))) - self.fc.bias[...]"),
+    bug("labels shifted by one sample, in bfloat16", RESNET_HALF, RESNET, "labels(wide, labels).mean()", "labels(wide, jnp.roll(labels, 1)).mean()"),
+    bug("skip and upsampled volume in the wrong order", UNET_TRAIN, UNET, CAT, "jnp.concatenate((skip, self.upsample(x)), -1)"),
+    bug("skip left empty, in bfloat16", UNET_HALF, UNET, CAT, "jnp.concatenate((self.upsample(x), 0 * skip), -1)"),
+    bug("transposed convolution without bias", UNET_EVAL, UNET, CAT, "jnp.concatenate((self.upsample(x) - self.upsample.bias[...], skip), -1)"),
+    bug("instance norm with eps 1e-3", UNET_TRAIN, UNET, "nnx.InstanceNorm(cout, epsilon=1e-5,", "nnx.InstanceNorm(cout, epsilon=1e-3,"),
+    bug("rewritten convolution with its planes in reverse", UNET_REWRITTEN, UNET, "for i in range(k)], -1)", "for i in range(k)[::-1]], -1)"),
+    bug("rewritten transposed convolution with a flipped kernel", UNET_REWRITTEN, UNET, "kernel[::-1, ::-1, ::-1])", "kernel)"),
+    bug("Dice without its factor 2", UNET_TRAIN, UNET, "dice = (2 * overlap", "dice = (overlap"),
+    bug("kernel of the transposed convolution not flipped", UNET_EVAL, WEIGHTS, "return np.flip(np.moveaxis(w, (0, 1), (-2, -1)), range(w.ndim - 2))", "return np.moveaxis(w, (0, 1), (-2, -1))"),
+    bug("square weights not transposed", EVAL, WEIGHTS, "return w.T", "return w if w.shape[0] == w.shape[1] else w.T"),
+    bug(
+        "softmax without its maximum subtracted",
+        "transformer/jax/eval/fp16",
+        GPT,
+        "jax.nn.softmax(masked)",
+        "(jnp.exp(masked) / jnp.exp(masked).sum(-1, keepdims=True))",
+        equivalent="the maximum only guards against overflow, which scores of this size are far from; it cancels",
+    ),
+)  # fmt: skip
+
+OPTIMIZERS = (
+    bug("AdamW with optax's own weight decay, 1e-4", TRAIN, ADAPTER, ADAMW, ADAMW.replace(", weight_decay=o.weight_decay", "")),
+    bug("weight decay on matrices alone", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params))"),
+    bug("AMSGrad", TRAIN, ADAPTER, ADAMW, "optax.chain(optax.scale_by_amsgrad(*o.betas, o.eps), optax.add_decayed_weights(o.weight_decay), optax.scale(-o.lr))"),
+    bug("Adam with Nesterov momentum", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", nesterov=True)"),
+    bug("Adam's second beta 0.999 (optax's default)", TRAIN, ADAPTER, ADAMW, ADAMW.replace("*o.betas", "o.betas[0]")),
+    bug("Adam's eps under the root", TRAIN, ADAPTER, ADAMW, ADAMW.replace("eps=o.eps", "eps=0.0, eps_root=o.eps")),
+    bug("Adam's first moment in bfloat16", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", mu_dtype=jnp.bfloat16)"),
+    bug("learning rate 1 % too large, in bfloat16", HALF, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
+    bug("gradient clipped to norm 0.1", UNET_TRAIN, ADAPTER, SGD, f"optax.chain(optax.clip_by_global_norm(0.1), {SGD})"),
+    bug("Nesterov momentum", RESNET_TRAIN, ADAPTER, SGD, "optax.sgd(o.lr, o.momentum, nesterov=True)"),
+    bug("weight decay 1e-4 in SGD", RESNET_TRAIN, ADAPTER, SGD, f"optax.chain(optax.add_decayed_weights(1e-4), {SGD})"),
+)  # fmt: skip
+
+STEP = (
+    bug("running statistics never updated", RESNET_TRAIN, ADAPTER, UPDATED, UPDATED.replace("(loss, stats)", "(loss, _)")),
+    bug("one gradient zeroed", TRAIN, ADAPTER, UPDATED, f'{UPDATED}\n            grads["ln_f"]["scale"] *= 0'),
+    bug("one gradient zeroed, in bfloat16", UNET_HALF, ADAPTER, UPDATED, f'{UPDATED}\n            grads["up"][0]["upsample"]["bias"] *= 0'),
+    bug("every update applied twice", UNET_TRAIN, ADAPTER, APPLIED, APPLIED.replace("apply_updates(params, updates)", "apply_updates(optax.apply_updates(params, updates), updates)")),
+    bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            x, y = x[::2], y[::2]"),
+    bug("steps do nothing once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            return"),
+    bug("every other step does nothing, once verified, in bfloat16", HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6 and self.steps % 2:\n            return"),
+    bug("micro-batches summed, the loss averaged", "transformer/jax/train/accumulate", ACCUMULATION, TOTAL, TOTAL.replace("g / k", "g")),
+    bug("the last micro-batch alone", "resnet50/jax/train/accumulate", ACCUMULATION, TOTAL, "grads"),
+    bug("running statistics of each micro-batch start anew", "resnet50/jax/train/accumulate", ACCUMULATION, "(value, stats), grads = gradient(params, stats, constants, *xy)", "(value, stats), grads = gradient(params, start[1], constants, *xy)"),
+    bug("checkpointing that detaches each block's input", "transformer/jax/train/checkpoint", STEPS, "return again(block)", "return again(lambda self, x: block(self, jax.lax.stop_gradient(x)))"),
+    bug(
+        "micro-batches of every k-th sample",
+        "transformer/jax/train/accumulate",
+        ACCUMULATION,
+        "lambda a: a.reshape(k, -1, *a.shape[1:])",
+        "lambda a: a.reshape(-1, k, *a.shape[1:]).swapaxes(0, 1)",
+        equivalent="the mean of the micro-batches' gradients does not depend on which sample is in which, as nothing couples samples here",
+    ),
+)  # fmt: skip
+
+OTHERS = (
+    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", "run.trained = lambda name: True"),
+    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", 'run.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
+    bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config), training=False)", "run.load(config, run.workload.weights(config), training=True)"),
+    bug("divergence in the wrong direction", "transformer/jax/train/distill", SCENARIOS, "for logits in (teacher, student))", "for logits in (student, teacher))"),
+    bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "model.train() if training else model.eval()", "model.train()"),
+    bug("evaluation by the batch leaves the running statistics as they are", "resnet50/jax/eval/batch_stats", ADAPTER, "self.stats = stats or self.stats", "pass"),
+    bug("the same model twice", "resnet50/jax/pair/together", SCENARIOS, "pair = [mine, jax.tree.unflatten(tree, merged)]", "pair = [mine, mine]"),
+    bug("one of the pair's losses lost", "resnet50/jax/pair/in_turn", ADAPTER, "self.output += self.program(", "self.output = self.program("),
+    bug("loss of the stream divided by all tokens", "transformer/jax/varlen/bucketed", ADAPTER, "self.output = total / self.case.work", "self.output = total / sum(y.size for _, y in self.stream)"),
+    bug("images not scaled", "resnet50/jax/pipeline/iterator", "models/resnet50/spec.py", " / np.float32(37)", ""),
+)  # fmt: skip
+
+BUGS = (*MODELS, *OPTIMIZERS, *STEP, *OTHERS)
