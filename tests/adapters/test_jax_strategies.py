@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from framebench.measure.environments import Environment
@@ -9,43 +12,43 @@ from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
 
-PROVEN = """
+UNDONE = """
 import json, sys
 from framebench import adapters
+from framebench.adapters.jax.scenarios import canonical_pair, on_device
 from framebench.suite.selectors import parse
-adapter = adapters.load(parse(sys.argv[1]))
-adapter.build()
-exec(sys.argv[2])
-adapter.step()
-effect = adapter.effect()
-print(json.dumps({"proven": effect.proven, "evidence": effect.evidence}))
+
+def other_pair(adapter):
+    pair = [on_device(p) for p in canonical_pair(adapter)]
+    return lambda: iter(pair)
+
+found = {}
+for case, undo in json.loads(sys.argv[1]):
+    adapter = adapters.load(parse(case))
+    adapter.build()
+    exec(undo)
+    adapter.step()
+    effect = adapter.effect()
+    found[case] = {"proven": effect.proven, "evidence": effect.evidence}
+print(json.dumps(found))
 """
+UNDO = [
+    ("unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
+    ("unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
+    (
+        "transformer/jax/train/donate/b4/tiny",
+        "del adapter.jit_options['donate_argnums']; adapter.program = adapter.programmed(adapter.graph)",
+    ),
+    ("transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
+    ("transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
+    ("resnet50/jax/pair/shared_trunk/b4/tiny", "adapter.models = other_pair(adapter)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("case", "undo"),
-    [
-        ("unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
-        ("unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
-        (
-            "transformer/jax/train/donate/b4/tiny",
-            "del adapter.jit_options['donate_argnums']; adapter.program = adapter.programmed(adapter.graph)",
-        ),
-        ("transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
-        ("transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
-        ("resnet50/jax/pair/shared_trunk/b4/tiny", "adapter.models = other_pair(adapter)"),
-    ],
-)
-def test_a_strategy_that_is_undone_is_not_proven(case: str, undo: str, environment: dict[str, Environment]) -> None:
-    helper = (
-        "def other_pair(a):\n"
-        "    from framebench.adapters.jax.scenarios import canonical_pair, on_device\n"
-        "    pair = [on_device(p) for p in canonical_pair(a)]\n"
-        "    return lambda: iter(pair)\n"
-    )
-    found = run_inside(environment["jax"], PROVEN, case, helper + undo)
-    assert isinstance(found, dict)
-    assert not found["proven"], found
+def test_a_strategy_that_is_undone_is_not_proven(environment: dict[str, Environment]) -> None:
+    found: Any = run_inside(environment["jax"], UNDONE, json.dumps(UNDO))
+    assert set(found) == {case for case, _ in UNDO}
+    assert {case: effect for case, effect in found.items() if effect["proven"]} == {}
 
 
 LOSS_SCALE = """
@@ -72,9 +75,7 @@ def test_an_overflow_halves_the_loss_scale_and_leaves_the_step_out(environment: 
     assert fourth == pytest.approx([-8.51, 8, 4.61])
 
 
-@pytest.mark.parametrize("workload", ["resnet50", "unet3d", "transformer"])
-def test_float16_with_a_loss_scale_trains_on_the_cpu_too(workload: str, environment: dict[str, Environment]) -> None:
-    code = """
+AMP_FP16 = """
 import json, sys
 from framebench import adapters
 from framebench.worker import worker
@@ -85,7 +86,13 @@ _, observed = worker.first_steps(adapter)
 effect = adapter.effect()
 print(json.dumps({"verification": worker.verify(adapter, observed), "proven": effect.proven, "evidence": effect.evidence}))
 """
-    found = run_inside(environment["jax"], code, f"{workload}/jax/train/amp_fp16/b4/tiny")
+
+
+@pytest.mark.parametrize(
+    "workload", [*(pytest.param(w, marks=pytest.mark.all_cells) for w in ("resnet50", "unet3d")), "transformer"]
+)
+def test_float16_with_a_loss_scale_trains_on_the_cpu_too(workload: str, environment: dict[str, Environment]) -> None:
+    found = run_inside(environment["jax"], AMP_FP16, f"{workload}/jax/train/amp_fp16/b4/tiny")
     assert isinstance(found, dict)
     assert found["verification"]["passed"], found["verification"]
     assert found["proven"], found["evidence"]

@@ -40,11 +40,3 @@ def test_five_fresh_repeats_agree(framework: str, environment: dict[str, Environ
     case = f"transformer/{framework}/train/fp32/b4/cpu"
     found = [peak(case, environment[framework], tmp_path, OWN[framework]) for _ in range(5)]
     assert max(found) / min(found) <= 1.01, found
-
-
-def test_xlas_plan_agrees_with_the_kernels_view(environment: dict[str, Environment], tmp_path: Path) -> None:
-    """Two independent instruments of one step, in one process."""
-    case = parse("transformer/jax/train/fp32/b4/cpu")
-    outcome = runner.run_worker(case, "memory", environment["jax"], Options(), tmp_path, lambda part, phase: None)
-    peaks = outcome.result["peaks"]
-    assert peaks["host.rss"] == pytest.approx(peaks["compiler.plan"], rel=0.1), peaks
