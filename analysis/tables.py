@@ -242,7 +242,8 @@ def matrix_of_claims() -> Comparison:
 def supported(stage: Scenario, name: str) -> tuple[str, ...]:
     """One row of the support matrix."""
     strategy = find(stage.name, name)
-    texts = [f"{c.kind}: {c.why}" for c in (strategy.cells[f] for f in FRAMEWORKS)]
+    cells = [strategy.cells[f] for f in FRAMEWORKS]
+    texts = [f"{c.kind}: {c.why}" + f" (undone on a CPU: {c.undone_on_cpu})" * bool(c.undone_on_cpu) for c in cells]
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
     does = "; ".join([strategy.summary, *exceptions])
     return strategy.name, does, where_it_exists(strategy, stage.workloads), *texts, strategy.effect

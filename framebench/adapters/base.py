@@ -266,8 +266,13 @@ def loading(adapter: Adapter, mode: str) -> Proof:
 
     def proof(evidence: Evidence) -> bool:
         assert adapter.loader
-        evidence |= adapter.loader.counted()
-        return adapter.loader.worked_as(mode)
+        before = adapter.loader.made
+        for _ in range(3):
+            adapter.step()
+        adapter.synchronize()
+        evidence |= {**adapter.loader.counted(), "batches_prepared_by_3_steps": adapter.loader.made - before}
+        nothing_new = evidence["batches_prepared_by_3_steps"] == 0
+        return adapter.loader.worked_as(mode) and nothing_new == (mode == "whole")
 
     return proof
 

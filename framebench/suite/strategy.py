@@ -21,6 +21,7 @@ class Cell:
     why: str
     gpu: bool = False  # it exists on a GPU only
     env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
+    undone_on_cpu: str = ""  # what undoes it there: the proof must then say no
 
     @property
     def supported(self) -> bool:
@@ -150,4 +151,7 @@ def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
             return decisive("; ".join(found))
     kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
     env = {k: v for c in cells.values() for k, v in c.env.items()}
-    return kind("; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env)
+    return kind(
+        "; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env,
+        "; ".join(dict.fromkeys(c.undone_on_cpu for c in cells.values() if c.undone_on_cpu)),
+    )  # fmt: skip

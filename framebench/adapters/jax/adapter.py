@@ -26,7 +26,7 @@ from jax.extend.core import ClosedJaxpr
 
 from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
-from framebench.adapters.jax.program import Program, compiled_products, products, unique_bytes
+from framebench.adapters.jax.program import Program, compiled_operands, compiled_products, products, unique_bytes
 from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import Optimizer
@@ -50,6 +50,11 @@ def make_optimizer(o: Optimizer) -> optax.GradientTransformation:
     if o.name == "sgd":
         return optax.sgd(o.lr, o.momentum)
     return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)
+
+
+def dtypes(tree: Tree) -> Evidence:
+    """How many floating-point arrays there are of each type; single numbers, such as counts of steps, are left out."""
+    return dict(Counter(str(a.dtype) for a in jax.tree.leaves(tree) if a.ndim and jnp.issubdtype(a.dtype, jnp.floating)))
 
 
 class Parts(NamedTuple):
@@ -242,6 +247,9 @@ class JaxAdapter(Adapter):
             **self.counted(),
             "residuals": len(kept),
             "residual_bytes": sum(a.nbytes for a in kept),
+            "weight_dtypes": dtypes((self.params, self.constants["frozen"])),
+            "state_dtypes": dtypes(self.optimizer_state),
+            "buffers": len(before),
             "buffers_changed": changed,
             "arguments_deleted": sum(a.is_deleted() for a in handed_over),
         }
@@ -254,6 +262,7 @@ class JaxAdapter(Adapter):
             "operands": dict(Counter(str(v.aval.dtype) for e in asked for v in e.invars)),
             "precision": dict(Counter(str(e.params["precision"]) for e in asked)),
             "products": len(asked),
+            "compiled_operands": dict(sum(map(compiled_operands, compiled), Counter())),
             "compiled_products": dict(sum(map(compiled_products, compiled), Counter())),
             "compilations": self.program.compilations,
             "compiler_options": self.compiler_options,

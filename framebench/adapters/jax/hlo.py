@@ -27,6 +27,7 @@ class Instruction:
     operands: list[str]
     attributes: str
     root: bool
+    result: str  # its type, such as `f32[4,16]{1,0}`; of a tuple all of them in parentheses
 
     @property
     def op_name(self) -> str:
@@ -51,7 +52,8 @@ def instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
             opcode, _, rest = call.strip().partition("(")
             inside = rest[: closing("(" + rest) - 2]
             operands = [inside.strip()] if opcode == "parameter" else re.findall(r"%([\w.\-]+)", inside)
-            found[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1])))
+            result = part[3].removesuffix(call).strip()
+            found[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1]), result))
     return found, entry
 
 

@@ -11,7 +11,11 @@ import jax
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from framebench.adapters.jax import hlo
+
 PRODUCTS = ("dot_general", "conv_general_dilated")
+LIBRARY = r'custom_call_target="[^"]*(?:gemm|matmul|conv|fmha)'  # a product that XLA leaves to cuBLAS, cuDNN or oneDNN
+TYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
 class Program:
@@ -81,6 +85,17 @@ def compiled_products(compiled: Any) -> Counter[str]:
     direct = r"= (\w+)\[\S* (?:dot|convolution)\("
     library = r"= \(?(\w+)\[.* custom-call\(.*custom_call_target=\"[^\"]*(?:gemm|matmul|conv)"
     return Counter(re.findall(direct, text := compiled.as_text())) + Counter(re.findall(library, text))
+
+
+def compiled_operands(compiled: Any) -> Counter[str]:
+    """What the products of the optimised HLO multiply, by type: the compiler may have widened what it was given."""
+    found: Counter[str] = Counter()
+    for computation in hlo.instructions(compiled.as_text())[0].values():
+        types = {i.name: i.result.partition("[")[0] for i in computation}
+        for i in computation:
+            if i.opcode in ("dot", "convolution") or (i.opcode == "custom-call" and re.search(LIBRARY, i.attributes)):
+                found.update(TYPES.get(types[name], types[name]) for name in i.operands[:2])
+    return found
 
 
 def reductions(compiled: Any) -> int:

@@ -21,6 +21,7 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
+from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import PRODUCTS, compiled_products, equations, products, reductions
@@ -37,43 +38,65 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 # precision
 
 
+def errors_of_products(run: JaxAdapter) -> dict[str, float]:
+    """Compiled in the precision and by the options of the step."""
+
+    def called(operator: Any) -> rounding.Multiply:
+        def multiply(*operands: np.ndarray) -> np.ndarray:
+            with jax.default_matmul_precision(run.program.precision):
+                compiled = jax.jit(operator).lower(*operands).compile(run.program.options)
+            return np.asarray(compiled(*operands))
+
+        return multiply
+
+    return rounding.errors(called(lax.dot), called(lambda x, w: lax.conv(x, w, (1, 1), "VALID")))
+
+
+def single(e: Evidence) -> bool:
+    """Nothing but float32, as it was asked for and in what the compiler made of it (which leaves nothing of an eager step)."""
+    seen = (e["operands"], e["compiled_operands"], e["weight_dtypes"], e["state_dtypes"])
+    return set().union(*seen) == {"float32"}
+
+
 @switch
 def fp32(run: JaxAdapter) -> Proof:
-    """Every operand that enters a product, and the precision it is multiplied in."""
-
     def proof(e: Evidence) -> bool:
-        strict = all(p.count("HIGHEST") == 2 for p in e["precision"])
-        return strict and set(e["operands"]) == {np.dtype(run.width).name}
+        e |= errors_of_products(run)
+        asked = all(p.count("HIGHEST") == 2 for p in e["precision"])
+        return asked and single(e) and rounding.exact(e)
 
     return proof
 
 
 @switch
 def tf32(run: JaxAdapter) -> Proof:
-    """JAX calls it HIGH. A product shows whether the device rounds: TensorFloat-32 has ten bits, so 1 + 2**-12 becomes 1."""
+    """JAX calls it HIGH. Products show whether the device rounds."""
     run.precision = "tensorfloat32"
 
     def proof(e: Evidence) -> bool:
-        x = jnp.full((256, 256), 1 + 2**-12)
-        with jax.default_matmul_precision(run.precision):
-            e["rounded_one"] = float((x @ x)[0, 0]) / 256
+        e |= errors_of_products(run)
         asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
-        return asked and set(e["operands"]) == {"float32"} and abs(e["rounded_one"] - 1) < 2**-12
+        return asked and single(e) and rounding.rounded(e)
 
     return proof
 
 
-def mostly(dtype: str) -> Proof:
-    """The backward pass of attention keeps some operands in float32."""
-    return lambda e: 2 * e["operands"].get(dtype, 0) > sum(e["operands"].values())
+def mixed(dtype: str) -> Proof:
+    """Most operands of the executable have this type, the backward pass of attention keeping some in float32; weights and
+    optimizer states are float32. An eager step leaves no executable to look at."""
+
+    def proof(e: Evidence) -> bool:
+        most = 2 * e["compiled_operands"].get(dtype, 0) > sum(e["compiled_operands"].values())
+        return most and set(e["weight_dtypes"]) == {"float32"} >= set(e["state_dtypes"])
+
+    return proof
 
 
 @switch
 def amp_bf16(run: JaxAdapter) -> Proof:
-    """What the compiler makes of it is in the evidence: XLA:CPU widens bfloat16."""
     run.model_options["dtype"] = jnp.bfloat16
     run.precision = "default"
-    return mostly("bfloat16")
+    return mixed("bfloat16")
 
 
 class Scaled(NamedTuple):
@@ -120,7 +143,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["scale"], e["steps_without_overflow"] = float(run.optimizer_state.scale), int(run.optimizer_state.steady)
-        return mostly("float16")(e) and e["scale"] > 1 and e["steps_without_overflow"] > 0
+        return mixed("float16")(e) and e["scale"] > 1 and e["steps_without_overflow"] > 0
 
     return proof
 
@@ -131,7 +154,7 @@ def half(run: JaxAdapter, dtype: str) -> Proof:
     run.precision = "default"
     if dtype == "float16":
         float16(run)
-    return lambda e: set(e["operands"]) == {dtype} == {str(a.dtype) for a in jax.tree.leaves((run.params, run.stats))}
+    return lambda e: set(e["compiled_operands"]) == {dtype} == set(e["weight_dtypes"])
 
 
 # recomputation
@@ -229,6 +252,10 @@ def offload(run: JaxAdapter) -> Proof:
 # batching and execution
 
 
+def compiled_loops(run: JaxAdapter) -> int:
+    return sum(c.as_text().count(" while(") for c in run.program.compiled.values())
+
+
 @switch
 def accumulate(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
@@ -237,7 +264,8 @@ def accumulate(run: JaxAdapter) -> Proof:
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]
         e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
-        return e["micro_steps"] == run.micro
+        e["compiled_loops"] = compiled_loops(run)
+        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.eager)
 
     return proof
 
@@ -249,7 +277,7 @@ def scan(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         e["loops"] = sum(eq.params["length"] == run.config.layers for eq in loops)
-        e["compiled_loops"] = sum(c.as_text().count(" while(") for c in run.program.compiled.values())
+        e["compiled_loops"] = compiled_loops(run)
         e["products_unrolled"] = len(products(run.otherwise(model_options=run.model_options | {"scan": False}).jaxpr))
         return e["compiled_loops"] >= e["loops"] >= 2 and e["products"] < e["products_unrolled"]  # forward and backward
 

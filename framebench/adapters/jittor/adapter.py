@@ -194,7 +194,7 @@ class JittorAdapter(Adapter):
         kept = jt.number_of_lived_ops()
         changed = sum(not np.array_equal(a, b) for a, b in zip(before, self.running_statistics()))
         kernels = kernel_counts(called[1:] + waited[1:]) | {"kernels_before_sync": sum(int(row[2]) for row in called[1:])}
-        return seen.evidence() | kernels | {"operations_kept": kept, "buffers_changed": changed}
+        return seen.evidence() | kernels | {"operations_kept": kept, "buffers": len(before), "buffers_changed": changed}
 
     def running_statistics(self) -> list[np.ndarray]:
         if self.case.scenario == "pair":

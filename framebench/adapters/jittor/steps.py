@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
+from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import checkpointed
@@ -18,43 +21,34 @@ def floats(e: Evidence) -> set[str]:
     return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
 
 
-ROUNDED = 1e-2  # an error beyond this is not float32's: TensorFloat-32 makes 0.03 and 0.07 of it
-
-
 def errors_of_products() -> dict[str, float]:
-    """Of a matrix product and of a convolution of numbers that need more than TensorFloat-32's ten bits of mantissa."""
-    number = 1 + 2.0**-12
+    """By the flags in force."""
 
-    def filled(*shape: int) -> Var:
-        return jt.array(np.full(shape, number, np.float32))
+    def called(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
+        return lambda a, b: operator(jt.array(a), jt.array(b)).numpy()
 
-    product = jt.matmul(filled(64, 64), filled(64, 64))
-    convolution = nn.conv2d(filled(1, 16, 8, 8), filled(16, 16, 3, 3))
-    wanted = {"product": (product, 64 * number**2), "convolution": (convolution, 16 * 9 * number**2)}
-    return {f"error_of_a_{name}": float(np.abs(var.numpy() - exact).max()) for name, (var, exact) in wanted.items()}
+    return rounding.errors(called(jt.matmul), called(nn.conv2d))
 
 
 @switch
 def fp32(run: JittorAdapter) -> Proof:
-    """Newer cards may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is: there two products
-    tell."""
+    """Newer cards may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is."""
 
     def proof(e: Evidence) -> bool:
-        found = errors_of_products() if jt.flags.use_cuda else {}
-        e |= found
-        return floats(e) == {"float32"} and all(error < ROUNDED for error in found.values())
+        e |= errors_of_products()
+        return floats(e) == {"float32"} and rounding.exact(e)
 
     return proof
 
 
 @switch
 def tf32(run: JittorAdapter) -> Proof:
-    """For convolutions the flag allows cuDNN float16 as well, which has as many bits; their error is in the evidence."""
+    """For convolutions the flag allows cuDNN float16 as well, which has as many bits."""
     jt.flags.use_tensorcore = 1
 
     def proof(e: Evidence) -> bool:
         e |= errors_of_products()
-        return floats(e) == {"float32"} and e["error_of_a_product"] > ROUNDED
+        return floats(e) == {"float32"} and rounding.rounded(e)
 
     return proof
 
@@ -66,7 +60,7 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)]
+        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)] and dtype in floats(e)
 
     return proof
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
-from framebench.adapters.torch.observe import Observed, graph_nodes, unique_bytes
+from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, unique_bytes
 from framebench.suite.case import Case
 from models.spec import Optimizer
 
@@ -88,6 +88,7 @@ class TorchAdapter(Adapter):
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
+        self.observer: Callable[[], Any] = lambda: Observed(self.held, self.blocks())  # what counts while a step is observed
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
@@ -190,30 +191,39 @@ class TorchAdapter(Adapter):
         return float(torch.stack(squares).sum().sqrt()) / scale
 
     def observe(self) -> Evidence:
-        seen = Observed(self.held, [b for model in self.held for b in self.model_module.blocks_of(model)])
+        seen = self.observer()
         buffers = [(b, b.clone()) for model in self.held for b in model.buffers()]
         with seen:
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
         kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
-        return seen.evidence() | kept | {"buffers_changed": changed}
+        stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(s for s in self.states() if s.ndim)}
+        return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
+
+    def blocks(self) -> list[nn.Module]:
+        return [block for model in self.held for block in self.model_module.blocks_of(model)]
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [p for model in self.held for p in model.parameters()]
+
+    def states(self) -> list[Tensor]:
+        """The optimizer's."""
+        found = self.optimizer.state.values() if self.case.stage.trains else ()
+        return [v for state in found for v in state.values() if isinstance(v, Tensor)]
 
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.where)
 
     def parameter_count(self) -> int:
-        return sum(p.numel() for model in self.held for p in model.parameters())
+        return sum(p.numel() for p in self.parameters())
 
     def live_bytes(self) -> int:
         """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
         tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
-        parameters = [p for model in self.held for p in model.parameters()]
+        parameters = self.parameters()
         tensors += parameters + [p.grad for p in parameters if p.grad is not None]
-        if self.case.stage.trains:
-            states = (v for state in self.optimizer.state.values() for v in state.values())
-            tensors += [v for v in states if isinstance(v, Tensor)]
-        return unique_bytes(tensors)
+        return unique_bytes(tensors + self.states())
 
     def held_inputs(self) -> list[Tensor]:
         return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]

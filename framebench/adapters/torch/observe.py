@@ -32,6 +32,11 @@ def unique_bytes(tensors: Iterable[Tensor]) -> int:
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
+def dtypes(tensors: Iterable[Tensor]) -> Evidence:
+    """How many there are of each type."""
+    return dict(Counter(str(t.dtype).removeprefix("torch.") for t in tensors))
+
+
 class Observed(torch.utils._python_dispatch.TorchDispatchMode):
     """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
 

@@ -21,30 +21,47 @@ switch = Switches()
 
 
 def mode(context: Callable[[], Any], proof: Proof) -> Switch:
-    """Evaluation under a context of autograd."""
+    """Evaluation under a context of autograd. It leaves every buffer as it was, unless to change them is the strategy."""
 
     def apply(run: TorchAdapter) -> Proof:
         run.contexts.append(context)
-        return proof
+        return lambda e: proof(e) and (e["buffers_changed"] == 0 or not run.evaluates)
 
     return apply
 
 
-switch["no_grad"] = mode(torch.no_grad, lambda e: e["graph_nodes"] == 0 == e["saved_tensors"])
-switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and e["saved_tensors"] == 0)
-switch["grad"] = mode(torch.enable_grad, lambda e: min(e["graph_nodes"], e["saved_tensors"]) > e["blocks"])
+def nothing_kept(e: Evidence) -> bool:
+    """Of a compiled step the saved tensors are not seen, but the graph that would hold them is."""
+    return e["graph_nodes"] == 0 and not e["saved_tensors"]
+
+
+def graph_kept(e: Evidence) -> bool:
+    return e["graph_nodes"] > e["blocks"] and (e["saved_tensors"] or 0) > e["blocks"]
+
+
+switch["no_grad"] = mode(torch.no_grad, nothing_kept)
+switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and nothing_kept(e))
+switch["grad"] = mode(torch.enable_grad, graph_kept)
 
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
     run.on_model.append(lambda model: model.requires_grad_(False))
-    return lambda e: e["graph_nodes"] == 0 == e["saved_tensors"]
+    return lambda e: nothing_kept(e) and (e["buffers_changed"] == 0 or not run.evaluates)
 
 
 @switch
 def batch_stats(run: TorchAdapter) -> Proof:
     run.evaluates = False
-    return lambda e: e["buffers_changed"] > 0
+
+    def proof(e: Evidence) -> bool:
+        """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
+        for buffer in run.model.buffers():
+            buffer += 1
+        e |= {name: n for name, n in run.observe().items() if name.startswith("buffers")}
+        return e["buffers_changed"] == e["buffers"] > 0
+
+    return proof
 
 
 @switch

@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
+from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import FUSED, TorchAdapter, allow_attention
+from framebench.adapters.torch.profiled import Profiled
 
 switch = Switches()
 
 
-def only(dtype: str) -> Proof:
-    """Every product of the observed step took this type."""
-    return lambda e: set(e["products"]) == {dtype}
+def only(dtype: str, storage: str) -> Proof:
+    """Every product of the observed step took this type; weights and optimizer states lie in the other."""
+    return lambda e: set(e["products"]) == {dtype} and set(e["weight_dtypes"]) == {storage} >= set(e["state_dtypes"])
+
+
+def errors_of_products(run: TorchAdapter) -> dict[str, float]:
+    """In the context of a forward pass of this case."""
+
+    def called(operator: Any) -> rounding.Multiply:
+        def multiply(*operands: np.ndarray) -> np.ndarray:
+            with torch.no_grad(), run.context():
+                result: Tensor = operator(*(torch.from_numpy(a).to(run.where) for a in operands))
+            return result.float().cpu().numpy()
+
+        return multiply
+
+    return rounding.errors(called(torch.mm), called(F.conv2d))
+
+
+def single(e: Evidence) -> bool:
+    """Nothing but float32. What a CUDA graph replays shows no operators."""
+    return set(e["products"]) <= {"float32"} and set(e["weight_dtypes"]) | set(e["state_dtypes"]) == {"float32"}
 
 
 @switch
 def fp32(run: TorchAdapter) -> Proof:
-    return only("float32")
+    def proof(e: Evidence) -> bool:
+        e |= errors_of_products(run)
+        return single(e) and rounding.exact(e)
+
+    return proof
 
 
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
     """Fresh per forward pass: autocast caches the cast weights until it is left."""
     run.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
-    return only("bfloat16")
+    return only("bfloat16", storage="float32")
 
 
 @switch
 def half(run: TorchAdapter, dtype: str) -> Proof:
     run.dtype = getattr(torch, dtype)
-    return lambda e: set(e["products"]) == {dtype} == {str(p.dtype).removeprefix("torch.") for p in run.model.parameters()}
+    return only(dtype, storage=dtype)
 
 
 @switch
@@ -55,8 +82,10 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     run.on_model.append(attach)
 
     def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for."""
+        """A block below every trained weight has nothing to recompute for. In a compiled step the products tell."""
         again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
+        if "products_recomputed" in e:
+            return e["products_recomputed"] >= run.micro * len(again) > 0
         return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
 
     return proof
@@ -72,10 +101,8 @@ def tf32(run: TorchAdapter) -> Proof:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
 
     def proof(e: Evidence) -> bool:
-        """A product whose exact result needs more than TensorFloat-32's ten bits of mantissa."""
-        a = torch.full((64, 64), 1 + 2.0**-12, device=run.where)
-        e["error_of_a_product"] = float((a @ a - 64 * (1 + 2.0**-12) ** 2).abs().max())
-        return only("float32")(e) and e["error_of_a_product"] > 1e-3
+        e |= errors_of_products(run)
+        return single(e) and rounding.rounded(e)
 
     return proof
 
@@ -87,10 +114,31 @@ def amp_fp16(run: TorchAdapter) -> Proof:
     run.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
 
     def proof(e: Evidence) -> bool:
-        e["scale"] = run.scaler.get_scale()
-        return only("float16")(e) and e["scale"] >= 1
+        e["scale"] = scale_in_use(run)
+        return only("float16", storage="float32")(e) and e["scale"] > 1
 
     return proof
+
+
+def scale_in_use(run: TorchAdapter) -> float:
+    """Of one more step: a gradient as the backward pass leaves it, against what the optimizer gets of it. 0 if it gets nothing.
+    A fused optimizer divides by itself."""
+    weight = next(p for p in reversed(run.parameters()) if p.requires_grad)
+    left: list[float] = []
+    used: list[float] = []
+
+    def norm() -> float:
+        assert weight.grad is not None
+        return float(weight.grad.norm())
+
+    def on_step(optimizer: Any, *_: Any) -> None:
+        used.append(norm() / float(1 if (scale := getattr(optimizer, "grad_scale", None)) is None else scale))
+
+    with contextlib.ExitStack() as hooks:
+        hooks.callback(weight.register_post_accumulate_grad_hook(lambda _: left.append(norm())).remove)
+        hooks.callback(run.optimizer.register_step_pre_hook(on_step).remove)
+        run.one_step()
+    return left[-1] / used[0] if used and used[0] else 0.0
 
 
 SAVED_PRODUCTS = ("mm", "addmm", "bmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
@@ -133,17 +181,21 @@ def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
 
     def attach(model: nn.Module) -> None:
         run.forward = torch.compile(model, mode=mode)
+        run.observer = lambda: Profiled(run.forward, len(run.blocks()))
 
     def proof(e: Evidence) -> bool:
-        """CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
-        e["compiled_graphs"], e["graph_breaks"] = counters["stats"]["unique_graphs"], dict(counters["graph_break"])
+        """Each forward pass was one call of one graph, and each backward pass another; no product was computed outside of them.
+        CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
+        e["graph_breaks"] = dict(counters["graph_break"])
         e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
+        whole = e["compiled_regions"] == e["graphs_forward"] == e["forward_passes"] == run.micro
+        backward = e["graphs_backward"] == run.micro * run.case.stage.trains
         seen = True
         if mode == "reduce-overhead":
             e["graph_launches"] = seen = launches(run)
         elif mode == "max-autotune":
             e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
-        return e["compiled_graphs"] > 0 and not e["graph_breaks"] and bool(seen)
+        return whole and backward and not e["graph_breaks"] and e["products_outside_graphs"] == 0 and bool(seen)
 
     run.on_model.append(attach)
     return proof

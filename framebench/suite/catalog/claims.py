@@ -125,7 +125,7 @@ SCENARIOS = (
     ),
     arm(
         "batch_stats", ("eval",), "normalisation", "evaluation that forgets eval(): batch norm uses and updates batch statistics",
-        "buffers changed by a forward pass",
+        "every buffer changed by a forward pass",
         cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),
         mathematics="batch_stats", workloads=("resnet50",),
     ),

@@ -8,11 +8,12 @@ _NO_BF16 = Unsupported(
     "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
 )
 FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
+_WIDENED = "XLA:CPU widens what its products multiply to float32"
 _NO_SLOW_PATH = Unsupported("no slow path was found in this workload to write differently")
 
 _PRECISION = (
     Strategy(
-        "fp32", ("train",), "precision", "everything in strict float32", "dtype of every saved activation",
+        "fp32", ("train",), "precision", "everything in strict float32", "dtypes of products, weights and states; rounding of a product and of a convolution",
         cells(
             Native("TF32 switched off for matmul and cuDNN"),
             Native("default_matmul_precision = highest"),
@@ -21,7 +22,7 @@ _PRECISION = (
         quick=True,
     ),
     Strategy(
-        "tf32", ("train", "eval"), "precision", "float32 storage, products in TensorFloat-32", "rounding of a product",
+        "tf32", ("train", "eval"), "precision", "float32 storage, products in TensorFloat-32", "rounding of a product and of a convolution",
         cells(
             Native("allow_tf32 for matmul and cuDNN", gpu=True),
             Native("default_matmul_precision = tensorfloat32", gpu=True),
@@ -30,29 +31,31 @@ _PRECISION = (
         precision="tf32",
     ),
     Strategy(
-        "amp_bf16", ("train", "eval"), "precision", "bfloat16 activations, float32 weights and optimizer", "dtype of the activations",
-        cells(Native("torch.autocast(dtype=bfloat16)"), Native("Flax dtype=bfloat16, param_dtype=float32"), _NO_BF16),
+        "amp_bf16", ("train", "eval"), "precision", "bfloat16 activations, float32 weights and optimizer", "dtypes of the products that ran (JAX: of the executable), of weights and states",
+        cells(Native("torch.autocast(dtype=bfloat16)"), Native("Flax dtype=bfloat16, param_dtype=float32", undone_on_cpu=_WIDENED), _NO_BF16),
         precision="bf16", quick=True,
     ),
     Strategy(
-        "amp_fp16", ("train",), "precision", "float16 activations, float32 weights, the loss scaled", "dtype of the activations, scale",
+        "amp_fp16", ("train",), "precision", "float16 activations, float32 weights, the loss scaled", "dtypes as for amp_bf16; the scale that gradients had",
         cells(
             Native("torch.autocast(dtype=float16) and torch.amp.GradScaler", gpu=True),
-            Emulated("Flax dtype=float16, the loss multiplied and the gradient divided by a dynamic scale", gpu=True),
+            Emulated("Flax dtype=float16, the loss multiplied and the gradient divided by a dynamic scale", gpu=True,
+                     undone_on_cpu=_WIDENED),
             Unsupported("Jittor has no gradient scaler, and its float16 products are not used below amp_level 4"),
         ),
         precision="fp16",
     ),
     Strategy(
-        "bf16", ("eval",), "precision", "weights and activations in bfloat16", "dtype of weights and products",
-        cells(Native("model.bfloat16()"), Native("Flax dtype = param_dtype = bfloat16"), _NO_BF16),
+        "bf16", ("eval",), "precision", "weights and activations in bfloat16", "dtypes of weights and products (JAX: of the executable)",
+        cells(Native("model.bfloat16()"), Native("Flax dtype = param_dtype = bfloat16", undone_on_cpu=_WIDENED), _NO_BF16),
         how="half", options={"dtype": "bfloat16"}, precision="bf16",
     ),
     Strategy(
-        "fp16", ("eval",), "precision", "weights and activations in float16", "dtype of weights and products",
+        "fp16", ("eval",), "precision", "weights and activations in float16", "dtypes of weights and products (JAX: of the executable)",
         cells(
             Native("model.half()"),
-            Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail"),
+            Native("Flax dtype = param_dtype = float16; on the CPU the attention is written out, as its float16 products fail",
+                   undone_on_cpu=_WIDENED),
             Native(f"Module.float16(); {FLOAT16_LOOPS}", gpu=True),
         ),
         how="half", options={"dtype": "float16"}, precision="fp16",
@@ -62,7 +65,7 @@ _PRECISION = (
 _RECOMPUTATION = (
     Strategy(
         "checkpoint", ("train", "finetune"), "recomputation", "recompute each block in the backward pass",
-        "number of block executions per step",
+        "block executions per step; in a compiled step, products computed again",
         cells(
             Native("torch.utils.checkpoint per block, non-reentrant"),
             Native(
@@ -118,7 +121,7 @@ _BATCHING = (
 
 _EXECUTION = (
     Strategy(
-        "compile", ("train", "eval"), "execution", "the model compiled and fused as a whole", "graphs and graph breaks",
+        "compile", ("train", "eval"), "execution", "the model compiled and fused as a whole", "graphs run and products outside of them, by the profiler; graph breaks",
         cells(
             Native("torch.compile, default mode"),
             AlwaysOn("jax.jit compiles the whole step"),

@@ -1,0 +1,40 @@
+"""Whether products round what they multiply: the errors of a matrix product and of a convolution whose results are known.
+
+float32 has 24 bits for a number, TensorFloat-32 and float16 have 11, bfloat16 has 8. 1 + 2**-12 needs 13: with fewer it is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+NUMBER = 1 + 2.0**-12
+LIMIT = 2.0**-13  # of a relative error: rounding both operands makes 2**-11, float32's sums about 2**-20
+Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def errors(product: Multiply, convolution: Multiply) -> dict[str, float]:
+    """Largest relative error of each. The matrices are 128 x 128; the convolution without padding is one of
+    (batch, channel, height, width) = (2, 32, 8, 8) with (out, in, height, width) = (32, 32, 3, 3)."""
+
+    def error(multiply: Multiply, terms: int, *shapes: tuple[int, ...]) -> float:
+        operands = [np.full(shape, NUMBER, np.float32) for shape in shapes]
+        exact = terms * NUMBER**2
+        return float(np.abs(multiply(*operands).astype(np.float64) / exact - 1).max())
+
+    return {
+        "error_of_a_product": error(product, 128, (128, 128), (128, 128)),
+        "error_of_a_convolution": error(convolution, 32 * 9, (2, 32, 8, 8), (32, 32, 3, 3)),
+    }
+
+
+def exact(found: dict[str, Any]) -> bool:
+    """Neither was rounded."""
+    return max(found["error_of_a_product"], found["error_of_a_convolution"]) < LIMIT
+
+
+def rounded(found: dict[str, Any]) -> bool:
+    """Both were."""
+    return min(found["error_of_a_product"], found["error_of_a_convolution"]) > LIMIT

@@ -1,0 +1,109 @@
+"""What one compiled step of PyTorch does, as the profiler records it.
+
+`observe.py` counts eager steps under a dispatch mode. Under such a mode Dynamo skips every frame: it would count an eager step,
+whatever the timed ones are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from framebench.adapters.base import Evidence
+from framebench.adapters.torch.observe import PRODUCTS
+
+# The profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor generated, of the backward pass.
+REGION, GRAPH, BACKWARD = "Torch-Compiled Region", "## Call CompiledFxGraph", "autograd::engine::evaluate_function"
+MODEL = "the compiled model"
+TYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
+MATRIX = ("addmm", "mm", "bmm")
+
+
+class Profiled:
+    """Counts what one step does of which the forward pass is `model`, as it was compiled or not."""
+
+    def __init__(self, model: nn.Module, blocks: int) -> None:
+        self.model, self.blocks = model, blocks
+        self.passes = self.samples_per_pass = 0
+
+    def __enter__(self) -> Profiled:
+        self.stack = contextlib.ExitStack()
+        self.profile = self.stack.enter_context(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
+        for handle in (self.model.register_forward_pre_hook(self.on_pass), self.model.register_forward_hook(self.after_pass)):
+            self.stack.callback(handle.remove)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.close()
+        self.events = list(self.profile.events() or ())
+
+    def on_pass(self, module: Any, args: Any) -> None:
+        self.passes += 1
+        self.samples_per_pass = len(args[0])
+        self.mark = record_function(MODEL)
+        self.mark.__enter__()
+
+    def after_pass(self, module: Any, args: Any, output: Tensor) -> None:
+        self.mark.__exit__(None, None, None)
+
+    def evidence(self) -> Evidence:
+        """Blocks are not called one by one, and what the backward pass keeps is not seen: both are None."""
+        products = self.products()
+        orders = Counter(order(e) for e in products if short(e) == "convolution")
+        graphs = [within(e, BACKWARD) for e in self.events if e.name.startswith(GRAPH)]
+        return {
+            "blocks": self.blocks,
+            "block_runs": None,
+            "saved_tensors": None,
+            "forward_passes": self.passes,
+            "samples_per_pass": self.samples_per_pass,
+            "compiled_regions": sum(e.name.startswith(REGION) for e in self.events),
+            "graphs_forward": graphs.count(False),
+            "graphs_backward": graphs.count(True),
+            "products": dict(Counter(TYPES.get(e.input_dtypes[0], e.input_dtypes[0]) for e in products)),
+            "products_outside_graphs": sum(
+                not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
+            ),
+            "products_recomputed": recomputed(products),
+            "convolutions": {"channels_last": orders["channels_last"], "channels_first": orders["channels_first"]},
+            "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
+        }
+
+    def products(self) -> list[Any]:
+        """The innermost: autocast calls an operator again with what it has cast."""
+        found = [e for e in self.events if short(e).startswith(PRODUCTS)]
+        outer = {id(parent) for e in found for parent in parents(e)}
+        return [e for e in found if id(e) not in outer]
+
+
+def short(event: Any) -> str:
+    return str(event.name).rpartition("::")[2]
+
+
+def parents(event: Any) -> Iterator[Any]:
+    while (event := event.cpu_parent) is not None:
+        yield event
+
+
+def within(event: Any, name: str) -> bool:
+    return any(parent.name.startswith(name) for parent in parents(event))
+
+
+def order(convolution: Any) -> str:
+    """Of the input's axes; a single channel has both orders at once."""
+    shape, strides = convolution.structured_input_shapes[0], convolution.structured_input_strides[0]
+    return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
+
+
+def recomputed(products: list[Any]) -> int:
+    """Products of the forward pass that the backward pass repeats. A convolution or an attention is told by its name. A matrix
+    product has two derivatives, so that all beyond twice the forward pass's are repeated ones."""
+    names = {back: Counter(short(e) for e in products if within(e, BACKWARD) == back) for back in (False, True)}
+    by_name = sum(n for name, n in names[True].items() if name not in MATRIX and "backward" not in name)
+    forward, backward = (sum(names[back][name] for name in MATRIX) for back in (False, True))
+    return by_name + max(0, backward - 2 * forward)

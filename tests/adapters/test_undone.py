@@ -1,0 +1,277 @@
+"""Proofs of effect say no where the strategy is undone behind the switch's back, and yes where nobody touches it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from framebench.measure import environments
+from framebench.measure.environments import Environment
+from tests.processes import run_inside
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is done to the adapter once it is built, before its first step, and whether the strategy is still to be proven."""
+
+    name: str
+    case: str
+    code: str = ""
+    proven: bool = False
+
+
+PROVE = """
+import json, sys
+from framebench import adapters
+from framebench.suite.selectors import parse
+
+found = {}
+for name, case, code in json.loads(sys.argv[1]):
+    adapter = adapters.load(parse(case))
+    adapter.build()
+    exec(code)
+    adapter.step()
+    effect = adapter.effect()
+    found[name] = [effect.proven, str(effect.evidence)]
+print(json.dumps(found))
+"""
+
+
+def check(environment: Environment, deeds: list[Deed]) -> None:
+    kept = environments.cache() / "tests"  # as in tests/suite/test_strategies.py
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"), "JAX_COMPILATION_CACHE_DIR": str(kept / "xla")}
+    orders = json.dumps([(d.name, d.case, d.code) for d in deeds])
+    found = run_inside(environment, PROVE, orders, variables=caches | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"})
+    assert isinstance(found, dict)
+    assert {d.name: found[d.name] for d in deeds if found[d.name][0] != d.proven} == {}
+
+
+TRAIN, EVAL = "transformer/torch/train", "resnet50/torch/eval"
+AUTOCAST = "import torch; adapter.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
+
+TORCH = [
+    Deed("fp32", f"{TRAIN}/fp32/b4/tiny", proven=True),
+    Deed("fp32, in autocast", f"{TRAIN}/fp32/b4/tiny", AUTOCAST),
+    Deed("amp_bf16", f"{TRAIN}/amp_bf16/b4/tiny", proven=True),
+    Deed("amp_bf16, no autocast", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.contexts.clear()"),
+    Deed("amp_bf16, weights in bfloat16 too", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.model.bfloat16()"),
+    Deed("bf16", "transformer/torch/eval/bf16/b4/tiny", proven=True),
+    Deed("bf16, by autocast alone", "transformer/torch/eval/bf16/b4/tiny", "adapter.model.float(); " + AUTOCAST),
+    Deed("amp_fp16", f"{TRAIN}/amp_fp16/b4/tiny", proven=True),
+    Deed(
+        "amp_fp16, scaler disabled", f"{TRAIN}/amp_fp16/b4/tiny",
+        "import torch; adapter.scaler = torch.amp.GradScaler('cpu', enabled=False)",
+    ),
+    Deed(
+        "amp_fp16, a scale that is read but not used", f"{TRAIN}/amp_fp16/b4/tiny",
+        "adapter.scaler.scale = lambda loss: loss; adapter.scaler.step = lambda optimizer: optimizer.step(); "
+        "adapter.scaler.update = lambda: None",
+    ),
+    Deed("no_grad", f"{EVAL}/no_grad/b4/tiny", proven=True),
+    Deed("no_grad, in training mode", f"{EVAL}/no_grad/b4/tiny", "adapter.model.train()"),
+    Deed("iterator", "resnet50/torch/pipeline/iterator/b4/tiny", proven=True),
+    Deed("iterator, of batches that are there already", "resnet50/torch/pipeline/iterator/b4/tiny",
+         "from itertools import cycle; adapter.loader.batches = cycle([next(adapter.loader.batches) for _ in range(2)])"),
+    Deed("batch_stats", f"{EVAL}/batch_stats/b4/tiny", proven=True),
+    Deed("batch_stats, of all norms but one", f"{EVAL}/batch_stats/b4/tiny", "adapter.model.get_submodule('bn1').eval()"),
+]  # fmt: skip
+
+
+def test_torch(environment: dict[str, Environment]) -> None:
+    check(environment["torch"], TORCH)
+
+
+COMPILED = f"{TRAIN}/amp_bf16+checkpoint+compile/b4/tiny"
+BREAK = """
+import torch
+block = adapter.model_module.blocks_of(adapter.model)[0]
+forward = block.forward
+def broken(x):
+    torch._dynamo.graph_break()
+    return forward(x)
+block.forward = broken
+"""
+COMPILE = [
+    Deed("compiled", COMPILED, proven=True),
+    Deed("never compiled", COMPILED, "adapter.forward = adapter.model"),
+    Deed("captured, not compiled", COMPILED,
+         "import torch; adapter.forward = torch.compile(adapter.model, backend='aot_eager')"),
+    Deed("compiled in float32", COMPILED, "adapter.contexts.clear()"),
+    Deed("nothing recomputed", COMPILED, "adapter.model.remat = lambda block, *xs: block(*xs)"),
+    Deed("in pieces", "transformer/torch/eval/compile/b4/tiny", BREAK),
+    Deed("one block alone", "transformer/torch/eval/compile/b4/tiny",
+         "adapter.forward = adapter.model; adapter.model_module.blocks_of(adapter.model)[0].compile()"),
+    # the last one: it is for the whole process
+    Deed("compiled, but eager from the second step on", COMPILED,
+         "adapter.step(); import torch; torch.compiler.set_stance('force_eager')"),
+]  # fmt: skip
+
+
+def test_torch_compile(environment: dict[str, Environment]) -> None:
+    """With what is combined with it: precision and recomputation of the compiled graph."""
+    check(environment["torch"], COMPILE)
+
+
+# one array of the statistics is put back after each step
+ONE_STATISTIC_STAYS = """
+import jax
+def stepped(step=adapter.eval_step):
+    first = jax.tree.leaves(adapter.stats)[0]
+    step()
+    leaves, tree = jax.tree.flatten(adapter.stats)
+    adapter.stats = jax.tree.unflatten(tree, [first, *leaves[1:]])
+adapter.eval_step = stepped
+"""
+OTHER_PAIR = """
+from framebench.adapters.jax.scenarios import canonical_pair, on_device
+pair = [on_device(p) for p in canonical_pair(adapter)]
+adapter.models = lambda: iter(pair)
+"""
+JAX = [
+    Deed("fp32", "transformer/jax/train/fp32/b4/tiny", proven=True),
+    Deed("fp32, asked for less", "transformer/jax/train/fp32/b4/tiny", "adapter.program.precision = 'default'"),
+    Deed("batch_stats", "resnet50/jax/eval/batch_stats/b4/tiny", proven=True),
+    Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
+    Deed("accumulate", "transformer/jax/train/accumulate/b4/tiny", proven=True),
+    Deed("accumulate, in one piece", "transformer/jax/train/accumulate/b4/tiny",
+         "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
+    Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
+    Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
+    Deed("donate, of nothing", "transformer/jax/train/donate/b4/tiny",
+         "del adapter.jit_options['donate_argnums']; adapter.program = adapter.programmed(adapter.graph)"),
+    Deed("no_jit, compiled", "transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
+    Deed("raw, of one batch", "transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
+    Deed("shared_trunk, of two", "resnet50/jax/pair/shared_trunk/b4/tiny", OTHER_PAIR),
+    # nobody undoes it but the compiler
+    Deed("amp_bf16", "transformer/jax/train/amp_bf16/b4/tiny"),
+    Deed("bf16", "transformer/jax/eval/bf16/b4/tiny"),
+]  # fmt: skip
+
+
+def test_jax(environment: dict[str, Environment]) -> None:
+    check(environment["jax"], JAX)
+
+
+JITTOR = [
+    Deed("fp32", "transformer/jittor/train/fp32/b4/tiny", proven=True),
+    Deed("no_grad", "resnet50/jittor/eval/no_grad/b4/tiny", proven=True),
+    Deed("no_grad, in training mode", "resnet50/jittor/eval/no_grad/b4/tiny",
+         "for module in adapter.model.modules(): module.is_train = True"),
+    Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
+    Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
+]  # fmt: skip
+
+
+def test_jittor(environment: dict[str, Environment]) -> None:
+    check(environment["jittor"], JITTOR)
+
+
+ROUNDING = """
+import json
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from framebench import adapters
+from framebench.adapters.torch import SWITCHES
+from framebench.suite.selectors import parse
+
+class Rounding(TorchDispatchMode):
+    # a card's way with TensorFloat-32: ten bits of mantissa
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name.removeprefix("aten::") in self.names:
+            args = [(a.view(torch.int32) + 0x1000 & ~0x1fff).view(torch.float32) if isinstance(a, Tensor) else a for a in args]
+        return func(*args, **(kwargs or {}))
+
+adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
+adapter.build()
+adapter.step()
+evidence, found = adapter.observe(), {}
+for names in ((), ("mm",), ("convolution",), ("mm", "convolution")):
+    with Rounding(names):
+        found[" ".join(names)] = [SWITCHES[name](adapter)(dict(evidence)) for name in ("fp32", "tf32")]
+print(json.dumps(found))
+"""
+
+
+def test_rounding_in_torch(environment: dict[str, Environment]) -> None:
+    """By what the device rounds: whether fp32, and whether tf32 is proven."""
+    assert run_inside(environment["torch"], ROUNDING) == {
+        "": [True, False], "mm": [False, False], "convolution": [False, False], "mm convolution": [False, True]
+    }  # fmt: skip
+
+
+ROUNDING_XLA = """
+import json
+from types import SimpleNamespace
+from jax import lax
+from framebench.adapters.jax import SWITCHES, steps
+
+def rounds(multiply):
+    return lambda a, b: multiply(lax.reduce_precision(a, 8, 10), lax.reduce_precision(b, 8, 10))
+
+seen = {"compiled_operands": {"float32": 4}, "operands": {"float32": 4}, "weight_dtypes": {}, "state_dtypes": {}}
+program = SimpleNamespace(precision="highest", options={})
+found = {}
+for names in ((), ("dot",), ("conv",), ("dot", "conv")):
+    steps.lax = SimpleNamespace(dot=rounds(lax.dot) if "dot" in names else lax.dot, conv=lax.conv)
+    if "conv" in names:
+        steps.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
+    asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
+    runs = {name: SimpleNamespace(program=program) for name in asked}
+    found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]
+
+def amp(compiled, weights="float32", states="float32"):
+    proof = SWITCHES["amp_bf16"](SimpleNamespace(model_options={}))
+    return proof({"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}})
+
+found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]
+found["amp, stored"] = [amp({"bfloat16": 8}, weights="bfloat16"), amp({"bfloat16": 8}, states="bfloat16")]
+print(json.dumps(found))
+"""
+
+
+def test_rounding_and_storage_in_jax(environment: dict[str, Environment]) -> None:
+    """By what the device rounds: whether fp32 and tf32 are proven. By operands of the executable: whether amp_bf16 is."""
+    assert run_inside(environment["jax"], ROUNDING_XLA) == {
+        "": [True, False], "dot": [False, False], "conv": [False, False], "dot conv": [False, True],
+        "amp": [True, False, False], "amp, stored": [False, False],
+    }  # fmt: skip
+
+
+# as XLA:GPU writes them: a product that Triton generates, one left to cuBLAS, a convolution left to cuDNN
+XLA_GPU = """
+HloModule jit_step
+
+%gemm_fusion_dot_computation (p.0: f16[64,16], p.1: f16[16,48]) -> f16[64,48] {
+  %p.0 = f16[64,16]{1,0} parameter(0)
+  %p.1 = f16[16,48]{1,0} parameter(1)
+  ROOT %dot.1 = f16[64,48]{1,0} dot(%p.0, %p.1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY %main (a: bf16[64,16], b: bf16[16,48], c: f32[64,16]) -> bf16[64,48] {
+  %a = bf16[64,16]{1,0} parameter(0)
+  %b = bf16[16,48]{1,0} parameter(1)
+  %c = f32[64,16]{1,0} parameter(2)
+  %gemm = (bf16[64,48]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$gemm"
+  %conv = (f32[2,8,8,4]{3,2,1,0}, u8[0]{0}) custom-call(%c, %c), custom_call_target="__cudnn$convForward"
+  %other = f32[64,16]{1,0} custom-call(%c, %c), custom_call_target="SomethingElse"
+  ROOT %out = bf16[64,48]{1,0} get-tuple-element(%gemm), index=0
+}
+"""
+
+
+def test_operands_of_a_program_for_a_gpu(environment: dict[str, Environment]) -> None:
+    code = """
+import json, sys
+from types import SimpleNamespace
+from framebench.adapters.jax.program import compiled_operands
+print(json.dumps(compiled_operands(SimpleNamespace(as_text=lambda: sys.argv[1]))))
+"""
+    assert run_inside(environment["jax"], code, XLA_GPU) == {"float16": 2, "bfloat16": 2, "float32": 2}
