@@ -69,11 +69,11 @@ study: $(READY)
 
 # The records as pages in site/, without network or server
 site: $(READY)
-	$(BIN)/framebench report --html site
+	$(BIN)/framebench report --machine all --html site
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(READY)
-	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
+	$(BIN)/framebench report --machine all $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
 	$(BIN)/framebench figures --machine $(SHOWN)
 	$(MAKE) site
 

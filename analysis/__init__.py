@@ -20,11 +20,11 @@ __all__ = ["load"]
 def load(
     results: Path | str | None = None, machine: str | None = None, *, versions: Literal["one", "all"] = "one"
 ) -> pd.DataFrame:
-    """What one machine measured as a tidy DataFrame: one row per case, under the newest protocol.
+    """What one machine measured as a tidy DataFrame: one row per case.
 
-    `results` is the folder of the records, by default the project's. `machine` is by default this one, or else the one with
-    the most records. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has a row for
-    each version of a case.
+    `results` is the folder of the records, by default the project's. `machine` is by default this one if it has records, or
+    else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last, under the
+    newest protocol alone; "all" has a row for each version of a case.
 
     `analysis.frames.COLUMNS` documents the columns: name, dtype, unit, meaning. Bytes, seconds and their ratios are float64,
     NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published tables.

@@ -3,20 +3,16 @@ records count where a case has several."""
 
 from __future__ import annotations
 
-import gc
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from analysis import statistics
 from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench.measure import environments
-from framebench.records import store
 from framebench.records.record import CONTENDED, Calibration, Record, case_of, work_of
 from framebench.suite.registry import BASELINES, names
 from framebench.suite.strategy import FRAMEWORKS
@@ -255,12 +251,6 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & newest)]
 
 
-def everything(results: Path) -> pd.DataFrame:
-    """Everything under a results folder as one table."""
-    with collector_paused():
-        return frame(latest(store.read_all(results)))
-
-
 def tidy(table: pd.DataFrame) -> pd.DataFrame:
     """The table of `frame` with the columns and dtypes of COLUMNS, its rows in the order of the published tables."""
     import pandas as pd
@@ -284,15 +274,3 @@ def rank(scenario: str, strategy: str) -> int:
     """The strategy's place among those of the scenario; a combination that is in no profile comes last."""
     known = names(scenario)
     return known.index(strategy) if strategy in known else len(known)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Records hold no cycles, yet Python's collector would walk through all that are there again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import frames
 from analysis.tables import Comparison, markdown
+from framebench.records import store
 from framebench.records.provenance import ROOT
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Measured(NamedTuple):
 def measured() -> Measured:
     """The machine that the notebook was told, or the one with the most records. Raises LookupError if there is none."""
     results = Path(os.environ.get(RESULTS, ROOT / "results"))
-    table = frames.everything(results)
+    table = frames.frame(frames.latest(store.read_all(results)))
     counts = table["machine"].value_counts()
     machine = os.environ.get(MACHINE) or next(iter(sorted(counts.index, key=lambda name: (-counts[name], name))), "")
     if machine not in counts.index:

@@ -1,13 +1,17 @@
-"""A results folder, read once: every record file is parsed at most once for a whole command."""
+"""A results folder, read once: however many tables, pages and figures a command makes, each file is parsed at most once."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from analysis import frames
+from framebench.measure import claim_probes
+from framebench.measure.claim_probes import Probed
 from framebench.records import provenance, store
 from framebench.records.record import Record
 
@@ -24,43 +28,62 @@ class UnknownMachine(LookupError):
 
 
 class Results:
-    """The records under `root`, and which machine is meant where none is named."""
+    """What lies under `root`, and which machine is meant where none is named."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @cached_property
+    def files(self) -> list[tuple[str, Record]]:
+        """Every readable record with its file; the others are named in a RecordWarning."""
+        return list(store.read_files(self.root))
+
+    @property
     def records(self) -> list[Record]:
-        """Every readable one; the others are named in a RecordWarning."""
-        with frames.collector_paused():
-            return list(store.read_all(self.root))
+        return [record for _, record in self.files]
+
+    def of_machine(self, name: str) -> list[Record]:
+        return [record for record in self.records if record.provenance.machine == name]
 
     @cached_property
     def machines(self) -> list[str]:
         """Those that have records, the one with the most first; by the folders' names, so that no file is opened."""
         where = self.root / "records"
-        counts = Counter(path.relative_to(where).parts[0] for path in where.rglob("*.json"))
-        return sorted(counts, key=lambda name: (-counts[name], name))
+        folders = [entry.name for entry in os.scandir(where) if entry.is_dir()] if where.is_dir() else []
+        counts = Counter({name: sum(1 for _ in (where / name).rglob("*.json")) for name in folders})
+        return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
 
     def machine(self, named: str | None = None) -> str:
         """The machine that is named; or else this one, if it has records; or else the one with the most.
 
         Raises NoRecords, and UnknownMachine with the names there are.
         """
+        if named is not None and named not in self.machines:
+            there = ", ".join(sorted(self.machines)) or "none"
+            raise UnknownMachine(f"no records of machine {named!r} under {self.root}; machines: {there}")
         if not self.machines:
             raise NoRecords(f"no records under {self.root}; measure first: framebench run, or make bench")
-        if named is not None and named not in self.machines:
-            there = ", ".join(sorted(self.machines))
-            raise UnknownMachine(f"no records of machine {named!r} under {self.root}; machines: {there}")
         here = provenance.machine_name()
         return named or (here if here in self.machines else self.machines[0])
+
+    def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
+        """By name the newest result of each probe that claims rest on, and its file."""
+        found = []
+        for path in (self.root / "claims" / machine).rglob("*.json"):
+            try:
+                found.append((path, claim_probes.read(path)))
+            except store.BadRecord as error:
+                warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
+        return {probed.probe: (path, probed) for path, probed in sorted(found, key=lambda f: f[1].provenance.measured_at)}
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `analysis.load` returns."""
         chosen = self.machine(machine)
-        rows = frames.latest(r for r in self.records if r.provenance.machine == chosen)
+        rows = frames.latest(self.of_machine(chosen))
         if not rows:
-            raise NoRecords(f"no record of {chosen} under {self.root} can be read")
+            raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
         table = frames.frame(rows)
-        table = frames.current(table) if versions == "one" else table
-        return frames.tidy(table[table["protocol"] == table["protocol"].max()])
+        if versions == "one":
+            table = frames.current(table)
+            table = table[table["protocol"] == table["protocol"].max()]
+        return frames.tidy(table)

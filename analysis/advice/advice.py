@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from analysis.frames import Row, latest, near
 from analysis.lower_bound import WIDE, floor, layers, width
 from analysis.predict import fit
 from framebench.measure import environments
-from framebench.records import provenance, store
+from framebench.records import store
 from framebench.records.record import case_of
 from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import Described
@@ -46,8 +46,6 @@ class Question:
     batch: int | None = None
     size: str = "cpu"
     shape: Any = None
-    machine: str | None = None  # by default this one, or the one that measured last
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the frameworks; by default the one measured last
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
@@ -107,7 +105,6 @@ class Advice:
 
     question: Question
     machine: str
-    elsewhere: tuple[str, ...]  # other machines that have records of this
     fitting: list[Offer]
     changed: list[Offer]  # they fit, but compute something else
     beyond: list[Offer]
@@ -126,33 +123,22 @@ def usable(r: Row) -> str | None:
     return None if r.peak_bytes else "it has no peak"
 
 
-def rows_of(results: Path, workload: str, scenario: str) -> list[Row]:
-    """The newest rows of a workload in a scenario. Reads no other record."""
-    return latest(store.of_cases(results, f"{workload}.*.{scenario}.*"))
+def rows_of(results: Path, machine: str, workload: str, scenario: str) -> list[Row]:
+    """What counts of a machine's records of a workload in a scenario. Reads no other record."""
+    return latest(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
 
 
 def comparable(rows: Sequence[Row], question: Question) -> list[Row]:
-    """Of each framework asked for the rows of one version and one protocol: the version asked for, or else
-    the pinned one, or what was measured last."""
+    """Of each framework asked for the rows of one version and one protocol: the pinned one, or what was measured last."""
     found: list[Row] = []
     for framework in question.frameworks:
         own = sorted((r for r in rows if r.framework == framework), key=lambda r: r.measured_at)
-        version = question.versions.get(framework, environments.default_version(framework))
-        wanted = [r for r in own if r.framework_version == version] or own
+        wanted = [r for r in own if r.framework_version == environments.default_version(framework)] or own
         # what could not run at all has no version, and says so whatever the version
         dated = [r for r in wanted if r.framework_version] or wanted
         found += [r for r in wanted if (r.framework_version, r.protocol) == (dated[-1].framework_version, dated[-1].protocol)]
         found += [r for r in own if r.status == "unsupported" and r not in found]
     return found
-
-
-def machine_of(rows: Sequence[Row], wanted: str | None) -> str:
-    """Raises NoRecords, with the machines that have some."""
-    machines = {r.machine: r.measured_at for r in sorted(rows, key=lambda r: r.measured_at)}
-    if wanted and wanted not in machines:
-        raise NoRecords(f"machine {wanted!r} has no such records; these have: {', '.join(machines)}")
-    here = provenance.machine_name()
-    return wanted or (here if here in machines else list(machines)[-1])
 
 
 def peak_at(rows: Sequence[Row], case: Case) -> Peak:
@@ -250,19 +236,18 @@ def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
 
 
 def advise(rows: Sequence[Row], question: Question) -> Advice:
-    """Raises NoRecords."""
+    """From the rows of one machine. Raises NoRecords."""
     asked = [r for r in rows if r.framework in question.frameworks and (question.shape is not None or r.size == question.size)]
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    machine = machine_of(asked, question.machine)
-    here = comparable([r for r in asked if r.machine == machine], question)
+    here = comparable(asked, question)
     evidence = evidence_of(here, question)
     offers = answers(evidence, question)
     fitting = by_speed(o for o in offers if o.fits(question.budget))
     beyond = sorted((o for o in offers if not o.fits(question.budget)), key=lambda o: (o.peak.needs, o.case))
     return Advice(
-        question, machine, tuple(sorted({r.machine for r in asked} - {machine})),
+        question, asked[0].machine,
         fitting=[o for o in fitting if o.case.plan.same_loss],
         changed=[o for o in fitting if not o.case.plan.same_loss],
         beyond=[o for o in beyond if o.case.plan.same_loss],

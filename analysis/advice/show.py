@@ -85,8 +85,6 @@ def sentences(advice: Advice, changes: Sequence[Change], roomiest: Offer | None)
         yield f"by host.rss, which the kernel enforces, these are over the budget: {'; '.join(hidden)}"
     for case, why in advice.left_out.items():
         yield f"no advice: {case}: {why}"
-    if advice.elsewhere:
-        yield f"other machines have records too (--machine): {', '.join(advice.elsewhere)}"
     if advice.unmeasured:
         yield (
             f"{len(advice.unmeasured)} more strategies could be measured, such as {advice.unmeasured[0]}: "
@@ -124,7 +122,7 @@ def as_json(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -
     lists = {"fitting": advice.fitting, "changed_mathematics": advice.changed, "too_large": advice.beyond}
     return (
         {"workload": q.workload, "scenario": q.scenario, "batch": q.batch, "size": q.size, "budget_bytes": q.budget}
-        | {"machine": advice.machine, "other_machines": list(advice.elsewhere)}
+        | {"machine": advice.machine}
         | {name: [offer_json(o, q.budget) for o in offers] for name, offers in lists.items()}
         | {
             "changes": [

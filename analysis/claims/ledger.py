@@ -6,7 +6,6 @@ import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from analysis.claims.claim import Arm, Claim
@@ -14,7 +13,8 @@ from analysis.claims.measures import Drifted, Nothing, OfCases, Predicted
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.samples import TIME
-from analysis.claims.store import Measured, machines
+from analysis.claims.store import Measured
+from analysis.results import Results
 from framebench.measure.runner import unsupported
 from framebench.suite.case import DEFAULT_SIZE, Case
 
@@ -90,10 +90,10 @@ def shown(value: float | None, low: float | None, high: float | None, form: str)
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def ledger(results: Path, machine: str | None = None, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
-    """Every claim (or those named) as measured on a machine: by default the one with most records. Raises UnknownClaim."""
+def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
+    """Every claim (or those named) as measured on a machine. Raises UnknownClaim."""
     claims = REGISTRY.chosen(ids)
-    measured = Measured(results, machine or next(iter(machines(results)), ""))
+    measured = Measured(results, machine)
     return [entry(claim, measured, size) for claim in claims]
 
 

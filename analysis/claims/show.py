@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.claims.ledger import Entry, Line, ledger
 from analysis.claims.rule import MEASURED
-from analysis.claims.store import machines
+from analysis.results import Results
 from analysis.tables import Comparison
 
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "for a GPU", "instead", "records")
@@ -73,9 +73,9 @@ def arm(one: Line) -> tuple[str, ...]:
     return one.name, "yes" if one.decides else "beside", one.measured, one.verdict, count(one.records)
 
 
-def tables(results: Path) -> list[Comparison]:
+def tables(results: Results) -> list[Comparison]:
     """What documents may show: the ledger of each machine that has records."""
-    return [table(ledger(results, machine)) for machine in machines(results)]
+    return [table(ledger(results, machine)) for machine in results.machines]
 
 
 def measured(entries: Sequence[Entry]) -> list[Entry]:

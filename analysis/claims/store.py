@@ -7,20 +7,16 @@ within the hour before it: repeats are processes of one experiment, older code o
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from analysis.frames import preferred, settled
+from analysis.results import Results
 from analysis.statistics import near
-from framebench.measure import claim_probes
 from framebench.measure.claim_probes import Probed
-from framebench.records import store
 from framebench.records.record import Provenance, Record
-from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 
 T = TypeVar("T", bound="HasProvenance")
@@ -31,24 +27,15 @@ class HasProvenance(Protocol):
     def provenance(self) -> Provenance: ...
 
 
-def readable(folder: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T]]:
-    """Every readable file below a folder; the others are named in a RecordWarning."""
-    for path in sorted(folder.rglob("*.json")):
-        try:
-            yield path, read(path)
-        except BadRecord as error:
-            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
-
-
 class Measured:
     """The records and probes of one machine below a results folder."""
 
-    def __init__(self, results: Path, machine: str) -> None:
+    def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
         every: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
         last: dict[str, dict[str, datetime]] = defaultdict(dict)
         protocol = 0
-        for path, record in readable(results / "records" / machine, store.read):
+        for path, record in ((Path(name), r) for name, r in results.files if r.provenance.machine == machine):
             every[record.case].append((path, record))
             protocol = max(protocol, record.provenance.protocol)
             seen, version, at = last[record.parsed.framework], record.framework_version, record.provenance.measured_at
@@ -57,10 +44,7 @@ class Measured:
         versions = {framework: settled(framework, seen) for framework, seen in last.items() if seen}
         self.found = {case: counting(found, versions, protocol) for case, found in every.items()}
         self.last = {case: newest(found)[1] for case, found in every.items()}
-        self.probes = {p.probe: (path, p) for path, p in sorted(self.all_probes(), key=lambda x: x[1].provenance.measured_at)}
-
-    def all_probes(self) -> list[tuple[Path, Probed]]:
-        return list(readable(self.results / "claims" / self.machine, claim_probes.read))
+        self.probes = results.probes(machine)
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -83,7 +67,7 @@ class Measured:
         """The files behind them, relative to the results folder."""
         paths = [path for case in cases for path, _ in self.found.get(case.id, [])]
         paths += [self.probes[probe][0]] if probe in self.probes else []
-        return [path.relative_to(self.results).as_posix() for path in paths]
+        return [path.relative_to(self.results.root).as_posix() for path in paths]
 
 
 def newest(found: list[tuple[Path, T]]) -> tuple[Path, T]:
@@ -109,9 +93,3 @@ def counting(found: list[tuple[Path, Record]], versions: dict[str, str], protoco
         (path, r) for path, r in good if r.provenance.commit == last.commit and near(r.provenance.measured_at, last.measured_at)
     ]
     return sorted(alike, key=lambda pair: pair[1].provenance.measured_at)
-
-
-def machines(results: Path) -> list[str]:
-    """Those that have records, the one with most of them first."""
-    counts = Counter(path.relative_to(results / "records").parts[0] for path in (results / "records").rglob("*.json"))
-    return [name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]

@@ -22,9 +22,10 @@ from collections import Counter
 from analysis.claims import ledger, table
 from analysis.claims.rule import FAILED
 from analysis.notebook import measured, show
+from analysis.results import Results
 
 said = measured()
-entries = ledger(said.results, said.machine)
+entries = ledger(Results(said.results), said.machine)
 counts = Counter(entry.verdict for entry in entries)
 show(f"{len(entries)} claims on machine {said.machine}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()))
 

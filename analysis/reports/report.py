@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
-from analysis.frames import collector_paused
 from analysis.reports import breakdown, explained, ground_truth, versions
+from analysis.results import Results
 from analysis.studies import drift
 from analysis.tables import Comparison
-from framebench.records import store
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@collector_paused()
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give, of one version of each framework."""
     table = tables.used(frames.current(table))
@@ -33,8 +30,8 @@ def of_records(found: Sequence[Record]) -> list[Comparison]:
     return [*report_of(table), *tables.claim_arms(frames.current(table)), *versions.comparisons(found)]
 
 
-def for_documents(results: Path) -> list[Comparison]:
-    """Every table that a document may ask for."""
-    accounts = [make(found) for found in explained.kept(results) for make in (explained.by_kind, explained.by_layer)]
-    found = list(store.read_all(results))
+def for_documents(results: Results) -> list[Comparison]:
+    """Every table that a document may ask for, of every machine."""
+    accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
+    found = results.records
     return [*of_records(found), *tables.of_the_table(), *accounts, *claims.tables(results), drift.comparison(found)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from analysis.statistics import FEWEST, PEAK, TIME, Quantity, judge
 from analysis.tables import Comparison
 from framebench.measure import compare as measured
 from framebench.measure.compare import Round
-from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -41,7 +39,7 @@ STATUS = "status"  # the quantity of a row that tells of a case that did not run
 
 
 class UnknownVersion(ValueError):
-    """A version, or a machine, that no record is of; the message lists those there are."""
+    """A version that no record is of; the message lists those there are."""
 
 
 class Conditions(NamedTuple):
@@ -89,27 +87,16 @@ def parse(text: str) -> tuple[str, str]:
     return framework, version
 
 
-def compare(results: Path, base: str, change: str, machine: str | None = None, threshold: float | None = None) -> list[Row]:
+def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | None = None) -> list[Row]:
     """A row for each quantity of each case that both versions (`jax==0.9.2`) have records of, by machine and case.
 
     `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
     UnknownVersion for what no record is of, and for two frameworks.
     """
-    return rows_of(store.read_all(results), base, change, machine, threshold)
-
-
-def rows_of(
-    found: Iterable[Record], base: str, change: str, machine: str | None = None, threshold: float | None = None
-) -> list[Row]:
-    """`compare`, on records that were read already."""
     if base == change or parse(base)[0] != parse(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
     usable = [r for r in found if r.status != "unsupported"]
-    machines = sorted({r.provenance.machine for r in usable})
-    if machine is not None and machine not in machines:
-        raise UnknownVersion(f"no records of a machine {machine!r}; there are: {', '.join(machines) or 'none'}")
-    here = [r for r in usable if machine in (None, r.provenance.machine)]
-    one, other = side(here, base), side(here, change)
+    one, other = side(usable, base), side(usable, change)
     both = sorted(one.keys() & other.keys())
     return [row for key in both for row in judged(key, (base, change), one[key], other[key], threshold)]
 
@@ -291,6 +278,10 @@ def line(r: Row) -> tuple[str, ...]:
 def comparisons(found: Iterable[Record]) -> list[Comparison]:
     """A table for each version and the one before it, by machine and framework, where both have a case."""
     kept = list(found)
-    pairs = [(m, f, *pair) for (m, f), known in history(kept).items() for pair in pairwise(known)]
-    rows = [rows_of(kept, f"{f}=={old}", f"{f}=={new}", m) for m, f, old, new in pairs]
-    return [table(r) for r in rows if r]
+    made = []
+    for (machine, framework), known in history(kept).items():
+        own = [r for r in kept if r.provenance.machine == machine]
+        for old, new in pairwise(known):
+            if rows := rows_of(own, f"{framework}=={old}", f"{framework}=={new}"):
+                made.append(table(rows))
+    return made

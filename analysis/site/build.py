@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from analysis import frames, tables
 from analysis.reports import breakdown
 from analysis.reports.report import report_of
+from analysis.results import Results
 from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
 from analysis.site.machine import Machine, all_cases, machines
 from analysis.site.writer import HERE, Writer
 from analysis.tables import Line
-from framebench.records import store
 from framebench.records.record import Record
 
 MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
@@ -24,20 +23,20 @@ class Unbuildable(ValueError):
     """There is nothing to show, or the target holds something else; the message says what to do."""
 
 
-def build(results: Path, target: Path, keep: Callable[[Record], bool] = lambda _: True) -> list[Path]:
-    """Writes the site of these results, of the records to keep. Returns its pages.
+def build(results: Results, target: Path, shown: list[Record] | None = None) -> list[Path]:
+    """Writes the site of these results, or of the records among them that are to be shown. Returns its pages.
 
     A site that is already in the folder is replaced. Raises Unbuildable without records, and if
     something else is there.
     """
-    found = list(filter(keep, store.read_all(results)))
+    found = results.records if shown is None else shown
     if not found:
-        raise Unbuildable(f"no such records under {results}; measure first: framebench run, or make bench")
+        raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
     everywhere = machines(found, frames.frame(frames.latest(found)))
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
-    writer = Writer(target, {"machines": everywhere, "results": results.name})
-    writer.common["without_asv"] = write_asv(writer, results)
+    writer = Writer(target, {"machines": everywhere, "results": results.root.name})
+    writer.common["without_asv"] = write_asv(writer, results.root)
     writer.page("index.html", "overview.html")
     writer.page("support.html", "support.html", comparisons=tables.of_the_table())
     for machine in everywhere:
@@ -65,7 +64,7 @@ def empty(target: Path) -> None:
     (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
-def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
+def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     lines = machine.table.to_dict("records")
@@ -73,7 +72,7 @@ def write_machine(writer: Writer, machine: Machine, results: Path) -> None:
     for workload in machine.workloads:
         of_it = report_of(machine.table[machine.table["workload"] == workload])
         writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
-    drawn = parts.pictures(machine, results)
+    drawn = parts.pictures(machine, results.root)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)

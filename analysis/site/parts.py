@@ -13,6 +13,7 @@ from analysis.tables import Comparison
 if TYPE_CHECKING:
     from analysis.claims import Entry
     from analysis.figures import Picture
+    from analysis.results import Results
 
 
 def pictures(machine: Machine, results: Path) -> dict[str, Picture]:
@@ -31,7 +32,7 @@ class Claim:
     records: tuple[tuple[str, str], ...]
 
 
-def claims(machine: Machine, results: Path) -> tuple[Comparison, list[Claim]]:
+def claims(machine: Machine, results: Results) -> tuple[Comparison, list[Claim]]:
     """The ledger of one machine: all claims in a table, and one by one."""
     from analysis.claims import detail, ledger, table
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import AsJson, Results, app, fail, out, parse_bytes, say
-from framebench.measure import environments, runner
+from framebench.cli.shared import AsJson, Machine, Results, app, fail, machine_of, out, parse_bytes, say
+from framebench.measure import runner
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
 from framebench.suite.registry import SCENARIOS
@@ -28,7 +28,7 @@ def advise(
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
     size: str = DEFAULT_SIZE,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
-    machine: Annotated[str | None, typer.Option(help="whose records: by default this machine's, or else the newest")] = None,
+    machine: Machine = None,
     parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
     sequence: Annotated[int, typer.Option(min=1, help="its tokens")] = 1024,
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
@@ -40,14 +40,14 @@ def advise(
     """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
     from analysis import tables
     from analysis.advice import advice, show
+    from analysis.results import Results as Folder
 
     chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
     shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
-        machine, {f: environments.default_version(f) for f in chosen},
     )  # fmt: skip
-    rows = advice.rows_of(results, workload, scenario)
+    rows = advice.rows_of(results, machine_of(Folder(results), machine), workload, scenario)
     try:
         found = advice.advise(rows, question)
         roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None

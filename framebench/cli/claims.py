@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import BROKEN, AsJson, Results, app, broken, fail, must_know, out, say, session
+from framebench.cli.shared import BROKEN, AsJson, Machine, Results, app, broken, fail, machine_of, out, say, session
 from framebench.measure import environments, runner
 from framebench.measure.session import Session
 from framebench.records import provenance
@@ -26,7 +26,7 @@ def claims(
     ids: Annotated[list[str] | None, typer.Argument(help="such as A1 or C10; all of them if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
-    machine: Annotated[str | None, typer.Option(help="whose records; by default this one's, if it has any")] = None,
+    machine: Machine = None,
     size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
     time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
     results: Results = runner.RESULTS,
@@ -38,6 +38,7 @@ def claims(
     from analysis.claims import detail, ledger, table
     from analysis.claims.claim import UnknownClaim
     from analysis.claims.registry import REGISTRY
+    from analysis.results import Results as Folder
 
     if size not in (known := sorted(set(profiles.PROFILES.values()))):
         fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
@@ -46,7 +47,9 @@ def claims(
     except UnknownClaim as error:
         fail(str(error), 2)
     failed = measure(chosen, size, evidence, time_limit, results) if run else []
-    found = ledger(results, where(results, machine, run), size, ids or [])
+    folder = Folder(results)  # anew: what was measured just now is in it
+    here = provenance.machine_name() if run else None
+    found = ledger(folder, machine_of(folder, machine or here), size, ids or [])
     if as_json:
         typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
     else:
@@ -55,22 +58,14 @@ def claims(
     raise typer.Exit(bool(failed))
 
 
-def where(results: Path, machine: str | None, run: bool) -> str | None:
-    """The machine whose ledger is asked for: None stands for the one with most records. Ends the command for an unknown one."""
-    from analysis.claims.store import machines
-
-    known, here = machines(results), provenance.machine_name()
-    must_know(machine, known, results)
-    return machine or (here if run or here in known else None)
-
-
 def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: float, results: Path) -> list[str]:
     """Measure the cases and run the probes that these claims lack here. Returns what failed."""
     from analysis.claims.ledger import names, wanted
     from analysis.claims.registry import REGISTRY
     from analysis.claims.store import Measured
+    from analysis.results import Results as Folder
 
-    missing, probes = wanted(chosen, Measured(results, provenance.machine_name()), size, evidence)
+    missing, probes = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
     for claim in chosen:
         if claim.reason:
             say(f"{claim.id} cannot be measured: {claim.reason}")

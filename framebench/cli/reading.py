@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from framebench.cli.shared import (
     AsJson,
-    Machine,
+    Machines,
     Profile,
     Results,
     Selectors,
@@ -20,17 +20,19 @@ from framebench.cli.shared import (
     chosen,
     err,
     fail,
+    machines_of,
     measuring,
-    must_know,
     out,
     say,
 )
 from framebench.measure import environments, runner
 from framebench.measure.progress import line
-from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite import hypothetical, profiles
 from framebench.suite.case import Case
+
+if TYPE_CHECKING:
+    from analysis.results import Results as Folder
 from framebench.suite.registry import SCENARIOS, names
 
 
@@ -68,12 +70,14 @@ def list_(
 
 @app.command()
 def show(
-    selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machine = None, as_json: AsJson = False
+    selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
     """The record of each case that counts, as lines or as one JSON array of flat rows."""
     from analysis import frames
+    from analysis.results import Results as Folder
 
-    found = kept(selectors, machine, results)
+    folder = Folder(results)
+    found = kept(selectors, machines_of(folder, machine), folder)
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     rows = frames.latest(found)
@@ -86,15 +90,10 @@ def show(
             typer.echo(line(record))
 
 
-def kept(selectors: list[str] | None, machine: str | None, results: Path) -> list[Record]:
-    """The records of the cases and of the machine that are named. Raises UnknownCase; an unknown machine ends the command."""
-    wanted, found, there = named(selectors), [], set()
-    for record in store.read_all(results):
-        there.add(record.provenance.machine)
-        if wanted(record.case) and machine in (None, record.provenance.machine):
-            found.append(record)
-    must_know(machine, there, results)
-    return found
+def kept(selectors: list[str] | None, machines: list[str], found: Folder) -> list[Record]:
+    """The records of the cases that are named, and of these machines. Raises UnknownCase."""
+    wanted = named(selectors)
+    return [r for r in found.records if wanted(r.case) and r.provenance.machine in machines]
 
 
 def named(selectors: list[str] | None) -> Callable[[str], bool]:
@@ -118,30 +117,33 @@ class FolderMayBeLeftOut(TyperCommand):
 def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
-    machine: Machine = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="a document whose generated tables are made anew")] = None,
+    machine: Machines = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="a document whose tables, of any machine, are made anew")] = None,
     html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
 ) -> None:
     """Comparison tables from the records, on the terminal and (of all cases) as results/tables/<machine>.md, or as a site."""
-    if html:
-        return site(selectors, results, machine, html)
     from analysis import tables
     from analysis.reports.documents import NoSuchTable, refresh
     from analysis.reports.report import for_documents, of_records
+    from analysis.results import Results as Folder
 
-    shown = kept(selectors, machine, results)
+    folder = Folder(results)
+    machines = machines_of(folder, machine)
+    shown = kept(selectors, machines, folder)
     if not shown:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    if html:
+        return site(shown, folder, html)
     found = of_records(shown)
     for comparison in found:
         tables.terminal(comparison, out)
     # of some of the cases nothing is written: the file is the machine's whole table
-    for name in sorted({r.provenance.machine for r in shown}) if not selectors else ():
-        target = results / "tables" / f"{name.replace('/', '_')}.md"
+    for name in machines if not selectors else ():
+        target = results / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == name))
         say(f"the same as Markdown: {target}")
-    every = for_documents(results) if docs else []
+    every = for_documents(folder) if docs else []
     for document in docs or ():
         try:
             document.write_text(refresh(document.read_text(), every))
@@ -149,15 +151,12 @@ def report(
             fail(f"{document}: {error}", 2)
 
 
-def site(selectors: list[str] | None, results: Path, machine: str | None, target: Path) -> None:
-    """All that the records say as pages that need neither network nor server."""
+def site(shown: list[Record], folder: Folder, target: Path) -> None:
+    """These records as pages that need neither network nor server."""
     from analysis.site.build import Unbuildable, build
 
-    wanted = named(selectors)
-    if machine is not None:  # which `build`, that reads on its own, could not tell from an unknown case
-        must_know(machine, {r.provenance.machine for r in store.read_all(results)}, results)
     try:
-        pages = build(results, target, lambda r: wanted(r.case) and machine in (None, r.provenance.machine))
+        pages = build(folder, target, shown)
     except Unbuildable as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")
@@ -167,7 +166,7 @@ def site(selectors: list[str] | None, results: Path, machine: str | None, target
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     results: Results = runner.RESULTS,
-    machine: Machine = None,
+    machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
     """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
@@ -188,9 +187,10 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from analysis import frames
     from analysis.lower_bound import floor
     from analysis.predict import predictions as lines
+    from analysis.results import Results as Folder
 
-    table = frames.everything(results)
-    must_know(machine, set(table["machine"]), results)
+    folder = Folder(results)
+    machines = machines_of(folder, machine)
     found: list[dict[str, Any]] = [
         {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
     ]
@@ -202,7 +202,8 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    for where, fitted in lines(table if machine is None else table[table["machine"] == machine], case.id):
+    table = frames.frame(frames.latest(r for r in folder.records if r.provenance.machine in machines))
+    for where, fitted in lines(table, case.id):
         value, low, high = fitted.at(case.batch)
         origin = (
             f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"

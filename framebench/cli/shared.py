@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ from framebench.records import provenance
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.selectors import select
+
+if TYPE_CHECKING:
+    from analysis.results import Results as Folder
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
@@ -28,7 +31,10 @@ Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/
 Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
-Machine = Annotated[str | None, typer.Option(help="only its records; all machines' by default")]
+WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"
+ALL = "all"
+Machine = Annotated[str | None, typer.Option(help=WHOSE)]
+Machines = Annotated[str | None, typer.Option(help=f"{WHOSE}; `{ALL}` takes every machine's")]
 
 
 def chosen(
@@ -75,10 +81,23 @@ def broken(statuses: list[str], what: str = "cases") -> bool:
     return bool(bad)
 
 
-def must_know(machine: str | None, there: Collection[str], results: Path) -> None:
-    """End the command, naming the machines that have records, if the one that was asked for has none."""
-    if machine is not None and machine not in there:
-        fail(f"no records of machine {machine!r} under {results}; machines: {', '.join(sorted(there)) or 'none'}", 2)
+def machine_of(found: Folder, named: str | None) -> str:
+    """The machine that a command reads (`WHOSE`); where none was named it says which, and which others there are. Ends the
+    command if there are no records, or none of the machine that was named."""
+    from analysis.results import NoRecords, UnknownMachine
+
+    try:
+        chosen = found.machine(named)
+    except (NoRecords, UnknownMachine) as error:
+        fail(str(error), 1 if isinstance(error, NoRecords) else 2)
+    if others := [name for name in found.machines if name != chosen and named is None]:
+        say(f"machine {chosen}; --machine takes the records of another: {', '.join(others)}")
+    return chosen
+
+
+def machines_of(found: Folder, named: str | None) -> list[str]:
+    """The same where `all` may be said. The one with the most records comes first."""
+    return found.machines if named == ALL and found.machines else [machine_of(found, named)]
 
 
 def parse_bytes(text: str) -> int:

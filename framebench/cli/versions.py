@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Machine, Profile, Results, app, broken, fail, out, say, session
+from framebench.cli.shared import AsJson, Machines, Profile, Results, app, broken, fail, machines_of, out, say, session
 from framebench.measure import environments, runner, versions
 from framebench.measure.progress import line
 
@@ -66,7 +66,7 @@ def tell(turn: versions.Turn, record: runner.Record, remaining: versions.Remaini
 def compare_(
     base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],
-    machine: Machine = None,
+    machine: Machines = None,
     threshold: Threshold = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -74,9 +74,13 @@ def compare_(
     """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few processes to tell."""
     from analysis import tables
     from analysis.reports import versions as judged
+    from analysis.results import Results as Folder
 
+    folder = Folder(results)
+    machines = machines_of(folder, machine)
+    found = [r for r in folder.records if r.provenance.machine in machines]
     try:
-        rows = judged.compare(results, base, change, machine, fraction(threshold))
+        rows = judged.rows_of(found, base, change, fraction(threshold))
     except judged.UnknownVersion as error:
         fail(str(error), 2)
     if not rows:

@@ -93,18 +93,23 @@ def explain(error: ValidationError) -> str:
 
 def read_all(root: Path) -> Iterator[Record]:
     """Every readable record under `root`/records; the others are named in a RecordWarning, and left alone."""
+    return (record for _, record in read_files(root))
+
+
+def read_files(root: Path) -> Iterator[tuple[str, Record]]:
+    """The same with the files' names."""
     # names, not Paths: to make and list these takes as long as to read the files
     for name in sorted(os.path.join(where, n) for where, _, names in os.walk(root / "records") for n in names):
         try:
             if name.endswith(".json"):
-                yield read(name)
+                yield name, read(name)
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
 
 
-def of_cases(root: Path, pattern: str) -> Iterator[Record]:
-    """The readable records in the folders of the cases whose id, with dots for strokes, matches a glob; no other is opened."""
-    for path in sorted((root / "records").glob(f"*/*/{pattern}/*.json")):
+def of_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
+    """A machine's readable records of the cases whose id, with dots for strokes, matches a glob; no other file is opened."""
+    for path in sorted((root / "records" / machine).glob(f"*/{pattern}/*.json")):
         with contextlib.suppress(BadRecord):  # `read_all` is who names them
             yield read(path)
 

@@ -13,6 +13,7 @@ import pytest
 from analysis import tables
 from analysis.reports.documents import NoSuchTable, refresh
 from analysis.reports.report import for_documents, of_records
+from analysis.results import Results
 from analysis.studies import faults
 from analysis.tables import Comparison
 from tests.committed import records, tracked
@@ -42,7 +43,7 @@ def published() -> list[Comparison]:
         for file in tracked("results"):
             (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, Path(folder) / file)
-        return for_documents(Path(folder) / "results")
+        return for_documents(Results(Path(folder) / "results"))
 
 
 @pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from analysis import figures, frames
 from analysis.figures import batches, fronts, peaks, rows, steps, strategies
 from framebench.measure import max_batch
+from framebench.records import store
 from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
 from tests.handmade import provenance, record
@@ -76,7 +77,7 @@ def texts(figure: Figure) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def published() -> pd.DataFrame:
-    table = frames.everything(ROOT / "results")
+    table = frames.frame(frames.latest(store.read_all(ROOT / "results")))
     return table[table["machine"] == table["machine"].mode()[0]]
 
 
@@ -302,7 +303,8 @@ def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
 import sys
 from pathlib import Path
 from analysis import figures, frames
-table = frames.everything(Path("results"))
+from framebench.records import store
+table = frames.frame(frames.latest(store.read_all(Path("results"))))
 table = table[(table["machine"] == table["machine"].mode()[0]) & (table["workload"] == "unet3d")]
 assert figures.draw_all(table)
 assert not {"torch", "jax", "jittor"} & set(sys.modules)

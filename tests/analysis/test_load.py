@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,16 +53,6 @@ def test_what_ran_under_a_limit_is_in_no_table() -> None:
         record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
     )
     assert [r.status for r in frames.latest([free, limited])] == ["ok"]
-
-
-def test_the_collector_is_paused_only_while_records_are_read() -> None:
-    with frames.collector_paused():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-
-
-def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
-    assert frames.everything(tmp_path).empty
 
 
 def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:

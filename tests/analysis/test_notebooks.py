@@ -8,7 +8,8 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis import frames, notebook
+from analysis import notebook
+from analysis.results import Results
 from tests.processes import ROOT
 
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
@@ -17,7 +18,7 @@ FAMILIES = {"strategies", "frameworks", "train_against_eval", "batch_scaling", "
 
 @pytest.fixture(scope="module")
 def machine() -> str:
-    return str(frames.everything(ROOT / "results")["machine"].mode()[0])
+    return Results(ROOT / "results").machines[0]
 
 
 def test_there_is_one_for_each_family_of_questions() -> None:

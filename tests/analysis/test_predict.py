@@ -19,6 +19,7 @@ from framebench.instruments.host import HostPeak
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
+from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
@@ -101,7 +102,7 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 
 
 def test_the_published_records_give_lines() -> None:
-    table = frames.everything(ROOT / "results")
+    table = frames.frame(frames.latest(store.read_all(ROOT / "results")))
     for framework in ("torch", "jax", "jittor"):
         found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
         assert found, framework

@@ -5,15 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import analysis
 from analysis import frames
 from analysis.results import NoRecords, Results, UnknownMachine
+from framebench.cli.__main__ import app
 from framebench.records import store
+from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
 from tests.handmade import made, provenance
 from tests.processes import ROOT
@@ -106,3 +110,39 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
 def test_importing_analysis_imports_no_pandas() -> None:
     code = "import sys, analysis; assert not {'pandas', 'numpy', 'pydantic'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "--machine", "all", "--docs", "DOC"],
+        ["report", "--machine", "all", "--html", "TO"],
+        ["figures", "--to", "TO"],
+        ["show", "--json"],
+        ["claims", "B19", "--size", "tiny"],
+        ["predict", "transformer/jax/train/fp32/b9/tiny"],
+        ["advise", "--budget", "1GiB", "--size", "tiny"],
+    ],
+    ids=lambda command: " ".join(command[:4]),
+)
+def test_a_command_parses_each_record_at_most_once(
+    command: list[str], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of `make report`, and what else reads records."""
+    planted(planted(results, "one", 2), "two", 3)
+    document = tmp_path / "page.md"
+    document.write_text("<!-- table: one: transformer train, batch 1, size tiny -->\n<!-- end -->")
+    parsed: Counter[str] = Counter()
+    read = store.read
+
+    def counting(path: Path | str) -> Record:
+        parsed[str(path)] += 1
+        return read(path)
+
+    monkeypatch.setattr(store, "read", counting)
+    paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
+    done = CliRunner().invoke(app, [*(paths.get(word, word) for word in command), "--results", str(results)])
+    assert done.exit_code in (0, 1), done.output
+    assert set(parsed.values()) == {1}
+    if "all" in command:
+        assert set(parsed) == {str(path) for path in results.rglob("records/**/*.json")}

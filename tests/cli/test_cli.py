@@ -129,8 +129,9 @@ def test_one_machines_records_alone(published: Path) -> None:
     for path in there.rglob("*.json"):
         other = json.loads(path.read_text())
         other["provenance"]["machine"] = "another"
-        (path.parent / "another.json").write_text(json.dumps(other))
-    for chosen, machines in (([], {there.name, "another"}), (["--machine", "another"], {"another"})):
+        (there.parent / "another").mkdir()
+        (there.parent / "another" / path.name).write_text(json.dumps(other))
+    for chosen, machines in ((["--machine", "all"], {there.name, "another"}), (["--machine", "another"], {"another"})):
         done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(published)])
         assert {row["machine"] for row in json.loads(done.stdout)} == machines
     assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(published)]).exit_code == 0

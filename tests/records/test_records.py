@@ -108,8 +108,8 @@ def test_the_records_of_some_cases_are_read_without_the_others(results: Path) ->
         store.write(record(case), store.folder(results, "m", "torch-1", case))
     bad = store.folder(results, "m", "torch-1", CASE) / "bad.json"
     bad.write_text("{}")
-    assert list(store.of_cases(results, "transformer.*.train.*")) == [record(CASE)]
-    assert list(store.of_cases(results, "resnet50.*.train.*")) == []
+    assert list(store.of_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
+    assert list(store.of_cases(results, "m", "resnet50.*.train.*")) == []
 
 
 @given(st.binary(max_size=300))

@@ -17,6 +17,7 @@ from analysis.claims.ledger import Entry, applies, names, wanted
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import MEASURED, Verdict
 from analysis.claims.store import Measured
+from analysis.results import Results
 from analysis.tables import markdown
 from framebench.cli.__main__ import app
 from framebench.measure import claim_probes
@@ -83,7 +84,7 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
 
 
 def one(results: Path, claim: str) -> Entry:
-    (found,) = ledger(results, "m", "tiny", [claim])
+    (found,) = ledger(Results(results), "m", "tiny", [claim])
     return found
 
 
@@ -278,7 +279,7 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
 
 def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
     results = ROOT / "results"
-    for entry in ledger(results, "epyc-2core"):
+    for entry in ledger(Results(results), "epyc-2core"):
         assert entry.verdict in VERDICTS
         assert all((results / name).is_file() for line in entry.lines for name in line.records)
         assert set(entry.records) >= {name for line in entry.lines for name in line.records}
@@ -291,7 +292,7 @@ def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -
     reason = "a | b <script>\n`c`"
     put(results, "transformer/torch/train/fp32/b4/tiny")
     put(results, "transformer/torch/train/compile/b4/tiny", status="crashed", reason=reason)
-    made = table(ledger(results, "m", "tiny"))
+    made = table(ledger(Results(results), "m", "tiny"))
     assert [row[0] for row in made.rows] == IDS
     text = markdown(made)
     assert "<script>" not in text
@@ -313,7 +314,7 @@ def test_times_that_were_taken_hours_apart_are_taken_anew(results: Path) -> None
     put(results, "transformer/torch/train/compile/b4/tiny", 80, 0.5, origin=later)
     (line,) = [arm for arm in one(results, "B19").lines if "no ratio" in arm.remark]
     assert line.value is None
-    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(results, "m"), "tiny")
+    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(Results(results), "m"), "tiny")
     assert {c.strategy for c in cases if (c.workload, c.framework) == ("transformer", "torch")} >= {"fp32", "compile"}
     put(results, "transformer/torch/train/fp32/b4/tiny", 100, 1.0, origin=later)
     (line,) = [arm for arm in one(results, "B19").lines if arm.id == line.id]
@@ -322,7 +323,7 @@ def test_times_that_were_taken_hours_apart_are_taken_anew(results: Path) -> None
 
 def test_missing_cases_are_collected_once_and_gpu_cases_are_not(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    cases, probes = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(results, "m"), "tiny")
+    cases, probes = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
     ids = [case.id for case in cases]
     assert len(set(ids)) == len(ids)
     assert "transformer/torch/train/compile/b4/tiny" in ids

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from analysis import frames
 from analysis.claims.registry import REGISTRY
+from analysis.results import Results
 from analysis.site import asv, headlines
 from analysis.site.build import Unbuildable, build
 from analysis.site.links import anchors, case_page, slug
@@ -67,7 +68,7 @@ def keep(results: Path, found: Iterator[Record]) -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     keep(folder / "results", everything())
-    build(folder / "results", folder / "out" / "site")
+    build(Results(folder / "results"), folder / "out" / "site")
     assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
     return folder / "out" / "site"
 
@@ -203,7 +204,7 @@ def test_a_case_that_is_a_path_gets_no_page(tmp_path: Path) -> None:
     evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
     (file.parent / "evil.json").write_text(json.dumps(evil))
     with pytest.warns(store.RecordWarning, match=r"evil\.json"):
-        pages = build(tmp_path / "results", tmp_path / "a" / "site")
+        pages = build(Results(tmp_path / "results"), tmp_path / "a" / "site")
     assert all(page.is_relative_to(tmp_path / "a" / "site") for page in pages)
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["site"]
 
@@ -225,18 +226,18 @@ def test_anchors_of_one_page_differ() -> None:
 def test_only_a_site_is_replaced(tmp_path: Path) -> None:
     elsewhere = made("fp32", 2**20, [1.0, 1.0], where={"machine": "elsewhere"})
     keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0]), elsewhere]))
-    target = tmp_path / "site"
-    build(tmp_path / "results", target)
+    target, results = tmp_path / "site", Results(tmp_path / "results")
+    build(results, target)
     (target / "old.html").touch()
-    build(tmp_path / "results", target, lambda r: r.provenance.machine == "lab")
+    build(results, target, results.of_machine("lab"))
     assert not (target / "old.html").exists()
     assert [p.name for p in (target / "machines").iterdir()] == ["lab"]
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
     with pytest.raises(Unbuildable, match="precious"):
-        build(tmp_path / "results", tmp_path / "precious")
+        build(Results(tmp_path / "results"), tmp_path / "precious")
     with pytest.raises(Unbuildable, match="measure first"):
-        build(tmp_path / "nothing", target)
+        build(Results(tmp_path / "nothing"), target)
     assert (target / "index.html").exists(), "a failed build leaves the last one"
 
 
@@ -370,7 +371,7 @@ def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
 @pytest.mark.slow
 def test_the_committed_results_open_too(tmp_path: Path, tab: Any) -> None:
     """Each kind of page, with asv's histories, from real records."""
-    build(ROOT / "results", tmp_path / "site")
+    build(Results(ROOT / "results"), tmp_path / "site")
     kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
     for path in kinds.values():
         tab.goto(path.as_uri())
