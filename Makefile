@@ -62,6 +62,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
+	$(BIN)/python -m tools.typecheck
 
 # How often verdicts err: docs/study.md and docs/study.svg, from the samples under results/study
 study: $(READY)

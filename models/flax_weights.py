@@ -35,7 +35,7 @@ def conv(w: np.ndarray) -> np.ndarray:  # (out, in, *spatial) -> (*spatial, in, 
 
 
 def conv_transpose(w: np.ndarray) -> np.ndarray:  # (in, out, *spatial) -> (*flipped spatial, in, out)
-    return np.flip(np.moveaxis(w, (0, 1), (-2, -1)), range(w.ndim - 2))
+    return np.flip(np.moveaxis(w, (0, 1), (-2, -1)), range(w.ndim - 2))  # type: ignore[call-overload]  # NumPy's types know no range
 
 
 LAYOUTS: dict[type, Callable[[np.ndarray], np.ndarray]] = {

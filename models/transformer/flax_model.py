@@ -61,6 +61,7 @@ class Transformer(nnx.Module):
         types = {name: options[name] for name in ("dtype", "param_dtype")}
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
+        self.blocks: Any
         if scan:  # one Block whose arrays have a leading axis of layers
             self.blocks = nnx.vmap(lambda r: Block(c, rngs=r, **options))(rngs.fork(split=c.layers))
         else:

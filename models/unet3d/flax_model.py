@@ -21,16 +21,17 @@ class PlaneConv(nnx.Conv):
     2-D ones it has. The price is memory: the input of each convolution is kept once per plane of the kernel.
     """
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Array) -> Array:  # type: ignore[override]  # never sharded
         x, kernel = self.promote_dtype((x, self.kernel[...]), dtype=self.dtype)
         (b, d, _, _, _), k, s = x.shape, kernel.shape[0], self.strides
+        assert isinstance(s, int)
         padded = jnp.pad(x, ((0, 0), (k // 2, k // 2), (0, 0), (0, 0), (0, 0)))
         planes = jnp.concatenate([padded[:, i : i + d : s] for i in range(k)], -1)  # (b, d / s, h, w, k cin)
         kernel = jnp.moveaxis(kernel, 0, 2).reshape(k, k, -1, kernel.shape[-1])
         flat, edge, layout = planes.reshape(-1, *planes.shape[2:]), (k // 2, k // 2), ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(flat, kernel, (s, s), (edge, edge), dimension_numbers=layout)
         y = y.reshape(b, d // s, *y.shape[1:])
-        return y + self.bias[...].astype(y.dtype) if self.use_bias else y
+        return y if self.bias is None else y + self.bias[...].astype(y.dtype)
 
 
 class ProductUpsample(nnx.ConvTranspose):
@@ -40,6 +41,7 @@ class ProductUpsample(nnx.ConvTranspose):
     """
 
     def __call__(self, x: Array) -> Array:
+        assert self.bias is not None
         x, kernel, bias = self.promote_dtype((x, self.kernel[...], self.bias[...]), dtype=self.dtype)
         b, d, h, w, _ = x.shape
         y = jnp.einsum("bdhwi,xyzio->bdxhywzo", x, kernel[::-1, ::-1, ::-1])
@@ -98,8 +100,8 @@ class UNet3D(nnx.Module):
         for i, block in enumerate(self.down):
             x = self.remat(i, run)(block, x)
             skips.append(x)
-        for i, (block, skip) in enumerate(zip(self.up, skips[-2::-1], strict=True), len(self.down)):
-            x = self.remat(i, run)(block, x, skip)
+        for i, (up, skip) in enumerate(zip(self.up, skips[-2::-1], strict=True), len(self.down)):
+            x = self.remat(i, run)(up, x, skip)
         return self.head(x)
 
 

@@ -40,7 +40,7 @@ RESULTS = {
 @contextmanager
 def scoped(model: nnx.Module) -> Iterator[None]:
     """The names of operations tell the path of the module that they are from."""
-    modules = [(".".join(map(str, path)), module) for path, module in nnx.iter_modules(model)]
+    modules: list[tuple[str, Any]] = [(".".join(map(str, path)), module) for path, module in nnx.iter_modules(model)]
     with ExitStack() as stack:
         for kind in {type(module) for _, module in modules}:
             if callable(getattr(kind, "__call__", None)):  # noqa: B004

@@ -79,11 +79,12 @@ class JaxAdapter(Adapter):
         self.optimizer = make_optimizer(self.workload.optimizer)
         self.eager = False
         self.jit_options: dict[str, Any] = {}
-        self.compiler_options: dict[str, str] = {}
+        self.compiler_options: dict[str, str | bool] = {}
         self.constants: dict[str, Tree] = {}  # what the step reads besides; frozen weights are put in
         self.from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
         self.loss_of: Callable[[Array, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
+        self.kept: Any = None  # these residuals
         self.models: Callable[[], Iterator[tuple[Tree, Tree]]]  # the parameters and statistics of a pair, one after the other
 
     def make(self) -> None:
@@ -94,7 +95,7 @@ class JaxAdapter(Adapter):
         self.graph = parts.graph
         self.params, self.stats, self.constants["frozen"] = jax.device_put((parts.params, parts.stats, parts.frozen))
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
-        self.optimizer_state = self.optimizer.init(self.params) if self.case.stage.trains else None
+        self.optimizer_state: Any = self.optimizer.init(self.params) if self.case.stage.trains else None
         if self.case.scenario == "varlen":
             self.stream = [self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, lengths_of(self.case))]
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
@@ -145,7 +146,7 @@ class JaxAdapter(Adapter):
 
         def with_graph(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree, Any]:
             logits, backward, stats = jax.vjp(lambda p: forward(p, stats, constants, x), params, has_aux=True)
-            backward.args_res = [None] * len(backward.args_res)
+            backward.args_res = [None] * len(backward.args_res)  # type: ignore[attr-defined]  # jax.vjp hides its type
             return logits, stats, backward
 
         return with_graph if self.keeps_graph else lambda *arguments: (*forward(*arguments), None)
@@ -215,7 +216,7 @@ class JaxAdapter(Adapter):
 
     def release(self) -> None:
         self.output: Any = None  # the loss; in eval the logits
-        self.kept: Any = None  # the residuals
+        self.kept = None
 
     def synchronize(self) -> None:
         jax.block_until_ready((self.output, self.params))

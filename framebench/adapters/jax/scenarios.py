@@ -59,25 +59,26 @@ def distill(run: JaxAdapter) -> Proof:
     """The teacher is the plain model, in evaluation mode; its weights are constants of the step."""
     plain = run.loss_of
     config = run.workload.config(run.case.size)
+    graphs: list[nnx.GraphDef] = []
 
     def attach() -> None:
         teacher = run.load(config, run.workload.weights(config), training=False)
+        graphs.append(teacher.graph)
         run.constants["teacher"] = jax.device_put((teacher.params, teacher.frozen, teacher.stats))
 
-        def logits_of(constants: Tree, x: Array) -> Array:
-            return nnx.merge(teacher.graph, *constants["teacher"])(x)
+    def logits_of(constants: Tree, x: Array) -> Array:
+        return nnx.merge(graphs[0], *constants["teacher"])(x)
 
-        def loss(logits: Array, x: Array, y: Array, constants: Tree) -> Array:
-            return (plain(logits, x, y, constants) + divergence(logits_of(constants, x), logits)) / 2
-
-        run.loss_of, run.teacher_logits = loss, logits_of
+    def loss(logits: Array, x: Array, y: Array, constants: Tree) -> Array:
+        return (plain(logits, x, y, constants) + divergence(logits_of(constants, x), logits)) / 2
 
     run.before_first_step.append(attach)
+    run.loss_of = loss
 
     def proof(e: Evidence) -> bool:
         e["products_of_the_student"] = len(products(run.otherwise(loss_of=plain).jaxpr))
         x = run.inputs[0][: len(run.inputs[0]) // run.micro]
-        e["products_of_the_teacher"] = len(products(jax.make_jaxpr(run.teacher_logits)(run.constants, x)))
+        e["products_of_the_teacher"] = len(products(jax.make_jaxpr(logits_of)(run.constants, x)))
         return e["products"] == e["products_of_the_student"] + e["products_of_the_teacher"]
 
     return proof

@@ -113,8 +113,8 @@ def with_loss_scale(optimizer: optax.GradientTransformation, start: float, growt
     def init(params: Tree) -> Scaled:
         return Scaled(optimizer.init(params), jnp.float32(start), jnp.int32(0))
 
-    def update(grads: Tree, state: Scaled, params: Tree) -> tuple[Tree, Scaled]:
-        grads = jax.tree.map(lambda g: g / state.scale, grads)
+    def update(updates: Tree, state: Any, params: Tree = None) -> tuple[Tree, Scaled]:
+        grads = jax.tree.map(lambda g: g / state.scale, updates)
         finite = jnp.all(jnp.array([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]))
         updates, inner = optimizer.update(grads, state.inner, params)
         updates = jax.tree.map(lambda u: jnp.where(finite, u, 0), updates)
@@ -296,12 +296,12 @@ def dispatches() -> Iterator[Counter[str]]:
         return before[primitive](*args, **params)
 
     for p in known:
-        p.impl = partial(counting, p)
+        p.impl = partial(counting, p)  # type: ignore[method-assign]
     try:
         yield found
     finally:
         for p in known:
-            p.impl = before[p]
+            p.impl = before[p]  # type: ignore[method-assign]
 
 
 @switch
@@ -333,7 +333,7 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
     return proof
 
 
-def allocations(run: JaxAdapter, channels: int, **options: int) -> int:
+def allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
     """Of the device's allocator, while a convolution is compiled by the flags in force and these options.
 
     What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.

@@ -69,7 +69,7 @@ class Labelled(Storages):
         self.values.pop(key).died = self.account.events
 
     def made(self, tensor: Tensor, by: str) -> None:
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()
         if node is not None and not self.updating:
             self.account.turn("backward")
         value = self.value_of(tensor)
@@ -135,7 +135,7 @@ class Labelled(Storages):
 def present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
     """Every tensor there is between two steps: kind, layer, tensor. Those nobody named come last."""
     parameters = list(adapter.model.named_parameters())
-    found = [("parameter", module_of(name), p) for name, p in parameters]
+    found: list[tuple[str, str, Tensor]] = [("parameter", module_of(name), p) for name, p in parameters]
     found += [("gradient", module_of(name), p.grad) for name, p in parameters if p.grad is not None]
     found += [("buffer", module_of(name), b) for name, b in adapter.model.named_buffers()]
     if adapter.case.stage.trains:

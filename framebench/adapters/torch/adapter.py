@@ -77,7 +77,7 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.evaluates = not case.stage.trains  # the mode of batch norm
         self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
-        self.on_model: list[Callable[[nn.Module], object]] = []  # what is done to the model once it has its weights
+        self.on_model: list[Callable[[Any], object]] = []  # what is done to the workload's model once it has its weights
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x

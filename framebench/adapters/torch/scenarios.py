@@ -156,7 +156,7 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
         with torch.no_grad():
             if not shared:
                 return [torch.jit.trace(model, x) for model in (one, other)]
-            heads = [model.fc for model in (one, other)]
+            heads: list[Any] = [model.fc for model in (one, other)]
             one.fc = nn.Identity()
             trunk = torch.jit.trace(one, x)
             return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
@@ -210,6 +210,7 @@ def pinned(run: TorchAdapter) -> Proof:
     run.before_first_step.append(attach)
 
     def proof(e: Evidence) -> bool:
+        assert run.loader
         copied, steps = copies.watched(STREAMED)
         e |= run.loader.counted() | {"copies_watched": len(copied), "overlap_share": overlap(copied, steps)}
         e["copy_ms"] = sum(b - a for a, b in copied) / max(1, len(copied))

@@ -71,7 +71,7 @@ def half(run: TorchAdapter, dtype: str) -> Proof:
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     chosen: set[nn.Module] = set()
 
-    def attach(model: nn.Module) -> None:
+    def attach(model: Any) -> None:
         chosen.update(run.model_module.blocks_of(model)[::every])
 
         def remat(block: nn.Module, *xs: Any) -> Any:
@@ -152,13 +152,14 @@ def checkpoint_dots(run: TorchAdapter) -> Proof:
     saved += [aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]
     contexts = partial(create_selective_checkpoint_contexts, saved)
 
-    def attach(model: nn.Module) -> None:
+    def attach(model: Any) -> None:
         model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=contexts)
 
     def proof(e: Evidence) -> bool:
-        again, run.model.remat = run.model.remat, lambda block, *xs: block(*xs)
+        model: Any = run.model
+        again, model.remat = model.remat, lambda block, *xs: block(*xs)
         e["products_without"] = run.observe()["products"]
-        run.model.remat = again
+        model.remat = again
         return e["block_runs"] == 2 * run.micro * e["blocks"] and e["products"] == e["products_without"]
 
     run.on_model.append(attach)
@@ -190,7 +191,7 @@ def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
         e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
         whole = e["compiled_regions"] == e["graphs_forward"] == e["forward_passes"] == run.micro
         backward = e["graphs_backward"] == run.micro * run.case.stage.trains
-        seen = True
+        seen = 1
         if mode == "reduce-overhead":
             e["graph_launches"] = seen = launches(run)
         elif mode == "max-autotune":
@@ -217,7 +218,7 @@ def jit_script(run: TorchAdapter) -> Proof:
     scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
     runs: list[nn.Module] = []
 
-    def attach(model: nn.Module) -> None:
+    def attach(model: Any) -> None:
         scripted.update({block: torch.jit.script(block) for block in run.model_module.blocks_of(model)})
         plain = model.remat
 

@@ -1,0 +1,32 @@
+"""mypy over what imports a framework, by that framework's own environment, which is built if there is none yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from framebench.measure import environments
+from framebench.records.provenance import ROOT
+
+FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
+    "torch": ("framebench/adapters/torch/*.py", "framebench/worker/fake.py", "framebench/worker/overhead.py",
+              "models/*/torch_model.py"),
+    "jax": ("framebench/adapters/jax/*.py", "models/*/flax_model.py", "models/flax_*.py"),
+    "jittor": ("framebench/adapters/jittor/*.py", "models/*/jittor_model.py"),
+}  # fmt: skip
+
+
+def check(framework: str) -> int:
+    """mypy's exit status. Raises SetupError."""
+    python = environments.ensure(framework, say=print).python
+    files = [str(file.relative_to(ROOT)) for pattern in FILES[framework] for file in ROOT.glob(pattern)]
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(python), "--cache-dir", f".mypy_cache/{framework}"]
+    print(f"{framework}: ", end="", flush=True)
+    return subprocess.run([*mypy, *files], cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(max([check(framework) for framework in FILES]))
+    except environments.SetupError as error:
+        sys.exit(str(error))
