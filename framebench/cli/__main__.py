@@ -7,6 +7,7 @@ from typing import Any
 
 from framebench.cli import advice, claims, figures, measuring, reading, upkeep, versions  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, say
+from framebench.measure import environments
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy
 from framebench.suite.case import UnknownCase
@@ -16,6 +17,8 @@ from models.spec import UnknownName
 def main() -> None:
     """Users' mistakes end in a sentence, not in a traceback."""
     warnings.showwarning = plain_warning  # type: ignore[assignment]
+    if not environments.REQUIREMENTS.is_dir():
+        fail("this copy has no requirements/: framebench is used from a checkout; clone it, and call `make setup` there", 2)
     try:
         app()
     except (UnknownCase, UnknownName, SetupError, Busy) as error:
