@@ -21,7 +21,9 @@ TYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16
 class Program:
     """A function compiled ahead of time, once for each shape of its last argument; or `eager`, operation by operation."""
 
-    def __init__(self, function: Callable[..., Any], precision: str, eager: bool, options: dict[str, str | bool], **jit: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], precision: str, eager: bool, options: dict[str, str | bool], **jit: Any
+    ) -> None:
         self.function, self.precision, self.eager, self.options = function, precision, eager, options
         self.jitted = jax.jit(function, **jit)
         self.compiled: dict[tuple[int, ...], Any] = {}

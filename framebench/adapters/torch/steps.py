@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -182,7 +182,7 @@ def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
 
     def attach(model: nn.Module) -> None:
         run.forward = torch.compile(model, mode=mode)
-        run.observer = lambda: Profiled(run.forward, len(run.blocks()))
+        run.observer = lambda: Profiled(cast(nn.Module, run.forward), len(run.blocks()))
 
     def proof(e: Evidence) -> bool:
         """Each forward pass was one call of one graph, and each backward pass another; no product was computed outside of them.
