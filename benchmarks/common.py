@@ -1,4 +1,4 @@
-"""The shape that every benchmark class has: strategies x batches as parameters, four metrics of one record."""
+"""The shape that every benchmark class has: scenario, strategy and batch as parameters, four metrics of one record."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ class CaseBenchmarks(ABC):
     """
 
     workload: ClassVar[str]
-    params: ClassVar[list[list[str] | list[int]]]
+    params: ClassVar[
+        tuple[list[str], list[str], list[int]]
+    ]  # asv takes their product; which of it are cases, framebench.asv knows
     unit: ClassVar[str]  # of the throughput; the other metrics state theirs
-    param_names: ClassVar[list[str]] = ["strategy", "batch"]
+    param_names: ClassVar[list[str]] = ["scenario", "strategy", "batch"]
     # asv compares results of one version only; by default, every edit of this file would start a new one
     version = f"{protocol.VERSION}-{SIZE}"
     timeout = 3600  # more than the runner's own limits: were asv to cut a case off, the reason would be lost
@@ -46,15 +48,14 @@ class CaseBenchmarks(ABC):
         """Abstract so that asv, which collects every concrete class, passes over this one."""
 
     def __init_subclass__(cls) -> None:
-        batches = {case.batch for case in PROFILE if case.workload == cls.workload}
-        strategies = dict.fromkeys(f"{case.scenario}/{case.strategy}" for case in PROFILE if case.workload == cls.workload)
-        cls.params = [list(strategies), sorted(batches)]
+        own = [case for case in PROFILE if case.workload == cls.workload]
+        scenarios, strategies = dict.fromkeys(case.scenario for case in own), dict.fromkeys(case.strategy for case in own)
+        cls.params = list(scenarios), list(strategies), sorted({case.batch for case in own})
         cls.unit = f"{spec.workload(cls.workload).unit}/s"
 
-    def setup(self, strategy: str, batch: int) -> None:
+    def setup(self, scenario: str, strategy: str, batch: int) -> None:
         """asv shows n/a for what raises NotImplementedError here."""
-        scenario, name = strategy.split("/")
-        self.case = Case(self.workload, self.framework, scenario, name, batch, SIZE)
+        self.case = Case(self.workload, self.framework, scenario, strategy, batch, SIZE)
         if self.framework != ENV.split("==")[0]:
             raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
         if self.case not in PROFILE:
@@ -63,16 +64,16 @@ class CaseBenchmarks(ABC):
             self._measure()  # the record keeps the reason, which asv does not
             raise NotImplementedError(f"unsupported: {why}")
 
-    def track_peak_memory(self, strategy: str, batch: int) -> float:
+    def track_peak_memory(self, scenario: str, strategy: str, batch: int) -> float:
         return self._metric("peak_bytes")
 
-    def track_step_time(self, strategy: str, batch: int) -> float:
+    def track_step_time(self, scenario: str, strategy: str, batch: int) -> float:
         return self._metric("step_time_s")
 
-    def track_throughput(self, strategy: str, batch: int) -> float:
+    def track_throughput(self, scenario: str, strategy: str, batch: int) -> float:
         return round(self._metric("throughput"), 2)  # asv would print sixteen digits
 
-    def track_first_step(self, strategy: str, batch: int) -> float:
+    def track_first_step(self, scenario: str, strategy: str, batch: int) -> float:
         return self._metric("first_step_s")
 
     # the units that asv itself writes with a prefix

@@ -76,7 +76,7 @@ def configuration(results: Path, html: Path) -> dict[str, Any]:
     """The project's own, with the folders of this run and without what only measuring needs."""
     own = json.loads((ROOT / "asv.conf.json").read_text())
     folders = {"repo": str(ROOT), "results_dir": str((results / "asv").resolve()), "html_dir": str(html)}
-    return {k: own[k] for k in ("version", "project", "branches")} | folders
+    return {k: own[k] for k in ("version", "project", "branches", "regressions_first_commits")} | folders
 
 
 def publish(settings: dict[str, Any], folder: Path) -> None:

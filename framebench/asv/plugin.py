@@ -9,25 +9,26 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from ast import literal_eval
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from itertools import product
 from typing import Any, ClassVar
 
 from asv import environment, util
+from asv import results as asv_results
+from asv.commands import compare as asv_compare
 from asv.commands import run as asv_run
 from asv.console import log
 from asv.runner import skip_benchmarks
 
+from framebench.asv import cases, throughput
 from framebench.asv.progress import Progress, heard
 from framebench.measure import environments
-from framebench.measure.runner import RESULTS, unsupported
+from framebench.measure.runner import RESULTS
 from framebench.measure.session import Busy, Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.suite.case import Case
+from framebench.suite.case import UnknownCase
 from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -81,11 +82,12 @@ class FrameworkEnvironment(environment.Environment):
         return provenance.commit() or ""
 
     def can_install_project(self) -> bool:
-        """So asv refuses a range of other commits."""
+        """What is measured is the working tree, which cannot be another commit."""
         return False
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
-        """The working tree needs no installation."""
+        """The working tree needs no installation. Raises UserError for another commit, as `asv find` would ask for."""
+        _only_head([commit_hash])
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Start one of asv's own processes: discovery, or the server that every benchmark is forked from."""
@@ -97,28 +99,28 @@ class FrameworkEnvironment(environment.Environment):
 
 def planned(selection: dict[str, Any]) -> int:
     """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
-    runnable = {case for case in profile() if not unsupported(case)}
-    chosen = runnable.intersection(_cases(selection.get("benchmarks")))
-    return sum(case.framework == env.framework for case in chosen for env in selection.get("environments", ()))
+    return sum(cases.planned(selection["benchmarks"], env.framework) for env in selection.get("environments", ()))
 
 
-def _cases(benchmarks: Any) -> Iterator[Case]:
-    """The cases behind asv's selection of `resnet50.ResNet50Torch.track_step_time('train/fp32', 4)` and the like."""
-    size = profile()[0].size
-    for name, benchmark in (benchmarks or {}).items():
-        combinations = list(product(*benchmark["params"]))
-        for strategy, batch in (combinations[i] for i in benchmarks.benchmark_selection[name]):
-            scenario, strategy_name = literal_eval(strategy).split("/")
-            yield Case(name.split(".")[0], _framework(name), scenario, strategy_name, int(batch), size)
+def _only_head(asked: str | list[str] | None) -> None:
+    """Raises UserError where other commits are asked for than HEAD, under which the working tree is recorded.
 
-
-def _framework(benchmark: str) -> str:
-    """`torch` of `resnet50.ResNet50Torch.track_step_time`."""
-    return next(f for f in FRAMEWORKS if benchmark.split(".")[1].lower().endswith(f))
+    `asked` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
+    """
+    head = provenance.commit() or ""
+    if asked is None or asked == "HEAD":
+        return
+    commits = asked if isinstance(asked, list) else (provenance.git("rev-list", "--first-parent", asked, "--") or "").split()
+    if commits != [head]:
+        named = asked if isinstance(asked, str) else " and ".join(commit[:8] for commit in asked)
+        raise util.UserError(
+            f"asv measures the working tree here, as HEAD ({head[:8]}), and cannot measure {named}:"
+            " check each commit out, type asv run there, then asv compare"
+        )
 
 
 def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
-    """Run only the classes of the environment's framework: asv itself shows pages of n/a for the others.
+    """Run only what is a case of the environment's framework: asv itself shows pages of n/a for the others.
 
     The first environment to get this far opens the session.
     """
@@ -131,10 +133,9 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             # what a record tells about its origin is known here, not in the benchmark processes
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             _Run.open()
-        foreign = {name for name in benchmarks if _framework(name) != env.framework}
-        for _ in foreign:
+        own = cases.own(benchmarks, env.framework)
+        for _ in range(len(benchmarks) - len(own)):
             log.step()
-        own = benchmarks.filter_out(foreign)
         if env.failure:
             log.error(f"{env.name} cannot be used: {env.failure}")
             return skip_benchmarks(own, env, results=results)
@@ -173,6 +174,7 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
 
     @wraps(run)
     def in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
+        _only_head(kwargs.pop("range_spec", None))
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
         progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
         with _stoppable(), _alone(), heard(progress):
@@ -185,6 +187,13 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def setup() -> None:
-    """asv calls this once it has loaded the plug-in, before the command runs; only `asv run` goes through these two."""
+    """asv calls this once it has loaded the plug-in, before the command runs. Raises UserError, which asv shows in a line."""
+    try:
+        profile()
+    except UnknownCase as unknown:
+        raise util.UserError(f"FRAMEBENCH_PROFILE: {unknown}") from unknown
     asv_run.Run.run = classmethod(resumable(asv_run.Run.run.__func__))
     asv_run.run_benchmarks = own_benchmarks(asv_run.run_benchmarks)
+    asv_results._format_benchmark_result = cases.without_empty_rows(asv_results._format_benchmark_result)
+    asv_compare.unroll_result = throughput.marked(asv_compare.unroll_result)
+    asv_compare._is_result_better = throughput.either_way(asv_compare._is_result_better)

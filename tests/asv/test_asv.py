@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,13 @@ class Clone:
         return list(store.read_all(self.root / "results"))
 
     def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:
-        """asv's own numbers by (strategy, batch): the newest result file of the framework's environment."""
+        """asv's own numbers by (scenario, strategy, batch): the newest result file of the framework's environment."""
         files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
         stored = json.loads(files[-1].read_text())
         (name,) = [n for n in stored["results"] if n.endswith(metric)]
         columns = dict(zip(stored["result_columns"], stored["results"][name]))
-        strategies, batches = columns["params"]
-        pairs = [(s.strip("'"), b) for s in strategies for b in batches]
-        return dict(zip(pairs, columns["result"], strict=True))
+        places = [tuple(value.strip("'") for value in place) for place in product(*columns["params"])]
+        return dict(zip(places, columns["result"], strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +87,9 @@ def test_the_whole_way(clone: Clone) -> None:
     assert {r.case for r in found.values() if r.status != "ok"} == {"transformer/torch/train/rewrite/b4/tiny"}
     peaks = clone.values("torch", "track_peak_memory")
     record = found["transformer/torch/train/checkpoint/b4/tiny"]
-    assert peaks["train/checkpoint", "4"] == record.peak_bytes
-    assert peaks["train/rewrite", "4"] != peaks["train/rewrite", "4"], "unsupported is NaN, which asv shows as n/a"
-    assert clone.values("torch", "track_step_time")["train/checkpoint", "4"] == record.step_time_s
+    assert peaks["train", "checkpoint", "4"] == record.peak_bytes
+    assert peaks["train", "rewrite", "4"] != peaks["train", "rewrite", "4"], "unsupported is NaN, which asv shows as n/a"
+    assert clone.values("torch", "track_step_time")["train", "checkpoint", "4"] == record.step_time_s
     assert (record.provenance.machine, record.provenance.command[:8]) == ("test", "asv run ")
 
 
@@ -102,7 +102,9 @@ def test_show_compare_and_publish(clone: Clone) -> None:
     assert "track_peak_memory" in shown.stdout
     compared = clone.asv("compare", "--machine", "test", *head[::-1])
     assert compared.returncode == 0, compared.stderr
-    assert "track_step_time('train/fp32', 4)" in compared.stdout
+    assert "track_step_time('train', 'fp32', 4)" in compared.stdout
+    assert set(shown.stdout.replace("|", " ").split()) >= {"train", "no_grad"}
+    assert "n/a" not in shown.stdout, "rows of what is no case are left out"
     published = clone.asv("publish")
     assert published.returncode == 0, published.stdout + published.stderr
     assert "Skipping" not in published.stdout + published.stderr
@@ -122,11 +124,32 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
         switches.write_text(good)
     assert done.returncode != 0
     peaks = clone.values("torch", "track_peak_memory")
-    assert peaks["train/checkpoint", "4"] is None, "failed"
-    assert peaks["train/fp32", "4"] > 0
+    assert peaks["train", "checkpoint", "4"] is None, "failed"
+    assert peaks["train", "fp32", "4"] > 0
     assert sum(v is None for v in peaks.values()) == 1
     newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
     assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
+
+
+@pytest.mark.parametrize(
+    "asked", [("run", "HEAD~2..HEAD"), ("run", "HEAD~"), ("run", "NEW"), ("continuous", "HEAD~", "HEAD")], ids="".join
+)
+def test_other_commits_are_refused_in_a_line(clone: Clone, asked: tuple[str, ...]) -> None:
+    """What runs is the working tree: nothing of another commit must be stored under its name."""
+    clone.commit("yet another")
+    before = clone.records()
+    done = clone.asv(*asked[:1], "--machine", "test", *asked[1:])
+    said = (done.stdout + done.stderr).strip().splitlines()
+    assert done.returncode != 0
+    assert len(said) == 1
+    assert "check each commit out, type asv run there, then asv compare" in said[0]
+    assert clone.records() == before
+
+
+def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
+    done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", "TransformerTorch.track_first_step.'train', 'fp32'")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert clone.values("torch", "track_first_step")["train", "fp32", "4"] > 0
 
 
 def test_while_another_measures_it_is_refused(clone: Clone) -> None:

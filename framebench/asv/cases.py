@@ -1,0 +1,66 @@
+"""Which cases lie behind asv's benchmarks.
+
+asv takes the product of a benchmark's parameter lists, most of which is no case of any profile, and starts a process for
+each combination that it has selected, and shows a row for each that it has not.
+"""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from functools import wraps
+from itertools import product
+from typing import Any
+
+from asv.benchmarks import Benchmarks
+
+from framebench.measure.runner import unsupported
+from framebench.suite.case import Case
+from framebench.suite.profiles import profile
+from framebench.suite.strategy import FRAMEWORKS
+
+
+def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
+    """asv's selection without other frameworks and without combinations that are no case: asv shows n/a for these, and starts
+    no process."""
+    known, chosen = frozenset(profile()), {}
+    for name in benchmarks:
+        if framework_of(name) == framework:
+            chosen[name] = [i for i, case in selected(benchmarks, name) if case in known]
+    kept = benchmarks.filter_out({name for name in benchmarks if not chosen.get(name)})
+    kept.benchmark_selection.update((name, chosen[name]) for name in kept)
+    return kept
+
+
+def planned(benchmarks: Benchmarks, framework: str) -> int:
+    """How many cases of a framework asv's selection measures at most."""
+    found = {case for name in benchmarks for _, case in selected(benchmarks, name)}
+    runnable = (case for case in profile() if case.framework == framework and not unsupported(case))
+    return len(found.intersection(runnable))
+
+
+def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
+    """The combinations of parameters that asv selected of a benchmark: place in their product, and the case, if it is one."""
+    combinations = list(product(*benchmarks[name]["params"]))
+    size = profile()[0].size
+    for place in benchmarks.benchmark_selection[name]:
+        scenario, strategy, batch = map(literal_eval, combinations[place])
+        yield place, Case(name.split(".")[0], framework_of(name), scenario, strategy, batch, size)
+
+
+def framework_of(benchmark: str) -> str:
+    """`torch` of `resnet50.ResNet50Torch.track_step_time`."""
+    return next(f for f in FRAMEWORKS if benchmark.split(".")[1].lower().endswith(f))
+
+
+def without_empty_rows(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """asv's table of a benchmark, without the rows that have nothing but n/a: in a large profile they are hundreds."""
+
+    @wraps(format_result)
+    def shown(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
+        lines, names = format_result(result, benchmark, *options), benchmark["param_names"]
+        head = next((line.split() for line in lines if names[:1] == line.split()[:1]), [])
+        parameters = len(set(head).intersection(names))  # the others have a column for each value
+        return [line for line in lines if set(line.split()[parameters:]) != {"n/a"}]
+
+    return shown

@@ -1,0 +1,40 @@
+"""asv takes the lower value for the better one. A throughput is better when it is higher, which `asv compare` is told here.
+
+For `asv publish` asv.conf.json says that throughput has no regressions: its losses are those of step time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+HIGHER_IS_BETTER = "track_throughput"
+
+
+class Higher(float):
+    """A value that is better when it is higher."""
+
+
+def marked(unroll: Callable[..., Iterator[tuple[Any, ...]]]) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """Results of a benchmark one by one, (name, value, ...), as asv unrolls them for its comparisons."""
+
+    @wraps(unroll)
+    def unrolled(benchmark: str, *results: Any) -> Iterator[tuple[Any, ...]]:
+        for name, value, *others in unroll(benchmark, *results):
+            known = benchmark.endswith(HIGHER_IS_BETTER) and value is not None
+            yield name, Higher(value) if known else value, *others
+
+    return unrolled
+
+
+def either_way(better: Callable[..., bool]) -> Callable[..., bool]:
+    """asv's test whether one result is better than the other by a factor."""
+
+    @wraps(better)
+    def compared(one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any) -> bool:
+        if isinstance(one, Higher):
+            one, other, of_one, of_other = other, one, of_other, of_one
+        return better(one, other, of_one, of_other, *factor, **options)
+
+    return compared
