@@ -40,7 +40,7 @@ def claims(
     from analysis.claims.registry import REGISTRY
     from analysis.results import Results as Folder
 
-    if size not in (known := sorted(set(profiles.PROFILES.values()))):
+    if size not in (known := sorted({p.size for p in profiles.PROFILES.values()})):
         fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
     try:
         chosen = REGISTRY.chosen(ids or [])

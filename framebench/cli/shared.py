@@ -28,7 +28,8 @@ err = Console(stderr=True)
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
-Profile = Annotated[str | None, typer.Option(help="tiny, quick (the default), standard or full; $FRAMEBENCH_PROFILE too")]
+DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
+Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 
 from framebench.suite.case import Case, UnknownCase, declared
@@ -31,11 +32,27 @@ def by_id() -> dict[str, Case]:
     return {case.id: case for case in every_case()}
 
 
-# What a run measures when no case is named. `quick` is the size `cpu` with the strategies that are marked so in the table, at
-# one batch, and at a second one where activations make up most of the memory; `tiny` the same in a second or two each, for
-# trying things out. `standard` is everything that a CPU can run; `full` everything, at sizes that need a GPU.
-PROFILES = {"tiny": "tiny", "quick": "cpu", "standard": "cpu", "full": "full"}
-TWICE = "transformer/train/fp32"  # in the quick profile: all at two batches would take too long
+@dataclass(frozen=True)
+class Profile:
+    """Of one size all strategies, the baselines at every batch and the others at one; or if `quick`, those that the catalog
+    marks so, at the base batch."""
+
+    summary: str
+    size: str
+    quick: bool = False
+    also_at_the_next_batch: str = ""  # workload/scenario/strategy, where all of them twice would take too long
+
+
+PROFILES = {
+    "tiny": Profile("as quick, in a second or two for each case", "tiny", quick=True),
+    "quick": Profile(
+        "the main strategies of training and evaluation", "cpu", quick=True,
+        # there activations make up most of the memory
+        also_at_the_next_batch="transformer/train/fp32",
+    ),
+    "standard": Profile("every strategy at sizes for a CPU", "cpu"),
+    "full": Profile("every strategy at sizes for a GPU", "full"),
+}  # fmt: skip
 
 
 def profile_name() -> str:
@@ -47,22 +64,17 @@ def profile(name: str | None = None) -> list[Case]:
     name = name or profile_name()
     if name not in PROFILES:
         raise UnknownCase(f"no profile {name!r}; profiles: {', '.join(PROFILES)}")
-    within = {"tiny": quick, "quick": quick}.get(name, thorough)
-    return [case for case in every_case() if case.size == PROFILES[name] and within(case)]
+    chosen = PROFILES[name]
+    return [case for case in every_case() if case.size == chosen.size and case.batch in batches(case, chosen)]
 
 
-def quick(case: Case) -> bool:
-    if not case.plan.quick or case.scenario not in ("train", "eval"):
-        return False
-    after = [b for b in case.spec.preset(case.size).batches if b > case.spec.preset(case.size).base][:1]
-    twice = f"{case.workload}/{case.scenario}/{case.strategy}" == TWICE and case.size == PROFILES["quick"]
-    return case.batch in [case.spec.preset(case.size).base, *(after if twice else [])]
-
-
-def thorough(case: Case) -> bool:
-    """Baselines at every batch, the others at one: the smallest from the base on that their micro-batches divide."""
+def batches(case: Case, chosen: Profile) -> tuple[int, ...]:
+    """Those at which the profile has this case's strategy: of a single one the smallest that its micro-batches divide."""
     preset = case.spec.preset(case.size)
+    larger = tuple(b for b in preset.batches if b >= preset.base)
+    if chosen.quick:
+        twice = f"{case.workload}/{case.scenario}/{case.strategy}" == chosen.also_at_the_next_batch
+        return larger[: 1 + twice] if case.plan.quick and case.scenario in ("train", "eval") else ()
     if case.strategy == case.stage.baseline:
-        return True
-    fits = [b for b in preset.batches if b >= preset.base and b % case.plan.micro_batches == 0]
-    return case.batch == (fits or [preset.base])[0]
+        return preset.batches
+    return tuple(b for b in larger if b % case.plan.micro_batches == 0)[:1] or (preset.base,)
