@@ -21,7 +21,7 @@ from asv.commands import run as asv_run
 from asv.console import log
 from asv.runner import skip_benchmarks
 
-from framebench.asv import cases, throughput
+from framebench.asv import cases, comparison
 from framebench.asv.progress import Progress, heard
 from framebench.measure import environments
 from framebench.measure.runner import RESULTS
@@ -195,5 +195,5 @@ def setup() -> None:
     asv_run.Run.run = classmethod(resumable(asv_run.Run.run.__func__))
     asv_run.run_benchmarks = own_benchmarks(asv_run.run_benchmarks)
     asv_results._format_benchmark_result = cases.without_empty_rows(asv_results._format_benchmark_result)
-    asv_compare.unroll_result = throughput.marked(asv_compare.unroll_result)
-    asv_compare._is_result_better = throughput.either_way(asv_compare._is_result_better)
+    asv_compare.unroll_result = comparison.with_direction(asv_compare.unroll_result)
+    asv_compare._is_result_better = comparison.either_way(asv_compare._is_result_better)

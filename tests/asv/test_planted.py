@@ -73,6 +73,7 @@ class Project:
         """The mark of each benchmark that changed: `-` better, `+` worse."""
         told = self.asv("compare", "--machine", MACHINE, before, after)
         assert told.returncode == 0, told.stdout + told.stderr
+        assert "n/a" not in told.stdout, "what is no case has no row"
         rows = [[cell.strip() for cell in line.split("|")] for line in told.stdout.splitlines() if "track_" in line]
         return {row[5].split(".")[-1]: row[1] for row in rows if row[1]}
 

@@ -1,4 +1,4 @@
-"""asv takes the lower value for the better one. A throughput is better when it is higher, which `asv compare` is told here.
+"""What `asv compare` is told: asv takes the lower value for the better one, and has a row for every combination of parameters.
 
 For `asv publish` asv.conf.json says that throughput has no regressions: its losses are those of step time.
 """
@@ -16,14 +16,16 @@ class Higher(float):
     """A value that is better when it is higher."""
 
 
-def marked(unroll: Callable[..., Iterator[tuple[Any, ...]]]) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """Results of a benchmark one by one, (name, value, ...), as asv unrolls them for its comparisons."""
+def with_direction(unroll: Callable[..., Iterator[tuple[Any, ...]]]) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """Results of a benchmark one by one, (name, value, ...), as asv unrolls them; without those that are n/a."""
 
     @wraps(unroll)
     def unrolled(benchmark: str, *results: Any) -> Iterator[tuple[Any, ...]]:
         for name, value, *others in unroll(benchmark, *results):
-            known = benchmark.endswith(HIGHER_IS_BETTER) and value is not None
-            yield name, Higher(value) if known else value, *others
+            if value is not None and benchmark.endswith(HIGHER_IS_BETTER):
+                value = Higher(value)
+            if value == value:  # NaN is not itself
+                yield name, value, *others
 
     return unrolled
 
