@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 LOSS_SCALE = """
 import json, jax.numpy as jnp, optax
-from framebench.adapters.jax.steps import with_loss_scale
+from framebench.adapters.jax.loss_scale import with_loss_scale
 optimizer = with_loss_scale(optax.sgd(1.0, 0.9), 8.0, growth=2)
 w = jnp.zeros(1)
 state = optimizer.init(w)

@@ -10,24 +10,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
-from jax import Array, lax
+from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.loss_scale import with_loss_scale
 from framebench.adapters.jax.program import PRODUCTS, compiled_products, equations, products, reductions
 from models.flax_blocks import Run, as_it_is
 
-Tree = Any
 switch = Switches()
 # XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
 # with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
@@ -97,33 +96,6 @@ def amp_bf16(run: JaxAdapter) -> Proof:
     run.model_options["dtype"] = jnp.bfloat16
     run.precision = "default"
     return mixed("bfloat16")
-
-
-class Scaled(NamedTuple):
-    """An optimizer's state, with the factor on the loss and the steps since it last changed."""
-
-    inner: Tree
-    scale: Array
-    steady: Array
-
-
-def with_loss_scale(optimizer: optax.GradientTransformation, start: float, growth: int = 2000) -> optax.GradientTransformation:
-    """The gradient divided by the scale. An overflow halves the scale, the step is left out; `growth` good ones double it."""
-
-    def init(params: Tree) -> Scaled:
-        return Scaled(optimizer.init(params), jnp.float32(start), jnp.int32(0))
-
-    def update(updates: Tree, state: Any, params: Tree = None) -> tuple[Tree, Scaled]:
-        grads = jax.tree.map(lambda g: g / state.scale, updates)
-        finite = jnp.all(jnp.array([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]))
-        updates, inner = optimizer.update(grads, state.inner, params)
-        updates = jax.tree.map(lambda u: jnp.where(finite, u, 0), updates)
-        inner = jax.tree.map(lambda new, old: jnp.where(finite, new, old), inner, state.inner)
-        grown = state.steady + 1 == growth
-        scale = jnp.where(finite, jnp.where(grown, 2 * state.scale, state.scale), state.scale / 2)
-        return updates, Scaled(inner, scale, jnp.where(finite & ~grown, state.steady + 1, 0))
-
-    return optax.GradientTransformation(init, update)
 
 
 def float16(run: JaxAdapter) -> None:
