@@ -130,6 +130,8 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(env, FrameworkEnvironment):
             raise util.UserError(f"the suite runs in its own environments only; leave out -E {env.tool_name}")
         if _Run.session is None:
+            if not any(cases.own(benchmarks, framework) for framework in FRAMEWORKS):
+                raise util.UserError(f"--bench selects no case of the profile {profile_name()}; framebench list has them")
             # what a record tells about its origin is known here, not in the benchmark processes
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             _Run.open()

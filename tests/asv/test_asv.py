@@ -152,6 +152,13 @@ def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
     assert clone.values("torch", "track_first_step")["train", "fp32", "4"] > 0
 
 
+def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
+    done = clone.run("TransformerTorch.*'eval', 'checkpoint'")
+    assert done.returncode != 0
+    assert "--bench selects no case of the profile tiny; framebench list has them" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_while_another_measures_it_is_refused(clone: Clone) -> None:
     with alone(clone.root / "results"):
         done = clone.run("TransformerTorch")
