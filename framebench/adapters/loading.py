@@ -6,6 +6,7 @@ import os
 import queue
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
@@ -48,7 +49,7 @@ class Loader:
             assert self.arrive
             return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
         if self.mode == "prefetch":
-            return prefetched((self.make(i) for i in order), self.put)
+            return prefetched(made_for(weakref.ref(self)), self.put)
         return (self.put(*self.make(i)) for i in order)
 
     def next(self) -> Any:
@@ -92,6 +93,17 @@ class Loader:
         if mode == "whole":
             return self.made == STREAM
         return len(self.buffers) == 1 if mode == "reused" else True
+
+
+def made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
+    """All batches, over and over, while somebody else has the loader: a thread that waits to hand one over, as it does for ever
+    once the case is done, would keep the adapter and its weights."""
+    for i in cycle(range(STREAM)):
+        if (present := loader()) is None:
+            return
+        batch = present.make(i)
+        del present
+        yield batch
 
 
 def on_disk(images: np.ndarray) -> np.memmap:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +39,16 @@ def test_every_mode_gives_the_same_batches() -> None:
     for _ in range(3):
         first, *others = (loader.next() for loader in loaders)
         assert all(np.array_equal(a, b) for other in others for a, b in zip(first, other))
+
+
+def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
+    """Nor what the loader refers to: an adapter with its weights."""
+    loader = Loader(CASE, "prefetch", plain)
+    loader.next()
+    gone = weakref.ref(loader)
+    del loader
+    gc.collect()
+    assert gone() is None
 
 
 def test_what_the_thread_raises_reaches_the_step() -> None:
