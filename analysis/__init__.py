@@ -8,13 +8,21 @@ df[df.usable].pivot_table("peak_ratio", index="strategy", columns="framework")
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pandas as pd  # imported by `load`: commands that answer without a table do not wait for it
 
-__all__ = ["load"]
+__all__ = ["folder", "load"]
+
+
+def folder() -> Path:
+    """The results that are read where none are named: FRAMEBENCH_RESULTS, or the project's."""
+    from framebench.records.provenance import ROOT
+
+    return Path(os.environ.get("FRAMEBENCH_RESULTS") or ROOT / "results")
 
 
 def load(
@@ -22,7 +30,7 @@ def load(
 ) -> pd.DataFrame:
     """What one machine measured as a tidy DataFrame: one row per case.
 
-    `results` is the folder of the records, by default the project's. `machine` is by default this one if it has records, or
+    `results` is the folder of the records, by default `folder()`. `machine` is by default this one if it has records, or
     else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last, under the
     newest protocol alone; "all" has a row for each version of a case.
 
@@ -33,6 +41,5 @@ def load(
     Raises NoRecords for a folder without any, and UnknownMachine with the names there are.
     """
     from analysis.results import Results
-    from framebench.records.provenance import ROOT
 
-    return Results(Path(results) if results else ROOT / "results").table(machine, versions)
+    return Results(Path(results) if results else folder()).table(machine, versions)

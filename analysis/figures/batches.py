@@ -4,219 +4,169 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 from pydantic import ValidationError
 
 from analysis.figures import page, rows
-from analysis.tables import GIB, MIB, Line, groups, missing
+from analysis.tables import GIB, MIB
 from framebench.measure.max_batch import Fit
 from framebench.records.record import case_of
 from framebench.records.store import RecordWarning
-from framebench.suite.registry import BASELINES
-from framebench.suite.strategy import FRAMEWORKS
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",
     False: "Crosses: memory ran out at an unknown peak; at the panel's edge.",
 }
-Curve = tuple[str, str]  # framework and strategy
-
-
-def curves(table: pd.DataFrame, limit: int | None = None) -> Iterator[tuple[str, Figure]]:
-    """A figure for each workload, scenario and size with a strategy that was measured at several batches; `limit` in bytes."""
-    for (workload, scenario, size), found in groups(table.to_dict("records"), "workload", "scenario", "size"):
-        several = {key: group for key, group in groups(found, "framework", "strategy") if spans(group)}
-        by_curve = {key: several[key] for key in sorted(several, key=lambda k: (FRAMEWORKS.index(k[0]), k[1]))}
-        if by_curve:
-            yield f"batches-{workload}-{scenario}{rows.suffix(size)}", figure(by_curve, limit)  # type: ignore[arg-type]
-
-
-def spans(group: list[Line]) -> bool:
-    """Whether there are numbers for one batch at least, and for another one numbers, or the news that memory ran out."""
-    shown = {r["batch"] for r in group if rows.usable(r)}
-    return bool(shown) and len(shown | {r["batch"] for r in group if r["status"] == "oom"}) > 1
 
 
 @page.styled
-def figure(by_curve: dict[Curve, list[Line]], limit: int | None) -> Figure:
-    """A panel for each instrument of the peaks, and one for throughput."""
-    every = [r for group in by_curve.values() for r in group]
-    shared = rows.shared_peak(every)
-    read = {shared[1]: shared[0]} if shared else {name: "peak_bytes" for name in rows.instruments(every)}
-    size = every[0]["size"]
-    notes = rows.footer(every, " ".join([f"Size {size}. GiB = 2^30 bytes.", *crosses(every, limit)]), read_by=", ".join(read))
-    drawn, body = page.page(title(by_curve, read), notes, 1.9 + 3.6 * (len(read) + 1), 3.4)
-    panels = body.subplots(1, len(read) + 1, squeeze=False)[0]
-    for axes, (instrument, column) in zip(panels, read.items()):
-        own = {k: g for k, g in by_curve.items() if shared or instrument in rows.instruments(g)}
-        lines(axes, own, column, 1 / GIB)
-        if limit and limit / GIB > axes.get_ylim()[1]:
-            axes.set_ylim(top=1.1 * limit / GIB)
-        if limit:
-            axes.axhline(limit / GIB, color="black", linestyle="--", linewidth=1)
-        mark_failures(axes, own, None if limit is None else limit / GIB, top=True)
-        axes.set(title=f"peak memory by {instrument}", ylabel="GiB")
-    lines(panels[-1], by_curve, "throughput", 1)
-    mark_failures(panels[-1], by_curve, None, top=False)
-    panels[-1].set(title="throughput", ylabel=f"{every[0]['unit']} / s")
-    entries = [page.key(marker(k), page.COLOURS[k[0]], f"{page.NAMES[k[0]]} {k[1]}", dash(g)) for k, g in by_curve.items()]
-    body.legend(handles=entries, loc="outside right upper", frameon=False)
-    return drawn
+def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
+    """`df`: one workload and scenario; `limit` in bytes. A panel for each instrument of the peaks, and one for throughput; None
+    without a strategy that was measured at several batches."""
+    used = rows.in_order(df[~df["only_for_claims"]])
+    several = used.groupby(["framework", "strategy"], observed=True).filter(spans)
+    if several.empty:
+        return None
+    several = rows.in_order(several)
+    measured = several[several["usable"]]
+    peak, instrument = rows.shared_peak(several) or ("peak_bytes", "")
+    read_by = instrument or measured["peak_instrument"]
+    memory = measured.assign(value=measured[peak] / GIB, panel="peak memory by " + read_by + ", GiB").dropna(subset="value")
+    speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s")
+    grid = sns.relplot(
+        pd.concat([memory, speed]), kind="line", x="batch", y="value", col="panel", hue="framework", style="strategy",
+        palette=page.COLOURS, markers=True, markersize=6, height=3.2, aspect=1.1, facet_kws={"sharey": False},
+    )  # fmt: skip
+    lost = several[several["status"] == "oom"]
+    for panel, axes in grid.axes_dict.items():
+        octaves(axes, [*several["batch"].unique()])
+        top = not panel.startswith("throughput")
+        crosses(axes, lost, limit / GIB if limit and top else None, top)
+        axes.set_title(panel)
+    grid.set_axis_labels("batch", "")
+    grid.tight_layout()
+    notes = f"Size {df['size'].iloc[0]}. GiB = 2^30 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
+    by = instrument or ", ".join(rows.instruments(measured))
+    return page.explained(grid.figure, curves_title(measured, peak), rows.footer(several, notes, read_by=by))
 
 
-def lines(axes: Axes, by_curve: dict[Curve, list[Line]], column: str, unit: float) -> None:
-    """Both axes in powers of two."""
-    for curve, group in by_curve.items():
-        found = sorted((r["batch"], r[column] * unit) for r in group if rows.usable(r) and not missing(r[column]))
-        if found:
-            style: dict[str, Any] = {"color": page.COLOURS[curve[0]], "marker": marker(curve), "linestyle": dash(group)}
-            axes.plot(*zip(*found), markersize=5, linewidth=1.4, **style)
+def spans(group: pd.DataFrame) -> bool:
+    """Whether there are numbers for one batch at least, and for another one numbers, or the news that memory ran out."""
+    shown = set(group["batch"][group["usable"]])
+    return bool(shown) and len(shown | set(group["batch"][group["status"] == "oom"])) > 1
+
+
+def octaves(axes: Axes, batches: list[int]) -> None:
+    """Both axes in powers of two, the upright one from whole octave to whole octave: there are always two ticks to read by."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    whole_octaves(axes)
-    axes.set_xticks(sorted({r["batch"] for group in by_curve.values() for r in group}))
+    low, high = axes.dataLim.intervaly
+    axes.set_ylim(2.0 ** math.floor(math.log2(low / 1.05)), 2.0 ** math.ceil(math.log2(high * 1.05)))
+    axes.set_xticks(batches)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"))
+        axis.set_major_formatter(page.PLAIN)
         axis.set_minor_locator(NullLocator())
-    axes.set_xlabel("batch")
-    page.plain(axes)
 
 
-def whole_octaves(axes: Axes) -> None:
-    """From the power of two below the data to the one above: there are always two ticks to read by."""
-    known = [float(y) for line in axes.lines for y in line.get_ydata()]  # type: ignore[union-attr, arg-type]
-    if known:
-        axes.set_ylim(2.0 ** math.floor(math.log2(min(known) / 1.05)), 2.0 ** math.ceil(math.log2(max(known) * 1.05)))
-
-
-def marker(curve: Curve) -> str:
-    return "o" if curve[1] in BASELINES.values() else "s"
-
-
-def dash(group: list[Line]) -> str:
-    return "-" if rows.baseline(group[0]) else "--"
-
-
-def mark_failures(axes: Axes, by_curve: dict[Curve, list[Line]], at: float | None, top: bool) -> None:
+def crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> None:
     """A cross for each batch that ran out of memory: at the limit, or at the panel's edge if that is unknown."""
-    where: dict[str, Any] = {"transform": axes.get_xaxis_transform()} if at is None else {}
-    height = at if at is not None else 0.97 if top else 0.03
-    for (framework, _), group in by_curve.items():
-        lost = [r["batch"] for r in group if r["status"] == "oom"]
-        if lost:
-            axes.plot(lost, [height] * len(lost), "x", color=page.COLOURS[framework], markersize=8, markeredgewidth=2, **where)
+    if limit:
+        axes.axhline(limit, color="black", linestyle="--", linewidth=1)
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * limit))
+    height = limit or (0.97 if top else 0.03)
+    where: dict[str, Any] = {} if limit else {"transform": axes.get_xaxis_transform()}
+    for r in rows.each(lost):
+        axes.plot(r.batch, height, "x", color=page.COLOURS[r.framework], markersize=8, markeredgewidth=2, **where)
 
 
-def crosses(every: list[Line], limit: int | None) -> list[str]:
-    return [CROSSES[limit is not None]] if any(r["status"] == "oom" for r in every) else []
-
-
-def title(by_curve: dict[Curve, list[Line]], read: dict[str, str]) -> str:
+def curves_title(measured: pd.DataFrame, peak: str) -> str:
     """How much the baseline's peak and throughput grow from its smallest to its largest batch."""
-    parts, spans_ = [], []
-    for (framework, _), group in by_curve.items():
-        found = sorted((r for r in group if rows.usable(r) and rows.baseline(r)), key=lambda r: r["batch"])
-        if len(found) > 1:
-            first, last = found[0], found[-1]
-            column = next(iter(read.values()))
-            parts.append((framework, last[column] / first[column], last["throughput"] / first["throughput"]))
-            spans_.append((first["batch"], last["batch"]))
-    some = next(iter(by_curve.values()))[0]
-    head = f"{some['workload']} {some['scenario']}"
-    if not parts:
+    base = (
+        measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak, "throughput"]]
+    )
+    grown = (base.last() / base.first()).query("batch > 1")
+    head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}"
+    if grown.empty:
         return f"{head}: how peak and throughput grow with the batch"
-    grown = rows.listed(
-        [f"{rows.times(peak)} the peak for {rows.times(speed)} the throughput in {page.NAMES[f]}" for f, peak, speed in parts]
+    ends = {(low, high) for low, high in zip(base.first()["batch"][grown.index], base.last()["batch"][grown.index])}
+    span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
+    said = rows.listed(
+        f"{rows.times(r[peak])} the peak for {rows.times(r['throughput'])} the throughput in {f}" for f, r in grown.iterrows()
     )
-    low, high = min(s[0] for s in spans_), max(s[1] for s in spans_)
-    return (
-        f"{head}, from batch {low} to {high}: {grown}"
-        if len(set(spans_)) == 1
-        else f"{head}, from smallest to largest batch: {grown}"
-    )
+    return f"{head}, from {span}: {said}"
 
 
-def largest(machine: str, results: Path | None) -> Iterator[tuple[str, Figure]]:
-    """A figure for each workload, scenario, size and budget that `framebench fit` searched on this machine."""
-    found = fits(machine, results) if results else []
-    by: dict[tuple[str, str, str, int], list[Fit]] = {}
-    for fit in found:
-        workload, _, scenario, _, _, size = fit.case.split("/")
-        by.setdefault((workload, scenario, size, fit.budget_bytes), []).append(fit)
-    for (workload, scenario, size, budget), group in sorted(by.items()):
-        if any(fit.largest for fit in group):
-            name = f"largest-{workload}-{scenario}-{budget / MIB:.0f}MiB{rows.suffix(size)}"
-            yield name, largest_figure(group)
-
-
-def fits(machine: str, results: Path) -> list[Fit]:
-    """The newest search for each case and budget, versions as they come; files that cannot be read are named in a warning."""
-    newest: dict[tuple[str, int], Fit] = {}
+def searches(results: Path, machine: str) -> pd.DataFrame:
+    """What `framebench fit` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing fits,
+    `answer` says it in words. Files that cannot be read are named in a warning."""
+    found = []
     for path in sorted((results / "fits" / machine).rglob("*.json")):
         try:
-            fit = Fit.model_validate_json(path.read_bytes())
-            case_of(fit.case)
+            found.append(search(Fit.model_validate_json(path.read_bytes())))
         except (OSError, ValidationError, ValueError) as error:
             warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2)
-            continue
-        key = fit.case, fit.budget_bytes
-        if key not in newest or fit.provenance.measured_at > newest[key].provenance.measured_at:
-            newest[key] = fit
-    return list(newest.values())
+    every = pd.DataFrame(found)
+    return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
-@page.styled
-def largest_figure(group: list[Fit]) -> Figure:
-    ranked = sorted(group, key=lambda f: (f.largest or 0, f.case))
-    drawn, body = page.page(largest_title(ranked), largest_notes(ranked), 7.5, 0.7 + 0.24 * len(ranked))
-    axes = body.subplots()
-    for i, fit in enumerate(ranked):
-        framework = fit.case.split("/")[1]
-        if fit.largest:
-            axes.plot([1, fit.largest], [i, i], color=page.COLOURS[framework], linewidth=1, alpha=0.5)
-            axes.plot(fit.largest, i, ">" if fit.status == "open" else "o", color=page.COLOURS[framework])
-        axes.annotate(said(fit), (fit.largest or 1, i), (7, 0), textcoords="offset points", va="center", size=7)
-    axes.set_xscale("log", base=2)
-    axes.set_yticks(range(len(ranked)), [f"{page.NAMES[f.case.split('/')[1]]} {f.case.split('/')[3]}" for f in ranked])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set(xlabel="largest batch that fits", ylim=(-0.6, len(ranked) - 0.4))
-    axes.margins(x=0.12)
-    page.plain(axes, "x")
-    return drawn
+def search(fit: Fit) -> dict[str, object]:
+    """Raises UnknownCase."""
+    case, proof = case_of(fit.case), fit.provenance
+    return {
+        "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
+        "strategy": case.strategy, "size": case.size, "budget_bytes": fit.budget_bytes, "largest": fit.largest or 0,
+        "answer": answer(fit), "framework_version": proof.versions.get(case.framework), "machine": proof.machine,
+        "cpu": proof.hardware.get("cpu", "unknown"), "measured_at": proof.measured_at.isoformat(),
+        "commit": (proof.commit or "unknown")[:10] + (" with uncommitted changes" if proof.dirty else ""),
+    }  # fmt: skip
 
 
-def said(fit: Fit) -> str:
+def answer(fit: Fit) -> str:
     """The batch, or why there is none."""
     if fit.largest:
         return {"open": f"{fit.largest} or more", "stopped": f"{fit.largest}, stopped"}.get(fit.status, str(fit.largest))
     return {"none": "not even the smallest"}.get(fit.status, fit.status)
 
 
-def largest_title(ranked: list[Fit]) -> str:
-    workload, _, scenario, *_ = ranked[0].case.split("/")
-    best = [f for f in ranked if f.largest == ranked[-1].largest]
-    names = rows.listed([f"{page.NAMES[f.case.split('/')[1]]} {f.case.split('/')[3]}" for f in best])
-    budget = ranked[0].budget_bytes / MIB
-    return f"{workload} {scenario} within {budget:,.0f} MiB: {names} fits the largest batch, {said(best[0])}"
+@page.styled
+def largest(found: pd.DataFrame) -> Figure | None:
+    """`found`: `searches` of one workload, scenario and budget. None where nothing fits."""
+    if not found["largest"].any():
+        return None
+    ranked = found.sort_values(["largest", "case"], ascending=[False, True])
+    ranked = ranked.assign(framework=ranked["framework"].map(page.NAMES))
+    ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
+    grid = sns.catplot(
+        ranked, kind="bar", x="largest", y="case", hue="framework", palette=page.COLOURS, saturation=1,
+        height=0.7 + 0.24 * len(ranked), aspect=7.0 / (0.7 + 0.24 * len(ranked)), legend=False,
+    )  # fmt: skip
+    for i, r in enumerate(rows.each(ranked)):
+        grid.ax.annotate(r.answer, (max(r.largest, 1), i), (4, 0), textcoords="offset points", va="center", size=7)
+    grid.ax.set_xscale("log", base=2)
+    grid.ax.xaxis.set_major_formatter(page.PLAIN)
+    grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
+    return page.explained(grid.figure, largest_title(ranked), largest_notes(ranked))
 
 
-def largest_notes(ranked: list[Fit]) -> list[str]:
-    proofs = [f.provenance for f in ranked]
-    versions = sorted(
-        {f"{name} {v}" for f in ranked for name, v in f.provenance.versions.items() if name == f.case.split("/")[1]}
-    )
-    days = sorted({p.measured_at.date().isoformat() for p in proofs})
-    commits = sorted({(p.commit or "unknown")[:10] + (" with uncommitted changes" if p.dirty else "") for p in proofs})
+def largest_title(ranked: pd.DataFrame) -> str:
+    first = ranked.iloc[0]
+    best = rows.listed(ranked["case"][ranked["largest"] == first["largest"]])
+    where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
+    return f"{where}: {best} fits the largest batch, {first['answer']}"
+
+
+def largest_notes(ranked: pd.DataFrame) -> list[str]:
+    versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
     return [
-        "Searched by framebench fit under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. Triangle: "
+        'Searched by framebench fit under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "Or more": '
         "no larger batch was allowed.",
-        f"Machine {proofs[0].machine} ({proofs[0].hardware.get('cpu', 'unknown')}); {', '.join(versions)}; measured "
-        f"{' to '.join(dict.fromkeys((days[0], days[-1])))} at {', '.join(commits)}.",
+        f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
+        f"{rows.between(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
     ]

@@ -2,154 +2,97 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
 import pandas as pd
+import seaborn as sns
+from adjustText import adjust_text
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.figure import Figure
 
-from analysis.figures import labels, page, rows
-from analysis.figures.rows import listed
-from analysis.tables import APART, Line, groups, missing
-from framebench.records.record import case_of
-from framebench.suite.registry import BASELINES
+from analysis.figures import page, rows
+from framebench.suite.registry import BASELINES, find
 
-STAIRS = 12  # points along one stair that labels keep clear of
-TICKS = 8  # numbers that fit below a panel
 SAVES = 0.97  # a peak ratio above this is no saving worth a title
+BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
 NOTE = (
-    "Up and left is better. Each framework is compared with its own baseline (ring) at the same batch, by its own instrument. "
-    "Lines: the front, for every peak the highest throughput. Hollow: another model, which is not on the front. One run of "
-    "each case: differences of a few percent in time may be noise."
+    "Up and left is better. Each framework is compared with its own baseline ({}, where the lines cross) at the same batch, by "
+    "its own instrument. Named and joined: the front, for every peak the highest throughput. One run of each case: differences "
+    "of a few percent in time may be noise."
 )
 
 
-def pareto(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """A figure for each workload, scenario and size, with a panel for each framework."""
-    for (workload, scenario, size), found in groups(table.to_dict("records"), "workload", "scenario", "size"):
-        group = rows.one_batch(found)
-        points = [r for r in group if drawable(r)]
-        if any(not rows.baseline(r) for r in points):
-            yield f"pareto-{workload}-{scenario}{rows.suffix(size)}", figure(group, points)
-
-
-def drawable(r: Line) -> bool:
-    return rows.usable(r) and not missing(r["peak_ratio"]) and not missing(r["time_ratio"])
-
-
-def xy(r: Line) -> tuple[float, float]:
-    """Peak and throughput over the baseline's."""
-    return r["peak_ratio"], 1 / r["time_ratio"]
-
-
-def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of the points that no other beats: none has a lower x and no lower y, or a higher y and no higher x. By x."""
-    order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
-    found: list[int] = []
-    for i in order:
-        if not found or points[i][1] > points[found[-1]][1] or points[i] == points[found[-1]]:
-            found.append(i)
-    return found
-
-
-def on_front(points: list[Line]) -> list[Line]:
-    """The rows of the front: other models compete with none."""
-    same = [r for r in points if rows.same_model(r)]
-    return [same[i] for i in front([xy(r) for r in same])]
-
-
 @page.styled
-def figure(group: list[Line], points: list[Line]) -> Figure:
-    frameworks = rows.frameworks(points)
-    undrawn = [f"{r['framework']} {r['strategy']}" for r in group if rows.usable(r) and missing(r["time_ratio"])]
-    apart = f"Not drawn, as {APART}: {rows.shortened(undrawn)}." if undrawn else ""
-    notes = rows.footer(group, f"{NOTE} {rows.batches(points)}", apart)
-    drawn, body = page.page(title(points, bool(undrawn)), notes, 1.6 + 3.1 * max(2, len(frameworks)), 3.7)
-    panels = body.subplots(1, len(frameworks), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, framework in zip(panels, frameworks):
-        panel(axes, rows.of(points, framework), page.COLOURS[framework])
-        axes.set(title=rows.heading(framework, points), xlabel="peak memory / baseline's")
-    panels[0].set_ylabel("throughput / baseline's")
-    legend(body, points)
-    ticks(panels[0])  # the panels share their axes
-    drawn.draw_without_rendering()  # labels need to know where the panels lie
-    for axes, framework in zip(panels, frameworks):
-        name_front(axes, rows.of(points, framework))
-    return drawn
+def pareto(df: pd.DataFrame) -> Figure | None:
+    """`df`: one workload and scenario. A panel for each framework; None without strategies that have both ratios."""
+    group = rows.shown(df)
+    rated = ratios(group)
+    points = rated[rated["peak_ratio"] < BEYOND]
+    if points["baseline"].all():
+        return None
+    grid = sns.relplot(
+        points[~points["baseline"]], x="peak_ratio", y="speed", col="framework", hue="framework", style="changes",
+        col_order=points["framework"].cat.categories, palette=page.COLOURS, markers=page.MARKERS, s=55, height=3.4, aspect=1.05,
+    )  # fmt: skip
+    grid.refline(x=1, y=1, color="0.75", linewidth=0.8, linestyle="-")
+    grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
+    for column, axis in (("peak_ratio", grid.axes.flat[0].xaxis), ("speed", grid.axes.flat[0].yaxis)):
+        page.logarithmic(axis, min(points[column].min(), 0.8), max(points[column].max(), 1.25))
+    grid.tight_layout()
+    for framework, axes in grid.axes_dict.items():
+        axes.set_title(rows.heading(framework, points), color=page.COLOURS[framework])
+        name_front(axes, front(points[points["framework"] == framework]))
+    return page.explained(grid.figure, title(points, len(unrated(group, rated)) > 0), rows.footer(group, *notes(group, rated)))
 
 
-def panel(axes: Axes, points: list[Line], colour: str) -> None:
-    for r in points:
-        hollow = not rows.same_model(r)
-        style: dict[str, Any] = {
-            "facecolors": "none" if hollow else colour,
-            "edgecolors": colour if hollow else "white",
-            "linewidths": 0.9,
-        }
-        size = 75 if shape(r) in "*PX" else 34
-        if rows.baseline(r):
-            axes.scatter(*xy(r), s=90, facecolors="none", edgecolors="black", linewidths=1.4, zorder=4)
-        else:
-            axes.scatter(*xy(r), marker=shape(r), s=size, zorder=3, **style)
-    best = [xy(r) for r in on_front(points)]
-    axes.step(*zip(*best), where="post", color=colour, linewidth=1.2, alpha=0.7, zorder=2)
-    axes.axvline(1, color="0.75", linewidth=0.8, zorder=1)
-    axes.axhline(1, color="0.75", linewidth=0.8, zorder=1)
-    axes.set(xscale="log", yscale="log")
-    axes.margins(0.14)
-    page.plain(axes)
+def notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
+    """How to read it, and what is not drawn."""
+    far = rated[rated["peak_ratio"] >= BEYOND]
+    beyond = [f"{r.framework} {r.strategy} {rows.times(r.peak_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
+    apart = [f"{r.framework} {r.strategy}" for r in rows.each(unrated(group, rated))]
+    return [
+        f"{NOTE.format(BASELINES[group['scenario'].iloc[0]])} {rows.batches(rated)}",
+        f"Beyond the right edge (peak at throughput): {rows.shortened(beyond)}." if beyond else "",
+        f"Not drawn, without a ratio of times or another model: {rows.shortened(apart)}." if apart else "",
+    ]
 
 
-def ticks(axes: Axes) -> None:
-    """Plain ratios at halves of an octave, or at as many whole octaves as leave room for the numbers."""
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = np.log2(axis.get_view_interval())
-        step = 0.5 if high - low <= TICKS / 2 else math.ceil((high - low) / TICKS)
-        places = range(math.ceil(low / step), math.floor(high / step) + 1)
-        axis.set_major_locator(FixedLocator([2.0 ** (step * place) for place in places]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
-        axis.set_minor_locator(NullLocator())
+def ratios(group: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the same model with both ratios; `speed` is throughput over the baseline's, `changes` the strategy's axis."""
+    axes = [find(*place).axis for place in zip(group["scenario"], group["strategy"])]
+    changes = [axis if axis in page.MARKERS else "other settings" for axis in axes]
+    made = group.assign(speed=1 / group["time_ratio"], changes=changes)
+    return made[made["usable"] & made["same_mathematics"] & made[["peak_ratio", "speed"]].notna().all(axis=1)]
 
 
-def name_front(axes: Axes, points: list[Line]) -> None:
-    named = [r for r in on_front(points) if not rows.baseline(r)]
-    best = [xy(r) for r in named]
-    others = [xy(r) for r in points if r not in named] + stairs([xy(r) for r in on_front(points)])
-    labels.place(axes, best, [r["strategy"] for r in named], others, size=6.5, color="0.15", zorder=6)
+def unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:
+    return group[group["usable"] & ~group.index.isin(rated.index)]
 
 
-def stairs(best: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points along the line of the front, which no label should cover."""
-    found = []
-    for (x0, y0), (x1, y1) in zip(best, best[1:]):
-        found += [(x, y0) for x in np.geomspace(x0, x1, STAIRS)] + [(x1, y) for y in np.geomspace(y0, y1, STAIRS)]
-    return found
+def front(points: pd.DataFrame) -> pd.DataFrame:
+    """By rising peak the points that no other beats: by less memory and no less speed, or by more speed and no more memory."""
+    ranked = points.sort_values(["peak_ratio", "speed"], ascending=[True, False], kind="stable")
+    return ranked[ranked["speed"] > ranked["speed"].cummax().shift(fill_value=-1)]
 
 
-def shape(r: Line) -> str:
-    return page.SHAPES.get(case_of(r["case"]).plan.axis, page.OTHER)
+def name_front(axes: Axes, best: pd.DataFrame) -> None:
+    """A line through the front, and the names of its strategies where they cover neither points nor each other."""
+    points = axes.collections[0]
+    sns.lineplot(
+        best, x="peak_ratio", y="speed", drawstyle="steps-post", color="0.5", linewidth=1, zorder=1, legend=False, ax=axes
+    )
+    named = best[~best["baseline"]]
+    texts = [axes.text(r.peak_ratio, r.speed, str(r.strategy), size=6.5, zorder=6) for r in rows.each(named)]
+    leader = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}
+    adjust_text(texts, objects=points, ax=axes, iter_lim=300, expand=(1.1, 1.5), arrowprops=leader)
 
 
-def legend(body: SubFigure, points: list[Line]) -> None:
-    present = {shape(r) for r in points if not rows.baseline(r)}
-    known = {**{marker: axis for axis, marker in page.SHAPES.items()}, page.OTHER: "other settings"}
-    ring: list[Line2D] = [page.key("o", "black", f"baseline: {BASELINES[points[0]['scenario']]}", hollow=True, size=8)]
-    entries = ring + [page.key(marker, label=text) for marker, text in known.items() if marker in present]
-    body.legend(handles=entries, loc="outside right upper", frameon=False, title="what the strategy changes", alignment="left")
-
-
-def title(points: list[Line], partly: bool) -> str:
+def title(points: pd.DataFrame, partly: bool) -> str:
     """The least memory that each framework's front reaches, and what it costs; `partly`: some cases are not drawn."""
     parts = []
-    for framework in rows.frameworks(points):
-        least = on_front(rows.of(points, framework))[0]
-        peak, speed = xy(least)
-        saves = f"{least['strategy']} ({rows.times(peak)} the peak at {rows.times(speed)} the throughput)"
-        parts.append(f"in {page.NAMES[framework]} {saves if peak < SAVES else 'no strategy saves'}")
-    which = "least memory of what is drawn" if partly else "least memory"
-    return f"{points[0]['workload']} {points[0]['scenario']}, {which}: {listed(parts)}"
+    for framework, own in points.groupby("framework", observed=True):
+        least = front(own).iloc[0]
+        saves = (
+            f"{least['strategy']} ({rows.times(least['peak_ratio'])} the peak at {rows.times(least['speed'])} the throughput)"
+        )
+        parts.append(f"in {framework} {saves if least['peak_ratio'] < SAVES else 'no strategy saves'}")
+    what = "least memory of what is drawn" if partly else "least memory"
+    return f"{points['workload'].iloc[0]} {points['scenario'].iloc[0]}, {what}: {rows.listed(parts)}"

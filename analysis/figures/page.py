@@ -1,53 +1,49 @@
-"""What all figures share: colours, shapes, the page with its title and footer, and how a figure becomes bytes.
-
-Figures are made without pyplot, so that drawing leaves no state behind and needs no display.
-"""
+"""What all figures share: colours and markers, the finding above, the provenance below, and how a figure becomes bytes."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from textwrap import wrap
-from typing import Any, Literal, ParamSpec, TypeVar
-from zlib import crc32
+from typing import Any, ParamSpec, TypeVar
 
+import matplotlib.pyplot as plt
 import matplotlib.style
 import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
-from PIL import Image
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # seaborn's `colorblind`; a framework has the same colour in every figure
-COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
-# a shape for each axis of the strategy table that people ask for most; the other axes share one
-SHAPES = {
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
+COLOURS |= {name: COLOURS[framework] for framework, name in NAMES.items()}
+# a marker for each axis of the catalog that people ask for most; the others share one
+MARKERS = {
     "precision": "o", "recomputation": "s", "batching": "D", "execution": "^", "collector": "v", "loading": ">", "mode": "h",
-    "combination": "*", "structure": "P",
+    "combination": "P", "other settings": "X",
 }  # fmt: skip
-OTHER = "X"
 STYLE: list[Any] = [
     "default",  # whatever a user's matplotlibrc says
     sns.axes_style("whitegrid"),
     {
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
         "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
-        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "grid.color": "0.9", "axes.edgecolor": "0.6",
-        "grid.linewidth": 0.6,        "axes.titlelocation": "left", "svg.hashsalt": "framebench",
+        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "axes.titlelocation": "left", "axes.edgecolor": "0.6",
+        "grid.color": "0.9", "grid.linewidth": 0.6, "svg.hashsalt": "framebench",
         "svg.fonttype": "none",  # text stays text: smaller, and found by a search
-        "figure.constrained_layout.use": True,
+        "savefig.bbox": "tight", "savefig.pad_inches": 0.12,
     },
 ]  # fmt: skip
-TITLE_PT, FOOTER_PT, LINE = 11.0, 6.5, 1.3  # font sizes, and the distance of lines in font sizes
-TITLE_EM, FOOTER_EM = 0.60, 0.545  # mean width of a character in font sizes
-MARGIN_IN = 0.12
+FINDING_PT, SOURCE_PT = 11.0, 6.5
+LETTER = 0.56  # mean width of a character in font sizes
+GAP_IN = 0.1
+PLAIN = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -61,33 +57,46 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return inside
 
 
-def page(title: str, notes: list[str], width: float, height: float) -> tuple[Figure, SubFigure]:
-    """A figure with the finding above and the provenance below; `width` x `height` inches between are for the panels."""
-    above = even(title, width)
-    below = [line for note in notes for line in folded(note, width, FOOTER_PT, FOOTER_EM)]
-    heights = (tall(above, TITLE_PT), height, tall(below, FOOTER_PT))
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-    head, body, foot = figure.subfigures(3, 1, height_ratios=heights).flat  # type: ignore[union-attr]
-    left = MARGIN_IN / width
-    head.text(left, 1 - MARGIN_IN / heights[0], "\n".join(above), size=TITLE_PT, weight="bold", va="top", linespacing=LINE)
-    foot.text(left, 1, "\n".join(below), size=FOOTER_PT, color="0.35", va="top", linespacing=LINE)
-    return figure, body
+def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
+    """The figure with its finding above and notes below, and forgotten by pyplot: a notebook shows it once, where it is
+    returned."""
+    drawn, size = figure.get_tightbbox(), figure.get_size_inches()
+    left, top, bottom = drawn.x0 / size[0], (drawn.y1 + GAP_IN) / size[1], (drawn.y0 - GAP_IN) / size[1]
+    above, below = (
+        even(finding, drawn.width),
+        [line for note in notes for line in wrap(safe(note), letters(drawn.width, SOURCE_PT))],
+    )
+    figure.text(left, top, "\n".join(above), size=FINDING_PT, weight="bold", va="bottom", label="finding")
+    figure.text(left, bottom, "\n".join(below), size=SOURCE_PT, color="0.35", va="top", linespacing=1.3, label="source")
+    plt.close(figure)
+    return figure
 
 
-def folded(text: str, width: float, size: float, em: float) -> list[str]:
-    return wrap(safe(text), int((width - 2 * MARGIN_IN) * 72 / (size * em)))
+def even(text: str, width: float) -> list[str]:
+    """As few lines as a width in inches allows, of about equal length."""
+    most = letters(width, FINDING_PT)
+    lines = wrap(safe(text), most)
+    return wrap(safe(text), min(most, len(text) // max(len(lines), 1) + 12))
 
 
-def even(title: str, width: float) -> list[str]:
-    """As few lines as the width allows, of about equal length."""
-    text, lines = safe(title), folded(title, width, TITLE_PT, TITLE_EM)
-    narrower = (wrap(text, w) for w in range(max(map(len, lines), default=1) * 2 // 3, len(text) + 1))
-    return next((found for found in narrower if len(found) <= len(lines)), lines)
+def letters(width: float, size: float) -> int:
+    """How many characters of a font size in points fit into a width in inches."""
+    return int(width * 72 / (size * LETTER))
 
 
-def tall(lines: list[str], size: float) -> float:
-    """Inches that these lines take, with a margin on one side."""
-    return len(lines) * size * LINE * 1.05 / 72 + MARGIN_IN
+def logarithmic(axis: Axis, low: float, high: float) -> None:
+    """A logarithmic axis a little wider than from `low` to `high`, with plain numbers at its ticks."""
+    name = "x" if axis is axis.axes.xaxis else "y"
+    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / 1.15, high * 1.15)})
+    axis.set_major_locator(LogLocator(subs=(1, 1.4, 2, 3, 5, 7)))
+    axis.set_major_formatter(PLAIN)
+    axis.set_minor_locator(NullLocator())
+
+
+def said(figure: Figure) -> tuple[str, str]:
+    """The finding above and the provenance below, each on one line."""
+    texts = {text.get_label(): " ".join(text.get_text().split()) for text in figure.texts}
+    return texts["finding"], texts["source"]
 
 
 def safe(text: str) -> str:
@@ -95,61 +104,13 @@ def safe(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 
 
-def plain(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
-    """Lines of the grid along one axis alone, and nothing around the panel that says nothing."""
-    axes.grid(False)
-    axes.grid(True, axis=grid)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-    sns.despine(ax=axes, left=grid == "x", bottom=grid == "y")
-
-
-def unframed(axes: Axes, lines_x: int, lines_y: int) -> None:
-    """A panel of cells: white lines between so many columns and rows, no ticks and no frame."""
-    axes.grid(False)
-    axes.set_xticks([i + 0.5 for i in range(lines_x - 1)], minor=True)
-    axes.set_yticks([i + 0.5 for i in range(lines_y - 1)], minor=True)
-    axes.grid(True, which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="both", length=0)
-    sns.despine(ax=axes, left=True, bottom=True)
-
-
-def key(
-    marker: str = "o", colour: str = "0.4", label: str = "", line: Any = "", hollow: bool = False, size: float = 6
-) -> Line2D:
-    """An entry of a legend."""
-    face = "none" if hollow else colour
-    return Line2D([], [], marker=marker, color=colour, markerfacecolor=face, linestyle=line, label=label, markersize=size)
-
-
-LONG = re.compile(r"\b\d+\.\d{4,}\b")  # coordinates in points: a hundredth is enough, and the same every time
-NAME = re.compile(r'(?<=[#"])[a-z][0-9a-f]{10}(?=[")])')
+LONG = re.compile(r"\b\d+\.\d{3,}\b")
 
 
 @styled
 def svg(figure: Figure) -> str:
-    """The same text for the same figure, always: no date, and names by their order. Matplotlib's own are hashes of floats whose
-    last bits the layout solver does not repeat."""
+    """The same text for the same figure, always: no date, and coordinates in points to a hundredth."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
-    text = "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
-    text = LONG.sub(lambda number: f"{float(number[0]):.2f}", text)
-    own = crc32(NAME.sub("", text).encode())  # several figures may stand in one page
-    names: dict[str, str] = {}
-    return NAME.sub(lambda name: names.setdefault(name[0], f"f{own:08x}-{len(names)}"), text)
-
-
-@styled
-def png(figure: Figure, dpi: int = 76, colours: int = 128) -> bytes:
-    """With a palette of so many colours: a fraction of the size, and nobody sees it in a drawing."""
-    file, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
-    Image.open(file).convert("RGB").quantize(colours, dither=Image.Dither.NONE).save(small, "png", optimize=True)
-    return small.getvalue()
-
-
-def said(figure: Figure) -> tuple[str, str]:
-    """The finding above and the provenance below, each on one line."""
-    head, *_, foot = figure.subfigs
-    finding, source = (" ".join(t.get_text() for t in part.findobj(Text)).replace("\n", " ") for part in (head, foot))
-    return finding.strip(), source.strip()
+    lines = (line.rstrip() for line in file.getvalue().splitlines())
+    return LONG.sub(lambda number: f"{float(number[0]):.2f}", "".join(f"{line}\n" for line in lines))

@@ -1,83 +1,62 @@
-"""Which rows a figure shows, which it leaves out, and the words for both."""
+"""Which rows a figure shows, which it leaves out, and the words for both. Tables in, tables and sentences out."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
 
 from analysis.figures.page import NAMES
-from analysis.tables import Line, conditions, in_order, missing
-from framebench.records.record import case_of
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
-from framebench.suite.registry import BASELINES, names
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.registry import names
 
 NAMED = 12  # so many cases are named in a footer, the others are counted
 FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU
 
 
-def one_batch(rows: list[Line]) -> list[Line]:
-    """Of each framework and strategy the row at the batch that most have, or at the next smallest with numbers."""
-    usual = usual_batch(rows)
-    ranked = sorted(rows, key=lambda r: (r["batch"] != usual, not usable(r), r["batch"]))
-    kept = {(r["framework"], r["strategy"]): r for r in reversed(ranked)}
-    return in_order(list(kept.values()))
+def outcome(df: pd.DataFrame) -> pd.Series:
+    """Why rows have no numbers here."""
+    return df["status"].where(df["status"] != "ok", "not proven")
 
 
-def usual_batch(rows: list[Line]) -> int:
-    """The batch with the most rows, the smallest among equals."""
-    counts = Counter(r["batch"] for r in rows)
-    return int(min(counts, key=lambda b: (-counts[b], b)))
+def shown(df: pd.DataFrame) -> pd.DataFrame:
+    """The strategies that people use, each once: at the batch that most rows have, or at the smallest one with numbers.
+    Frameworks by their proper names; both in the catalog's order."""
+    used = df[~df["only_for_claims"]]
+    usual = usual_batch(used)
+    first = {"unusual": used["batch"] != usual, "without": ~used["usable"]}
+    ranked = used.assign(**first).sort_values([*first, "batch"], kind="stable").drop(columns=[*first])
+    return in_order(ranked.drop_duplicates(["workload", "scenario", "framework", "strategy"]))
 
 
-def batches(rows: list[Line]) -> str:
+def usual_batch(df: pd.DataFrame) -> int:
+    """The batch with the most rows, the smallest among equals; 0 without rows."""
+    return int(df["batch"].mode().min()) if len(df) else 0
+
+
+def in_order(df: pd.DataFrame) -> pd.DataFrame:
+    """Sorted; `framework` (its proper name) and `strategy` as categories in the catalog's order, those that occur."""
+    known = [name for scenario in df["scenario"].unique() for name in names(scenario)]
+    order = dict.fromkeys([*known, *sorted(set(df["strategy"]) - set(known))])
+    made = df.assign(
+        framework=pd.Categorical(df["framework"].astype(str).replace(NAMES), [*NAMES.values()]).remove_unused_categories(),
+        strategy=pd.Categorical(df["strategy"], [*order]).remove_unused_categories(),
+    )
+    return made.sort_values(["workload", "scenario", "framework", "strategy", "batch"])
+
+
+def batches(df: pd.DataFrame) -> str:
     """At which batch these rows were measured."""
-    usual = usual_batch(rows)
-    others = sorted({f"{r['strategy']} at {r['batch']}" for r in rows if r["batch"] != usual})
-    return f"Batch {usual}{f' ({shortened(others)})' if others else ''}, size {rows[0]['size']}."
+    usual = usual_batch(df)
+    others = [f"{r.strategy} at {r.batch}" for r in df[df["batch"] != usual].itertuples()]
+    return f"Batch {usual}{f' ({shortened(sorted(others))})' if others else ''}, size {df['size'].iloc[0]}."
 
 
-def worth_a_row(group: list[Line]) -> list[Line]:
-    """Without the strategies that no framework has numbers for: they are named in the footer alone."""
-    seen = {r["strategy"] for r in group if usable(r)}
-    return [r for r in group if r["strategy"] in seen]
-
-
-def in_table_order(group: list[Line]) -> list[str]:
-    """The strategies of these rows, each once."""
-    present = dict.fromkeys(r["strategy"] for r in group)
-    known = [name for name in names(group[0]["scenario"]) if name in present]
-    return known + sorted(set(present) - set(known))
-
-
-def usable(r: Line) -> bool:
-    """Whether its numbers may be shown: verified, and the strategy was seen to be on."""
-    return r["status"] == "ok" and r["effect_proven"] is True
-
-
-def outcome(r: Line) -> str:
-    """Why a row has no numbers here."""
-    return "not proven" if r["status"] == "ok" else str(r["status"])
-
-
-def same_model(r: Line) -> bool:
-    """Whether the strategy leaves the mathematics what it is; another model is no way to run this one in less memory."""
-    return case_of(r["case"]).plan.same_loss
-
-
-def baseline(r: Line) -> bool:
-    return bool(r["strategy"] == BASELINES[r["scenario"]])
-
-
-def of(rows: Iterable[Line], framework: str) -> list[Line]:
-    return [r for r in rows if r["framework"] == framework]
-
-
-def frameworks(rows: Iterable[Line]) -> list[str]:
-    """Those that occur, in the order of the table."""
-    present = {r["framework"] for r in rows}
-    return [f for f in FRAMEWORKS if f in present]
+def each(df: pd.DataFrame) -> Iterable[Any]:
+    """Its rows as named tuples."""
+    return df.itertuples()
 
 
 def times(value: float) -> str:
@@ -85,15 +64,15 @@ def times(value: float) -> str:
     return f"{value:.2f}x" if value < 10 else f"{value:,.0f}x"
 
 
-def listed(parts: list[str]) -> str:
+def listed(parts: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+    found = [*parts]
+    return " and ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
 
 
-def between(values: Iterable[float]) -> str:
-    """The range of some ratios, a single one if they agree in what is printed."""
-    found = sorted(values)
-    return " to ".join(dict.fromkeys((times(found[0]), times(found[-1]))))
+def between(values: Iterable[Any], form: str = "{:.2f}x") -> str:
+    """The range of some numbers, a single one if they agree in what is printed."""
+    return " to ".join(dict.fromkeys(form.format(end(values)) for end in (min, max)))
 
 
 def suffix(size: str) -> str:
@@ -101,64 +80,74 @@ def suffix(size: str) -> str:
     return "" if size == DEFAULT_SIZE else f"-{size}"
 
 
-def heading(framework: str, rows: Iterable[Line]) -> str:
+def heading(framework: str, df: pd.DataFrame) -> str:
     """A panel's title: framework, version, and who read its peaks."""
-    found = of(rows, framework)
-    versions = sorted({r["framework_version"] for r in found if not missing(r["framework_version"])})
-    return " ".join([NAMES[framework], *versions, f"({', '.join(instruments(found)) or 'no peak'})"])
+    own = df[df["framework"] == framework]
+    return " ".join(
+        [framework, *sorted(own["framework_version"].dropna().unique()), f"({', '.join(instruments(own)) or 'no peak'})"]
+    )
 
 
-def instruments(rows: Iterable[Line]) -> list[str]:
-    return sorted({r["peak_instrument"] for r in rows if not missing(r["peak_instrument"])})
+def instruments(df: pd.DataFrame) -> list[str]:
+    return sorted(df["peak_instrument"].dropna().unique())
 
 
-def shared_peak(rows: Iterable[Line]) -> tuple[str, str] | None:
+def shared_peak(df: pd.DataFrame) -> tuple[str, str] | None:
     """Column and name of the instrument that read all of these peaks; None if there is none: then they share no axis."""
-    shown = [r for r in rows if usable(r)]
-    if shown and not any(missing(r["host_rss_bytes"]) for r in shown):
+    shown = df[df["usable"]]
+    if len(shown) and shown["host_rss_bytes"].notna().all():
         return "host_rss_bytes", FOR_ALL
     found = instruments(shown)
     return ("peak_bytes", found[0]) if len(found) == 1 else None
 
 
-def footer(rows: list[Line], *more: str, read_by: str = "") -> list[str]:
+def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
     """Where the numbers come from, what is missing and why, and what to beware of. `read_by`: the one instrument that the
     figure shows, where it is not each row's own."""
-    shown = [r for r in rows if usable(r)]
-    known = conditions(shown or rows)
-    by = read_by or ", ".join(instruments(shown))
-    read = f"Peaks by {by}" if by else ""
-    return [*filter(None, [*more, left_out(rows), *cautions(rows), ". ".join(filter(None, [read, known]))])]
+    rows = df[df["usable"]]
+    by = read_by or ", ".join(instruments(rows))
+    read = f"Peaks by {by}. " if by else ""
+    return [*more, left_out(df), *cautions(rows), read + provenance(rows if len(rows) else df)]
 
 
-def left_out(rows: list[Line]) -> str:
+def left_out(df: pd.DataFrame) -> str:
     """By outcome, the rows that have no numbers."""
-    by: dict[str, list[str]] = {}
-    for r in rows:
-        if not usable(r):
-            by.setdefault(outcome(r), []).append(f"{r['framework']} {r['strategy']}")
-    return f"Without numbers: {'; '.join(f'{why}: {shortened(found)}' for why, found in sorted(by.items()))}." if by else ""
+    without = df[~df["usable"]]
+    cases = without["framework"].astype(str) + " " + without["strategy"].astype(str)
+    by = cases.groupby(outcome(without)).agg(lambda found: shortened(list(found)))
+    return f"Without numbers: {'; '.join(f'{why}: {found}' for why, found in by.items())}." if len(by) else ""
 
 
-def shortened(found: list[str]) -> str:
+def shortened(found: Iterable[str]) -> str:
     different = list(dict.fromkeys(found))
     more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
     return ", ".join(different[:NAMED]) + more
 
 
-def cautions(rows: list[Line]) -> list[str]:
+def cautions(df: pd.DataFrame) -> list[str]:
     """Records of an older protocol, of code that was not committed, and of steps that others disturbed."""
-    shown = [r for r in rows if usable(r)]
-    old = [r["case"] for r in shown if r["protocol"] != VERSION]
-    dirty = [r["case"] for r in shown if r["dirty"] is True]
-    late = [r["case"] for r in shown if r["contended"] is True]
-    found = {
-        f"measured under an older protocol than {VERSION}": old,
-        "measured with uncommitted changes": dirty,
-        "measured while others used the core, so that times are too long": late,
+    which = {
+        f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
+        "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),
+        "measured while others used the core, so that times are too long": df["contended"],
     }
     return [
-        f"All records {what}." if len(cases) == len(shown) > 1 else f"{what.capitalize()}: {shortened(cases)}."
-        for what, cases in found.items()
-        if cases
+        f"All records {what}." if mask.all() and len(df) > 1 else f"{what.capitalize()}: {shortened(df['case'][mask])}."
+        for what, mask in which.items()
+        if mask.any()
     ]
+
+
+def provenance(df: pd.DataFrame) -> str:
+    """What was held constant, and where and when it was measured."""
+
+    def one(column: str) -> str:
+        return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
+
+    found = df[["framework", "framework_version"]].dropna().drop_duplicates()
+    versions = ", ".join(sorted(f"{f} {v}" for f, v in found.itertuples(index=False)))
+    commits = ", ".join(sorted(df["commit"].fillna("unknown").str[:10].unique()))
+    return (
+        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}; "
+        f"calibration {one('calibration')}; {versions}; measured {between(df['measured_at'].dt.date, '{}')} at {commits}."
+    )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, TwoSlopeNorm
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.figures import page, rows
 from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import APART, Line, groups, missing
+from analysis.tables import APART
 from framebench.suite.registry import SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -30,154 +30,136 @@ HEAT = (
 QUANTITIES = {"peak_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
-def heat(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """A map for each workload, scenario and size: strategies down, frameworks across, once for peaks and once for times."""
-    for (workload, scenario, size), found in groups(table.to_dict("records"), "workload", "scenario", "size"):
-        group = rows.one_batch(found)
-        if any(rows.usable(r) and not rows.baseline(r) for r in group):
-            yield f"strategies-{workload}-{scenario}{rows.suffix(size)}", heat_figure(group)
-
-
 @page.styled
-def heat_figure(group: list[Line]) -> Figure:
-    shown = rows.worth_a_row(group)
-    frameworks = rows.frameworks(shown)
-    order = rows.in_table_order(shown)
-    notes = rows.footer(group, f"{HEAT} {rows.batches(shown)}")
-    height = 0.75 + ROW_IN * len(order)
-    drawn, body = page.page(heat_title(group), notes, max(7.0, 3.0 + 1.35 * len(frameworks) * 1.6), height)
-    panels = body.subplots(1, 2, sharey=True)
+def heat(df: pd.DataFrame) -> Figure | None:
+    """`df`: one workload and scenario. Strategies down, frameworks across, once for peaks and once for times; None without
+    strategies that have numbers. What no framework has numbers for is named in the footer alone."""
+    group = rows.shown(df)
+    measured = group[group["strategy"].isin(group["strategy"][group["usable"]])]
+    if measured[measured["usable"]]["baseline"].all():
+        return None
+    measured = rows.in_order(measured)
+    strategies = measured["strategy"].cat.categories
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, 0.8 + ROW_IN * len(strategies)), sharey=True)
     for axes, (column, text) in zip(panels, QUANTITIES.items()):
-        heat_panel(axes, shown, order, frameworks, column)
+        heat_panel(axes, measured, column)
         axes.set_title(text)
-    for label, name in zip(panels[0].get_yticklabels(), order):
-        label.set_style("italic" if another_model(shown[0]["scenario"], name) else "normal")
-    return drawn
+    for label, strategy in zip(panels[0].get_yticklabels(), strategies):
+        label.set_style("normal" if find(group["scenario"].iloc[0], strategy).same_loss else "italic")
+    figure.tight_layout()
+    return page.explained(figure, heat_title(group), rows.footer(group, f"{HEAT} {rows.batches(measured)}"))
 
 
-def another_model(scenario: str, strategy: str) -> bool:
-    return not find(scenario, strategy).same_loss
-
-
-def heat_panel(axes: Axes, group: list[Line], order: list[str], frameworks: list[str], column: str) -> None:
+def heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     """Colours on a logarithmic scale around 1; what has no number says why."""
-    by = {(r["strategy"], r["framework"]): r for r in group}
-    values = np.array([[ratio(by.get((s, f)), column) for f in frameworks] for s in order])
-    norm = TwoSlopeNorm(0, -RANGE, RANGE)
-    axes.imshow(np.log2(values), cmap="PuOr_r", norm=norm, aspect="auto")
-    for (i, j), value in np.ndenumerate(values):
-        text = word(by.get((order[i], frameworks[j])), value)
-        dark = abs(np.log2(value)) > 0.55 * RANGE if value == value else False
-        colour = "white" if dark else "0.15" if value == value else "0.55"
-        axes.text(j, i, text, ha="center", va="center", size=6.5, color=colour)
-    axes.set_xticks(range(len(frameworks)), [page.NAMES[f] for f in frameworks])
-    axes.set_yticks(range(len(order)), order)
-    axes.xaxis.tick_top()
-    for tick, framework in zip(axes.get_xticklabels(), frameworks):
-        tick.set(color=page.COLOURS[framework], weight="bold")
-    page.unframed(axes, len(frameworks), len(order))
+    shown = measured["usable"]
+    rated = measured.assign(value=measured[column].where(shown), why=rows.outcome(measured).where(~shown, "-"))
+    values = rated.pivot(index="strategy", columns="framework", values="value")
+    why = rated.pivot(index="strategy", columns="framework", values="why").fillna("-")
+    drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
+    sns.heatmap(
+        np.log2(values), annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn
+    )
+    grey = {"size": 6.5, "color": "0.55"}
+    if values.isna().any(axis=None):
+        sns.heatmap(values.isna(), mask=values.notna(), annot=why, fmt="", cmap=["white"], annot_kws=grey, **drawn)
+    unframed(axes)
 
 
-def ratio(r: Line | None, column: str) -> float:
-    """NaN where there is no number to show."""
-    return float("nan") if r is None or not rows.usable(r) or missing(r[column]) else float(r[column])
+def unframed(axes: Axes) -> None:
+    """Frameworks above, in their colours."""
+    axes.set(xlabel="", ylabel="")
+    axes.grid(False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.tick_params(axis="y", rotation=0)
+    for label in axes.get_xticklabels():
+        label.set(color=page.COLOURS[label.get_text()], weight="bold")
 
 
-def word(r: Line | None, value: float) -> str:
-    if value == value:
-        return f"{value:.2f}" if value < 10 else f"{value:.0f}"
-    return "-" if r is None else rows.outcome(r).replace("ok", "-") if not rows.usable(r) else "-"
-
-
-def heat_title(group: list[Line]) -> str:
+def heat_title(group: pd.DataFrame) -> str:
     """How many strategies save memory, and how many of them cost nothing."""
-    parts = []
-    for framework in rows.frameworks(group):
-        found = [r for r in rows.of(group, framework) if rows.usable(r) and not rows.baseline(r) and rows.same_model(r)]
-        saving = [r for r in found if not missing(r["peak_ratio"]) and r["peak_ratio"] < 1 - WORTH]
-        free = [r for r in saving if not missing(r["time_ratio"]) and r["time_ratio"] < 1 + BETWEEN_PROCESSES]
-        if found:
-            cheap = f"{len(free)} with steps at most {BETWEEN_PROCESSES * 100:.0f} % longer"
-            parts.append(f"{len(saving)} of {len(found)} in {page.NAMES[framework]} ({cheap})")
-    head = f"{group[0]['workload']} {group[0]['scenario']}, strategies that save more than {WORTH * 100:.0f} % of the peak: "
-    return head + (rows.listed(parts) or "none was measured")
+    found = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
+    saving = found["peak_ratio"] < 1 - WORTH
+    counts = found.assign(saving=saving, free=saving & (found["time_ratio"] < 1 + BETWEEN_PROCESSES))
+    by = counts.groupby("framework", observed=True).agg(all=("case", "size"), saving=("saving", "sum"), free=("free", "sum"))
+    head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"
+    if by.empty:
+        return f"{head}: no strategy was measured beside the baseline"
+    saves = rows.listed(f"{r.saving} of {r.all} in {r.Index}" for r in rows.each(by))
+    free = rows.listed(f"{count}" for count in by["free"])
+    longer = f"{BETWEEN_PROCESSES * 100:.0f} % longer"
+    return (
+        f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}; with steps at most {longer}: {free}"
+    )
 
 
-KINDS = {"native": "#0173b2", "emulated": "#56b4e9", "alwayson": "#949494", "unsupported": "#f0f0f0"}
-WORDS = {
-    "native": "the framework has it",
-    "emulated": "written by us",
-    "alwayson": "always so",
-    "unsupported": "cannot be done",
+KINDS = {
+    "native": ("#0173b2", "the framework has it"),
+    "emulated": ("#56b4e9", "written by us"),
+    "alwayson": ("#949494", "always so"),
+    "unsupported": ("#f0f0f0", "cannot be done"),
 }
+SEEN, FAIL = "\u25cf", "\u2717"
 FAILED = ("not proven", "wrong", "oom", "crashed", "timeout")
 
 
-def support(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Every strategy of every scenario in every framework, and which of them this machine has measured."""
-    yield "support", support_figure(table)
-
-
 @page.styled
-def support_figure(table: pd.DataFrame) -> Figure:
-    first, *others = SCENARIOS  # training has as many strategies as all the others together
-    left, right = len(in_use(first)), sum(len(in_use(s)) + 2 for s in others)
-    drawn, body = page.page(support_title(), support_notes(table), 8.6, 0.5 + ROW_IN * max(left, right))
-    columns = body.add_gridspec(1, 2)
-    panels = {first: body.add_subplot(columns[0])}
-    below = columns[1].subgridspec(len(others), 1, height_ratios=[len(in_use(s)) for s in others])
-    panels |= {s: body.add_subplot(below[i]) for i, s in enumerate(others)}
-    measured = outcomes(table)
-    for scenario, axes in panels.items():
-        support_panel(axes, scenario, measured)
-    entries: list[Artist] = [Patch(color=colour, label=WORDS[kind]) for kind, colour in KINDS.items()]
-    seen, failed = page.key("o", "white", "measured here, effect seen"), page.key("X", "black", "measured here, and failed")
-    seen.set_markeredgecolor("0.3")
-    entries += [seen, failed]
-    body.legend(handles=entries, loc="outside lower center", ncols=3, frameon=False)
-    return drawn
+def support(df: pd.DataFrame) -> Figure:
+    """Every strategy of every scenario in every framework, and which of them this machine has measured, of any workload."""
+    matrix = catalog().merge(outcomes(df), how="left", on=["scenario", "strategy", "framework"])
+    sign = matrix["outcome"].fillna(matrix["gpu"].map({True: "GPU", False: ""}))
+    places = matrix.assign(sign=sign, kind=matrix["kind"].map([*KINDS].index))
+    places["strategy"] = pd.Categorical(places["strategy"], sorted(places["strategy"].unique(), key=lambda name: "+" in name))
+    kinds, signs = (
+        places.pivot(index="strategy", columns=["scenario", "framework"], values=value)[[*SCENARIOS]]
+        for value in ("kind", "sign")
+    )
+    figure, axes = plt.subplots(figsize=(8.6, 0.8 + ROW_IN * len(kinds)))
+    colours = ListedColormap([colour for colour, _ in KINDS.values()])
+    sns.heatmap(
+        kinds.astype(float), annot=signs.fillna(""), fmt="", cmap=colours, vmin=-0.5, vmax=len(KINDS) - 0.5, cbar=False,
+        annot_kws={"size": 5.5}, linewidths=1.2, ax=axes,
+        xticklabels=[page.NAMES[name] for name in kinds.columns.get_level_values(1)],
+    )  # fmt: skip
+    unframed(axes)
+    axes.tick_params(axis="x", rotation=90)
+    for i, scenario in enumerate(SCENARIOS):
+        axes.text(len(FRAMEWORKS) * (i + 0.5), -3.2, scenario, ha="center")
+    figure.tight_layout()
+    entries = [Patch(color=colour, label=text) for colour, text in KINDS.values()]
+    figure.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False)
+    return page.explained(figure, support_title(matrix), support_notes(df))
 
 
-def outcomes(table: pd.DataFrame) -> dict[tuple[str, str, str], str]:
-    """What came of each scenario, strategy and framework: `ok` if any of its cases has numbers."""
-    found: dict[tuple[str, str, str], str] = {}
-    for r in table.to_dict("records"):
-        place = r["scenario"], r["strategy"], r["framework"]
-        if rows.usable(r):
-            found[place] = "ok"
-        elif rows.outcome(r) in FAILED:
-            found.setdefault(place, rows.outcome(r))
-    return found
+def catalog() -> pd.DataFrame:
+    """A row for each scenario, strategy that people use, and framework: how it is done, and whether on a GPU alone."""
+    cells = [
+        (scenario, strategy, framework, cell.kind.split()[0], cell.gpu)
+        for scenario in SCENARIOS
+        for strategy in in_use(scenario)
+        for framework, cell in find(scenario, strategy).cells.items()
+    ]
+    return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 
 
-def support_panel(axes: Axes, scenario: str, measured: dict[tuple[str, str, str], str]) -> None:
-    strategies, kinds = in_use(scenario), list(KINDS)
-    cells = [[find(scenario, s).cells[f] for f in FRAMEWORKS] for s in strategies]
-    colours = np.array([[kinds.index(cell.kind.split()[0]) for cell in line] for line in cells])
-    axes.imshow(colours, cmap=ListedColormap(list(KINDS.values())), vmin=-0.5, vmax=len(kinds) - 0.5, aspect="auto")
-    for (i, j), _ in np.ndenumerate(colours):
-        if cells[i][j].gpu:
-            axes.text(j, i, "GPU", ha="center", va="center", size=5.5, color="white", weight="bold")
-        if seen := measured.get((scenario, strategies[i], FRAMEWORKS[j])):
-            marker, face = ("o", "white") if seen == "ok" else ("X", "black")
-            axes.scatter(j, i, marker=marker, s=14, facecolors=face, edgecolors="0.3", linewidths=0.6)
-    axes.set_title(scenario)
-    axes.set_yticks(range(len(strategies)), strategies, size=6.5)
-    axes.set_xticks(range(len(FRAMEWORKS)), [page.NAMES[f] for f in FRAMEWORKS], size=6.5)
-    page.unframed(axes, 1, len(strategies))
+def outcomes(df: pd.DataFrame) -> pd.DataFrame:
+    """What came of each scenario, strategy and framework: seen at work if any of its cases has numbers, or failed."""
+    seen = df.assign(outcome=rows.outcome(df).map(dict.fromkeys(FAILED, FAIL)).mask(df["usable"], SEEN))
+    return seen.groupby(["scenario", "strategy", "framework"])["outcome"].max().reset_index()
 
 
-def support_title() -> str:
+def support_title(matrix: pd.DataFrame) -> str:
     """How many strategies each framework can do, those that it always does among them."""
-    every = [find(scenario, name) for scenario in SCENARIOS for name in in_use(scenario)]
-    can = [f"{page.NAMES[f]} can do {sum(s.cells[f].supported for s in every)}" for f in FRAMEWORKS]
-    common = sum(all(s.cells[f].supported for f in FRAMEWORKS) for s in every)
-    return f"Of {len(every)} strategies in {len(SCENARIOS)} scenarios {rows.listed(can)}; {common} exist in all"
+    can = matrix.assign(can=matrix["kind"] != "unsupported").pivot(
+        index=["scenario", "strategy"], columns="framework", values="can"
+    )
+    by = rows.listed(f"{page.NAMES[f]} can do {can[f].sum()}" for f in FRAMEWORKS)
+    return f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {by}; {can.all(axis=1).sum()} exist in all"
 
 
-def support_notes(table: pd.DataFrame) -> list[str]:
-    note = "From framebench/suite/registry.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice. "
-    if table.empty:
-        return [note + "Nothing was measured."]
-    found = table.to_dict("records")
-    return [note + "The dots are records of this machine, of any workload.", *rows.footer([r for r in found if rows.usable(r)])]
+def support_notes(df: pd.DataFrame) -> list[str]:
+    note = (
+        f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} measured, and failed; GPU: needs "
+        "one. From framebench/suite/registry.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice."
+    )
+    return [note, *rows.footer(df[df["usable"]])] if len(df) else [f"{note} Nothing was measured."]

@@ -13,23 +13,58 @@
 # %% [markdown]
 # # How do memory and speed grow with the batch?
 #
-# The peak is a fixed part (weights, gradients, optimizer) and a part for each sample. Both can be read off a line through
-# measured batches, and so can the largest batch that fits, as far as the line holds.
+# The peak is a fixed part (weights, gradients, optimizer) and a part for each sample: a straight line through the measured
+# batches has both.
 
 # %%
-from analysis import frames, predict
-from analysis.figures import curves, largest
-from analysis.notebook import measured, show
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from IPython.display import Markdown, display
 
-said = measured()
-table = frames.current(said.table)
-show(*(figure for _, figure in curves(table)))
+import analysis
+from analysis import figures
+
+df = analysis.load()
+sns.set_theme(style="whitegrid")
+base = df.query("usable and baseline and scenario in ('train', 'eval')")
+curves = base.groupby(["workload", "scenario", "framework"]).filter(lambda case: case["batch"].nunique() > 1)
+
+
+def line(case: pd.DataFrame) -> pd.Series:
+    per_sample, fixed = np.polyfit(case["batch"], case["host_rss_bytes"] / 2**20, 1)
+    return pd.Series({"fixed MiB": fixed, "MiB per sample": per_sample, "batches": len(case)})
+
+
+curves.groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"]].apply(line).round(1)
 
 # %% [markdown]
-# ## A line through the measured batches, tested on the batch left out
+# ## Twice the batch
+#
+# Growth by doubling, from the smallest to the largest measured batch.
 
 # %%
-show(*predict.comparisons(table))
+ends = curves.sort_values("batch").groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes", "throughput"]]
+growth = ends.last() / ends.first()
+doubled = growth[["host_rss_bytes", "throughput"]].pow(1 / np.log2(growth["batch"]), axis=0)
+memory, speed = doubled["host_rss_bytes"], doubled["throughput"]
+finding = (
+    f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times the memory (median {memory.median():.2f}), for "
+    f"{speed.min():.2f} to {speed.max():.2f} times the throughput (median {speed.median():.2f})."
+)
+display(Markdown(f"**{finding}**"))
+
+grid = sns.relplot(
+    curves.assign(gib=curves["host_rss_bytes"] / 2**30), kind="line", x="batch", y="gib", hue="framework", style="scenario",
+    col="workload", markers=True, palette=figures.COLOURS, height=3.4, facet_kws={"sharex": False},
+)  # fmt: skip
+for axes in grid.axes.flat:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:.3g}")
+grid.set_axis_labels("batch", "peak by host.rss, GiB")
+sns.despine()
 
 # %% [markdown]
 # ## The largest batch under a cap
@@ -37,20 +72,5 @@ show(*predict.comparisons(table))
 # Searched by `framebench fit`, under a limit that the kernel enforces.
 
 # %%
-show(*(figure for _, figure in largest(said.machine, said.results)))
-
-# %% [markdown]
-# ## What this says
-
-# %%
-for (workload, framework, scenario, strategy, size), group in table[table["status"] == "ok"].groupby(
-    ["workload", "framework", "scenario", "strategy", "size"]
-):
-    group = group.sort_values("batch")
-    first, last = group.iloc[0], group.iloc[-1]
-    if last["batch"] > first["batch"] and first["peak_instrument"] == last["peak_instrument"]:
-        show(
-            f"- {workload} {scenario} `{strategy}` in {framework}, size {size}: {last['batch'] / first['batch']:g} times the "
-            f"batch ({first['batch']} to {last['batch']}) needs {last['peak_bytes'] / first['peak_bytes']:.2f} times the "
-            f"memory ({last['peak_instrument']}), for {last['throughput'] / first['throughput']:.2f} times the throughput."
-        )
+found = figures.searches(analysis.folder(), df["machine"].iloc[0])
+figures.largest(found.query("workload == 'transformer'")) if len(found) else "nothing was searched on this machine"

@@ -17,44 +17,48 @@
 # before the step, plus what the resident memory grew by during it. The frameworks' own counters are finer, and each is its own.
 
 # %%
-from analysis import frames, tables
-from analysis.figures import curves, first_steps
-from analysis.figures.rows import frameworks
-from analysis.notebook import measured, show
-from framebench.suite.registry import BASELINES
+import seaborn as sns
+from IPython.display import Markdown, display
 
-said = measured()
-table = frames.current(said.table)
-base = table[table["strategy"] == table["scenario"].map(BASELINES)]
-show(*tables.frameworks(table))
+import analysis
+from analysis import figures
+
+df = analysis.load()
+sns.set_theme(style="whitegrid")
+base = df.query("usable and baseline and scenario in ('train', 'eval')")
+
+place = ["workload", "scenario", "batch", "size"]
+peaks = base.pivot_table("host_rss_bytes", index=place, columns="framework").dropna() / 2**20
+peaks.round(1)  # MiB
 
 # %% [markdown]
-# ## The batch decides
+# ## The same model, the same batch
 #
-# Fixed costs fade with a larger batch. A framework that looks heavy at batch 4 need not be so at batch 16.
+# The table above, each framework's peak over PyTorch's.
 
 # %%
-show(*(figure for _, figure in curves(base)))
+ratios = peaks.div(peaks["torch"], axis=0).drop(columns="torch")
+said = [
+    f"{name} peaks at a median of {r.median():.2f} times torch's peak ({r.min():.2f} to {r.max():.2f})"
+    for name, r in ratios.items()
+]
+finding = f"With the same batch {' and '.join(said)}, over {len(ratios)} baselines."
+display(Markdown(f"**{finding}**"))
+
+long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
+grid = sns.relplot(
+    long, kind="line", x="batch", y="ratio", hue="framework", style="workload", col="scenario", markers=True,
+    palette=figures.COLOURS, height=3.6,
+)  # fmt: skip
+grid.refline(y=1)
+grid.set(xscale="log", xticks=(ticks := sorted(long["batch"].unique())), xticklabels=ticks)
+grid.set_axis_labels("batch", "peak by host.rss / PyTorch's")
+sns.despine()
 
 # %% [markdown]
-# ## The first step
+# ## What is paid before the first result
 #
 # What is compiled ahead is paid in the first step.
 
 # %%
-show(*(figure for _, figure in first_steps(table[table["scenario"] == "train"])))
-
-# %% [markdown]
-# ## What this says
-
-# %%
-shared = base[(base["status"] == "ok") & base["host_rss_bytes"].notna()]
-for (workload, scenario, batch, size), group in shared.groupby(["workload", "scenario", "batch", "size"]):
-    least, most = (group.loc[getattr(group["host_rss_bytes"], f)()] for f in ("idxmin", "idxmax"))
-    fast, slow = (group.loc[getattr(group["step_time_s"], f)()] for f in ("idxmin", "idxmax"))
-    if len(frameworks(group.to_dict("records"))) > 1:
-        show(
-            f"- {workload} {scenario}, batch {batch}, size {size}: {most['framework']} peaks at "
-            f"{most['host_rss_bytes'] / least['host_rss_bytes']:.2f} times the {least['framework']} peak (host.rss); "
-            f"{slow['framework']} takes {slow['step_time_s'] / fast['step_time_s']:.2f} times as long as {fast['framework']}."
-        )
+figures.first_steps(df.query("workload == 'transformer' and scenario == 'train'"))

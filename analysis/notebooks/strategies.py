@@ -13,73 +13,66 @@
 # %% [markdown]
 # # Which memory strategy is worth what?
 #
-# Every strategy against the baseline of its own framework, at the same batch, with the same weights: how much of the peak is
-# left, and how much of the speed. A strategy that was not seen at work, or whose loss was wrong, has no number here.
+# Every strategy against the baseline of its own framework, at the same batch, with the same weights: `peak_ratio` is what is
+# left of the peak, `time_ratio` what became of the step time. A case is `usable` if its results were verified and the strategy
+# was seen to take effect.
 
 # %%
-from analysis import frames, tables
-from analysis.figures import heat, pareto, parts, support
-from analysis.figures.rows import same_model, usable
-from analysis.notebook import measured, show
+import seaborn as sns
+from IPython.display import Markdown, display
 
-said = measured()
-table = frames.current(said.table)
-train = table[table["scenario"] == "train"]
-show(f"Machine {said.machine}: {len(table)} cases, {(table['status'] == 'ok').sum()} of them with numbers.")
+import analysis
+from analysis import figures
+
+df = analysis.load()
+sns.set_theme(style="whitegrid")
+train = df.query("scenario == 'train' and usable and same_mathematics and not baseline and not only_for_claims")
+
+by = train.groupby("strategy")
+overview = by.agg(
+    cases=("peak_ratio", "count"), peak=("peak_ratio", "median"), worst=("peak_ratio", "max"),
+    timed=("time_ratio", "count"), time=("time_ratio", "median"),
+)  # fmt: skip
+overview = overview.sort_values("peak")
+overview.round(2)
 
 # %% [markdown]
-# ## What a strategy saves, and what it costs
+# ## What is left of the peak
 #
-# Up and left is better. The line is the front: for a given peak nothing above it was measured. Across the panels nothing may be
-# compared but shapes, as each framework has a baseline and an instrument of its own.
+# A dot is one case, a bar the median of all. What doubles the peak stands in the table alone.
 
 # %%
-show(*(figure for _, figure in pareto(train)))
+often = overview[overview["cases"] >= overview["cases"].max() / 2]
+best = often.iloc[0]
+finding = (
+    f"Of the {len(often)} strategies that were measured most widely {often.index[0]} leaves the least: a median of "
+    f"{best['peak']:.2f} of the baseline's peak in {best['cases']:.0f} cases, for a median of {best['time']:.2f} times the "
+    f"step time in the {best['timed']:.0f} that were timed beside their baseline."
+)
+display(Markdown(f"**{finding}**"))
+
+shown = train[train["peak_ratio"] < 2]
+order = [strategy for strategy in overview.index if strategy in set(shown["strategy"])]
+grid = sns.catplot(
+    shown,
+    kind="strip",
+    jitter=False,
+    x="peak_ratio",
+    y="strategy",
+    order=order,
+    hue="framework",
+    palette=figures.COLOURS,
+    height=5.5,
+)
+sns.scatterplot(overview.loc[order], x="peak", y="strategy", marker="|", s=160, color="black", ax=grid.ax)
+grid.refline(x=1).set_axis_labels("peak memory / baseline's", "")
+sns.despine()
 
 # %% [markdown]
-# ## All of them, one by one
+# ## And what it costs
 #
-# Read down a column.
+# Up and left is better. The line is the front: for a given peak nothing above it was measured. Across the panels only shapes
+# may be compared, as each framework has a baseline and an instrument of its own.
 
 # %%
-show(*(figure for _, figure in heat(train)))
-
-# %% [markdown]
-# ## Why some save nothing
-#
-# A strategy can save only what is there. Where weights and optimizer fill the peak, recomputing activations is of little use; a
-# long grey part is what the framework takes beyond the least, and neither batch nor precision need shrink that.
-
-# %%
-show(*(figure for _, figure in parts(train)))
-
-# %% [markdown]
-# ## In the other scenarios
-
-# %%
-others = table[~table["scenario"].isin(["train", "eval"])]
-show(*(figure for _, figure in heat(others)))
-
-# %% [markdown]
-# ## Which exist at all
-#
-# Whether a framework has a strategy is no matter of measurement; docs/strategies.md has the reasons.
-
-# %%
-show(*(figure for _, figure in support(table)))
-
-# %% [markdown]
-# ## What this says
-
-# %%
-same = [r for r in train.to_dict("records") if usable(r) and same_model(r) and not tables.missing(r["peak_ratio"])]
-for (workload, framework, batch, size), group in tables.groups(same, "workload", "framework", "batch", "size"):
-    best = min(group, key=lambda r: r["peak_ratio"])
-    less = tables.mib(best["peak_bytes"], ",.0f")
-    if len(group) > 1:
-        cost = "" if tables.missing(best["time_ratio"]) else f", with steps {best['time_ratio']:.2f} times as long"
-        show(
-            f"- {workload} in {framework}, batch {batch}, size {size}: of {len(group)} ways to train the same model "
-            f"`{best['strategy']}` has the smallest peak, {less} MiB (2^20 bytes) by {best['peak_instrument']}: "
-            f"{best['peak_ratio']:.2f} of the baseline's{cost}."
-        )
+figures.pareto(df.query("workload == 'transformer' and scenario == 'train'"))

@@ -17,13 +17,39 @@
 # left on, holds what training would hold. Between the two lies one line of code.
 
 # %%
-from analysis import frames, tables
-from analysis.figures import heat, parts, train_eval
-from analysis.notebook import measured, show
+import seaborn as sns
+from IPython.display import Markdown, display
 
-said = measured()
-table = frames.current(said.table)
-show(*(figure for _, figure in train_eval(table)))
+import analysis
+from analysis import figures
+
+df = analysis.load()
+sns.set_theme(style="whitegrid")
+kinds = {"train/fp32": "training", "eval/grad": "gradients left on", "eval/no_grad": "without gradients"}
+df["kind"] = (df["scenario"] + "/" + df["strategy"]).map(kinds)
+peaks = df[df.usable].pivot_table("host_rss_bytes", index=["workload", "framework", "batch"], columns="kind").dropna() / 2**20
+peaks[list(kinds.values())].round(1)  # MiB, by host.rss
+
+# %% [markdown]
+# ## What evaluation takes of training's peak
+
+# %%
+ratios = peaks.div(peaks["training"], axis=0).drop(columns="training")
+said = {kind: f"{r.min():.2f} to {r.max():.2f}" for kind, r in ratios.items()}
+finding = (
+    f"Evaluation takes {said['without gradients']} of the peak of training with the same batch; where gradients are left on, "
+    f"{said['gradients left on']}."
+)
+display(Markdown(f"**{finding}**"))
+
+long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
+grid = sns.catplot(
+    long, kind="bar", x="workload", y="ratio", hue="framework", col="kind", palette=figures.COLOURS, saturation=1,
+    errorbar=None, height=3.4,
+)  # fmt: skip
+grid.refline(y=1)
+grid.set_titles("{col_name}").set_axis_labels("", "peak / training's")
+sns.despine()
 
 # %% [markdown]
 # ## Every way to evaluate
@@ -31,24 +57,4 @@ show(*(figure for _, figure in train_eval(table)))
 # The baseline is evaluation without gradients, so a ratio above 1 is what carelessness costs.
 
 # %%
-evaluation = table[table["scenario"] == "eval"]
-show(*(figure for _, figure in heat(evaluation)))
-
-# %% [markdown]
-# ## Where the peak of an evaluation goes
-
-# %%
-show(*(figure for _, figure in parts(evaluation)))
-
-# %% [markdown]
-# ## What this says
-
-# %%
-leaky = evaluation[(evaluation["strategy"] == "grad") & evaluation["peak_ratio"].notna()]
-for row in leaky.to_dict("records"):
-    longer = tables.number(row["time_ratio"], ".2f")
-    show(
-        f"- {row['workload']} in {row['framework']}, batch {row['batch']}: with gradients left on the peak is "
-        f"{tables.number(row['peak_ratio'], '.2f')} times that of an evaluation without ({row['peak_instrument']})"
-        + ("." if longer == "-" else f", and a step takes {longer} times as long.")
-    )
+figures.heat(df.query("workload == 'transformer' and scenario == 'eval'"))

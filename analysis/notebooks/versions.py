@@ -13,37 +13,70 @@
 # %% [markdown]
 # # What did an upgrade cost?
 #
-# The same cases in several versions of a framework, each version in an environment of its own. Only processes that were run in
-# turn can show a difference in time; where there are too few of them, the table says so instead of a verdict.
+# The same cases in several versions of a framework, each version in an environment of its own. Only processes that ran in turn
+# can show a difference in time, so a verdict is given on the ratios within rounds (analysis/reports/versions.py).
 
 # %%
-from analysis.notebook import measured, show
-from analysis.reports import versions
-from framebench.records import store
+from itertools import pairwise
 
-said = measured()
-found = [r for r in store.read_all(said.results) if r.provenance.machine == said.machine]
-known = {(r.parsed.framework, r.framework_version) for r in found if r.framework_version}
-for framework in sorted({framework for framework, _ in known}):
-    of_it = sorted(version for name, version in known if name == framework and version)
-    show(f"- {framework}: {', '.join(of_it)}")
+import pandas as pd
+import seaborn as sns
+from IPython.display import Markdown, display
+
+import analysis
+from analysis.reports import versions
+from analysis.results import Results
+from analysis.rounds import ordered
+
+df = analysis.load(versions="all")
+sns.set_theme(style="whitegrid")
+df.groupby(["framework", "framework_version"]).agg(
+    cases=("case", "size"), usable=("usable", "sum"), last=("measured_at", "max")
+)
+
+# %%
+records = Results(analysis.folder()).of_machine(df["machine"].iloc[0])
+found = [
+    row
+    for framework, group in df.groupby("framework")
+    for old, new in pairwise(ordered(group["framework_version"].dropna()))
+    for row in versions.rows_of(records, f"{framework}=={old}", f"{framework}=={new}")
+]
+judged = pd.DataFrame(found, columns=versions.Row._fields)
+pd.crosstab([judged["change"], judged["quantity"]], judged["verdict"])
 
 # %% [markdown]
 # ## Version against version
+#
+# Above 1 is worse: more memory, or more time.
 
 # %%
-show(*versions.comparisons(found))
+counts = judged["verdict"].value_counts()
+worse, better = (judged[judged["verdict"] == verdict] for verdict in (versions.REGRESSION, versions.IMPROVEMENT))
+finding = (
+    f"Of {len(judged)} comparisons of two versions {len(worse)} show a regression and {len(better)} an improvement; the others "
+    f"show no difference that matters, or are undecided."
+)
+display(Markdown(f"**{finding}**"))
+
+grid = sns.catplot(
+    judged,
+    kind="strip",
+    jitter=False,
+    x="ratio",
+    y="change",
+    hue="verdict",
+    col="quantity",
+    sharex=False,
+    palette="colorblind",
+    height=3,
+)
+grid.refline(x=1)
+grid.set_titles("{col_name}").set_axis_labels("new version / old version", "")
+sns.despine()
 
 # %% [markdown]
-# ## What this says
-#
-# A regression is a ratio whose whole interval lies beyond the smallest difference that matters.
+# ## Where it got worse
 
 # %%
-made = list(versions.comparisons(found))
-if not made:
-    show("No two versions of one framework have records of the same case on this machine: nothing can be said.")
-for comparison in made:
-    at = comparison.head.index("verdict")
-    counts = {verdict: sum(row[at].startswith(verdict) for row in comparison.rows) for verdict in versions.VERDICTS}
-    show(f"- {comparison.title}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n))
+worse.set_index("case")[["base", "change", "quantity", "ratio", "low", "high", "rounds"]].round(2)

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 def pictures(machine: Machine, results: Path) -> dict[str, Picture]:
     """The figures that the machine's rows can fill, by the file beside the machine's pages."""
+    from analysis import frames
     from analysis.figures import pictures
 
-    return {f"figures/{slug(picture.name)}.svg": picture for picture in pictures(machine.table, results)}
+    table = frames.tidy(frames.current(machine.table))
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in pictures(table, results)}
 
 
 @dataclass(frozen=True)

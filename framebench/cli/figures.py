@@ -19,13 +19,11 @@ def figures(
     to: Annotated[Path, typer.Option(help="folder of the SVG files")] = provenance.ROOT / "docs" / "figures",
 ) -> None:
     """Every figure that the records of one machine can fill, as SVG: the same bytes for the same records."""
-    from analysis import frames
     from analysis.figures import save_all
     from analysis.results import Results as Folder
 
     folder = Folder(results)
-    rows = frames.latest(folder.of_machine(machine_of(folder, machine)))
-    for path in save_all(frames.frame(rows), to, results):
+    for path in save_all(folder.table(machine_of(folder, machine)), to, results):
         typer.echo(path)
 
 
@@ -44,6 +42,15 @@ def notebooks(
     known = {source.stem: source for source in notebook.sources()}
     if wrong := [name for name in names or () if name not in known]:
         fail(f"no notebook {wrong[0]!r}; there are: {', '.join(known)}", 2)
+    empty = False
     for name in names or known:
         say(f"running {name}")
-        typer.echo(notebook.save(notebook.execute(known[name], results, chosen), (to or notebook.EXECUTED) / f"{name}.ipynb"))
+        try:
+            made = notebook.execute(known[name], results, chosen)
+        except notebook.NotFilled as error:
+            empty = True
+            say(f"left out {name}: the records of {chosen} do not fill it ({error})")
+        else:
+            typer.echo(notebook.save(made, (to or notebook.EXECUTED) / f"{name}.ipynb"))
+    if empty:
+        raise typer.Exit(1)

@@ -1,69 +1,192 @@
-"""Every notebook runs on the committed results, without a framework, and gives the same bytes twice."""
+"""Every notebook runs on the committed results without a framework, gives the same bytes twice, and finds what the rows say."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import jupytext
 import nbformat
 import pytest
 
+import analysis
 from analysis import notebook
+from analysis.claims import ledger
+from analysis.reports import versions
 from analysis.results import Results
 from tests.processes import ROOT
 
+MACHINE = "xeon-2core"  # whose records the committed notebooks show
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
-FAMILIES = {"strategies", "frameworks", "train_against_eval", "batch_scaling", "versions", "claims"}
+Rows = list[Any]
+EVERY = pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
-def machine() -> str:
-    return Results(ROOT / "results").machines[0]
+def rows() -> Rows:
+    """The committed rows as named tuples: findings are recomputed from them in plain Python."""
+    return list(analysis.load(ROOT / "results", MACHINE).itertuples())
+
+
+def strategies(rows: Rows) -> str:
+    peaks, times = defaultdict(list), defaultdict(list)
+    for r in rows:
+        if r.scenario == "train" and r.usable and r.same_mathematics and not r.baseline and not r.only_for_claims:
+            peaks[r.strategy] += [r.peak_ratio] if r.peak_ratio > 0 else []
+            times[r.strategy] += [r.time_ratio] if r.time_ratio > 0 else []
+    often = [name for name, found in peaks.items() if len(found) >= max(map(len, peaks.values())) / 2]
+    best = min(often, key=lambda name: median(peaks[name]))
+    return (
+        f"Of the {len(often)} strategies that were measured most widely {best} leaves the least: a median of "
+        f"{median(peaks[best]):.2f} of the baseline's peak in {len(peaks[best])} cases, for a median of "
+        f"{median(times[best]):.2f} times the step time in the {len(times[best])} that were timed beside their baseline."
+    )
+
+
+def frameworks(rows: Rows) -> str:
+    base = [r for r in rows if r.usable and r.baseline and r.scenario in ("train", "eval") and r.host_rss_bytes > 0]
+    peaks = {(r.workload, r.scenario, r.batch, r.size, r.framework): r.host_rss_bytes for r in base}
+    places = {
+        place for *place_, _ in peaks if all((place := tuple(place_)) + (f,) in peaks for f in ("torch", "jax", "jittor"))
+    }
+    said = []
+    for framework in ("jax", "jittor"):
+        ratios = [peaks[*place, framework] / peaks[*place, "torch"] for place in places]
+        ends = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        said.append(f"{framework} peaks at a median of {median(ratios):.2f} times torch's peak ({ends})")
+    return f"With the same batch {' and '.join(said)}, over {len(places)} baselines."
+
+
+def train_against_eval(rows: Rows) -> str:
+    peaks = {
+        (r.workload, r.framework, r.batch, r.scenario, r.strategy): r.host_rss_bytes
+        for r in rows
+        if r.usable and r.host_rss_bytes > 0
+    }
+    without, left_on = [], []
+    for (*place, scenario, strategy), peak in peaks.items():
+        leaky, lean = (peaks.get((*place, "eval", other)) for other in ("grad", "no_grad"))
+        if (scenario, strategy) == ("train", "fp32") and leaky and lean:
+            without.append(lean / peak)
+            left_on.append(leaky / peak)
+    return (
+        f"Evaluation takes {min(without):.2f} to {max(without):.2f} of the peak of training with the same batch; where "
+        f"gradients are left on, {min(left_on):.2f} to {max(left_on):.2f}."
+    )
+
+
+def batch_scaling(rows: Rows) -> str:
+    curves = defaultdict(dict)
+    for r in rows:
+        if r.usable and r.baseline and r.scenario in ("train", "eval"):
+            curves[r.workload, r.scenario, r.framework][r.batch] = r
+    memory, speed = [], []
+    for curve in curves.values():
+        first, last = curve[min(curve)], curve[max(curve)]
+        if first is not last:
+            doublings = math.log2(last.batch / first.batch)
+            memory.append((last.host_rss_bytes / first.host_rss_bytes) ** (1 / doublings))
+            speed.append((last.throughput / first.throughput) ** (1 / doublings))
+    return (
+        f"Twice the batch takes {min(memory):.2f} to {max(memory):.2f} times the memory (median {median(memory):.2f}), for "
+        f"{min(speed):.2f} to {max(speed):.2f} times the throughput (median {median(speed):.2f})."
+    )
+
+
+def claims(_: Rows) -> str:
+    counts = Counter(entry.verdict for entry in ledger(Results(ROOT / "results"), MACHINE))
+    return (
+        f"Of {counts.total()} claims {counts['reproduced']} were reproduced on this machine, and "
+        f"{counts['weaker'] + counts['contradicted']} were measured and did not hold as claimed; contradicted were "
+        f"{counts['contradicted']}."
+    )
+
+
+def upgrades(_: Rows) -> str:
+    pairs = (("jax==0.9.2", "jax==0.10.2"), ("jittor==1.3.10.0", "jittor==1.3.11.0"), ("torch==2.12.1", "torch==2.13.0"))
+    records = Results(ROOT / "results").of_machine(MACHINE)
+    counts = Counter(row.verdict for pair in pairs for row in versions.rows_of(records, *pair))
+    return (
+        f"Of {counts.total()} comparisons of two versions {counts['regression']} show a regression and "
+        f"{counts['improvement']} an improvement; the others show no difference that matters, or are undecided."
+    )
+
+
+FINDINGS: dict[str, Callable[[Rows], str]] = {
+    "strategies": strategies, "frameworks": frameworks, "train_against_eval": train_against_eval,
+    "batch_scaling": batch_scaling, "claims": claims, "versions": upgrades,
+}  # fmt: skip
 
 
 def test_there_is_one_for_each_family_of_questions() -> None:
-    assert {source.stem for source in notebook.sources()} == FAMILIES
+    assert {source.stem for source in notebook.sources()} == set(FINDINGS)
+
+
+@EVERY
+def test_the_finding_is_what_the_records_say(source: Path, rows: Rows) -> None:
+    committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
+    assert findings(committed) == [f"**{FINDINGS[source.stem](rows)}**"], "or stale: make notebooks"
+
+
+def findings(made: nbformat.NotebookNode) -> list[str]:
+    outputs = [output for cell in made.cells for output in cell.get("outputs", [])]
+    return [o["data"]["text/markdown"] for o in outputs if "text/markdown" in o.get("data", {})]
+
+
+@EVERY
+def test_each_is_an_example_of_what_a_reader_can_do(source: Path) -> None:
+    text = source.read_text()
+    assert "\nimport seaborn as sns\n" in text
+    assert "\nimport analysis\n" in text
+    assert re.search(r"\bdf = analysis\.load\(", text)
+    assert re.search(r"\b(groupby|pivot_table|crosstab)\(", text)
+    assert re.search(r"\bsns\.(relplot|catplot|heatmap)\(", text), "at least one picture is drawn in the cell"
+
+
+@EVERY
+def test_the_finding_stands_above_its_picture(source: Path) -> None:
+    cell = next(c.source for c in jupytext.read(source).cells if "finding = " in c.source)
+    assert cell.index('display(Markdown(f"**{finding}**"))') < re.search(r"sns\.(relplot|catplot|heatmap)\(", cell).start()  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: path.stem)
-def test_each_runs_on_the_committed_results_without_a_framework(source: Path, machine: str) -> None:
-    made = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)
+@EVERY
+def test_each_runs_on_the_committed_results_without_a_framework(source: Path) -> None:
+    made = notebook.execute(source, ROOT / "results", MACHINE, NO_FRAMEWORK)
     assert made.cells[-1].outputs[0].text == "set()\n"
     outputs = [output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs]
-    assert any("text/markdown" in output.get("data", {}) for output in outputs), "a notebook says something"
-    assert not any(output.output_type == "stream" and output.name == "stderr" for output in outputs), "and nothing went wrong"
-    committed = nbformat.read(notebook.EXECUTED / source.with_suffix(".ipynb").name, as_version=4)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output.output_type == "stream" for output in outputs), "nothing went wrong"
+    committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
     assert list(map(told, committed.cells)) == list(map(told, made.cells[:-1])), "stale: make notebooks"
 
 
 def told(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
     """What a cell is and says; pictures may differ in their last bits from machine to machine."""
-    outputs = cell.get("outputs", [])
-    return cell.source, [o["data"]["text/markdown"] for o in outputs if "text/markdown" in o.get("data", {})]
+    data = [output.get("data", {}) for output in cell.get("outputs", [])]
+    return cell.source, [d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d]
 
 
 @pytest.mark.slow
-def test_the_same_records_give_the_same_notebook(machine: str, tmp_path: Path) -> None:
-    source = notebook.SOURCES / "train_against_eval.py"
+def test_the_same_records_give_the_same_notebook(tmp_path: Path) -> None:
+    source = notebook.SOURCES / "strategies.py"
     first, second = (
-        notebook.save(notebook.execute(source, ROOT / "results", machine), tmp_path / f"{i}.ipynb").read_bytes()
+        notebook.save(notebook.execute(source, ROOT / "results", MACHINE), tmp_path / f"{i}.ipynb").read_bytes()
         for i in range(2)
     )
     assert first == second
     assert str(ROOT).encode() not in first
 
 
-@pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: path.stem)
+@EVERY
 def test_the_prose_carries_no_measured_number(source: Path) -> None:
     """Numbers are computed: a ratio or a percentage in prose would be typed by hand."""
     prose = [cell.source for cell in jupytext.read(source).cells if cell.cell_type == "markdown"]
     assert prose[0].startswith("# ")
     assert prose[0].split("\n")[0].endswith("?"), "the title is the question"
     assert not any(mark in text for text in prose for mark in ("%", "0.", "MiB", "GiB"))
-
-
-def test_an_unknown_machine_is_answered_by_the_known_ones(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
-    monkeypatch.setenv(notebook.MACHINE, "nowhere")
-    with pytest.raises(LookupError, match=machine):
-        notebook.measured()
