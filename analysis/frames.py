@@ -1,27 +1,23 @@
-"""Records as flat rows: one row per case, machine and framework version. `preferred` tells which
-records count where a case has several."""
+"""Records as flat rows, and rows as a table. `analysis.selection` tells which records count where a case has several."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from analysis import statistics
+from analysis.selection import comparable_times, select_records, select_version
 from analysis.statistics import BETWEEN_PROCESSES, spread
-from framebench.measure import environments
-from framebench.records.record import CONTENDED, Calibration, Record, case_of, work_of
-from framebench.suite.registry import BASELINES, names
+from framebench.records.record import Calibration, Record, work_of
+from framebench.suite.registry import names
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
 
-T = TypeVar("T")
-M = TypeVar("M", str, datetime)  # a moment
 PAIRED = ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measured_at")  # what is compared with the baseline's
 
 
@@ -67,7 +63,11 @@ class Row(NamedTuple):
     protocol: Annotated[int, "", "of the measurement; numbers of two protocols are not comparable"]
     session: Annotated[str, "", "one run of the suite"]
     command: Annotated[str, "", "what was typed"]
-    measured_at: Annotated[str, "UTC", "when"]
+    measured_at: Annotated[datetime, "UTC", "when"]
+    baseline: Annotated[bool, "", "whether the strategy is the baseline of its scenario, which the ratios refer to"]
+    same_mathematics: Annotated[bool, "", "whether the strategy computes what the baseline does"]
+    only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
+    usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
 
 
 class Column(NamedTuple):
@@ -97,10 +97,6 @@ COLUMNS = (
     Column("peak_ratio", "float64", "", "peak over the baseline's; missing where two instruments read them"),
     Column("time_ratio", "float64", "", "step time over the baseline's; missing where over an hour lies between them on a CPU"),
     Column("break_even_steps", "float64", "steps", "after which a longer first step has paid; infinite if it never does"),
-    Column("baseline", "bool", "", "whether the strategy is the baseline of its scenario, which the ratios refer to"),
-    Column("same_mathematics", "bool", "", "whether the strategy computes what the baseline does"),
-    Column("only_for_claims", "bool", "", "whether the strategy only tests an article's sentence: main tables leave it out"),
-    Column("usable", "bool", "", "status ok, verified, and the strategy was seen to take effect"),
 )
 
 
@@ -113,7 +109,6 @@ def calibrated(found: Calibration | None) -> str:
 def row(r: Record) -> Row:
     case, proof, instrument, step_s = r.parsed, r.provenance, r.peak_instrument, r.step_time_s
     low, high = spread(r.step_s) if len(r.step_s) > 1 else (None, None)
-    excess = r.excess
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     return Row(
         case=r.case,
@@ -125,7 +120,7 @@ def row(r: Record) -> Row:
         size=case.size,
         status=r.status,
         reason=r.reason,
-        verified=r.verification.passed if r.verification else None,
+        verified=r.verified,
         worst_error=max(errors, default=None),
         effect_proven=r.effect.proven if r.effect else None,
         peak_bytes=r.peaks[instrument] if instrument else None,
@@ -136,8 +131,8 @@ def row(r: Record) -> Row:
         step_time_s=step_s,
         step_low_s=low,
         step_high_s=high,
-        excess=excess,
-        contended=excess > CONTENDED,
+        excess=r.excess,
+        contended=r.contended,
         samples=len(r.step_s),
         throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
@@ -155,48 +150,17 @@ def row(r: Record) -> Row:
         protocol=proof.protocol,
         session=proof.session,
         command=proof.command,
-        measured_at=proof.measured_at.isoformat(),
+        measured_at=proof.measured_at,
+        baseline=case.strategy == case.stage.baseline,
+        same_mathematics=case.plan.same_loss,
+        only_for_claims=case.plan.only_for_claims,
+        usable=r.usable,
     )
 
 
-def latest(found: Iterable[Record]) -> list[Row]:
-    """A row for each case, machine and framework version, sorted (`chosen`); without records under a limit of memory."""
-    every: dict[tuple[str, str, str], list[Row]] = {}
-    for record in found:
-        if record.provenance.memory_limit is None:  # what a case does under a limit is not what it needs
-            made = row(record)
-            every.setdefault((made.machine, made.case, made.framework_version or ""), []).append(made)
-    return [chosen(every[key]) for key in sorted(every)]
-
-
-def chosen(rows: list[Row]) -> Row:
-    """Which of a case's rows counts: the newest, if it has no numbers; else the newest of the `preferred` ones of its
-    protocol."""
-    if len(rows) == 1:
-        return rows[0]
-    when = {id(r): datetime.fromisoformat(r.measured_at) for r in rows}
-    last = max(rows, key=lambda r: when[id(r)])
-    if last.status != "ok":
-        return last
-    alike = [r for r in rows if r.status == "ok" and r.protocol == last.protocol]
-    return max(preferred(alike, lambda r: (r.contended, r.session)), key=lambda r: when[id(r)])
-
-
-def preferred(found: list[T], told: Callable[[T], tuple[bool, str]]) -> list[T]:
-    """Of a case's ok records those that nobody disturbed, if there are some; and of these the ones measured alone, if there are
-    some, rather than in the rounds of a comparison, whose processes are there to be paired with their neighbours.
-
-    `told` names whether one was disturbed, and its session.
-    """
-    rounds = Counter(told(one)[1] for one in found)
-    calm = [one for one in found if not told(one)[0]] or found
-    return [one for one in calm if rounds[told(one)[1]] == 1] or calm
-
-
-def near(one: Row, other: Row) -> bool:
-    """Whether the ratio of their times says something: on a processor that others share, times drift."""
-    taken = (datetime.fromisoformat(r.measured_at) for r in (one, other))
-    return "cpu" not in (one.device, other.device) or statistics.near(*taken)
+def rows_of(found: Iterable[Record]) -> list[Row]:
+    """The rows of the records that count, of each framework version (`selection.select_records`)."""
+    return [row(r) for r in select_records(found)]
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -208,44 +172,39 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
     The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
     missing where the baseline is, of the peaks where they were read by different instruments, and of times on a processor
-    where more than an hour lies between them (`statistics.near`, docs/study.md).
+    where more than an hour lies between them (`selection.comparable_times`).
     """
     import pandas as pd
 
     table = pd.DataFrame(rows, columns=list(Row._fields))
+    table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size", "protocol"]
-    base = table[table["strategy"] == table["scenario"].map(BASELINES)]
-    base = base[[*same, *PAIRED]]
+    base = table.loc[table["baseline"].astype(bool), [*same, *PAIRED]]
     table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
     comparable = table["peak_instrument"] == table["peak_instrument_base"]
     table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
-    taken = (pd.to_datetime(table[c], format="ISO8601", utc=True) for c in ("measured_at", "measured_at_base"))
-    near = (table["device"] != "cpu") | pd.Series([statistics.near(*both) for both in zip(*taken)], table.index)
-    table["time_ratio"] = (table["step_time_s"] / table["step_time_s_base"]).where(near)
+    taken = zip(table["measured_at"], table["measured_at_base"], table["device"])
+    fair = pd.Series([comparable_times(*both, device=device) for *both, device in taken], table.index, dtype=bool)
+    table["time_ratio"] = (table["step_time_s"] / table["step_time_s_base"]).where(fair)
     seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
     lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
     longer = lost > BETWEEN_PROCESSES * seconds["first_step_s_base"]
     told = gained.abs() > BETWEEN_PROCESSES * seconds["step_time_s_base"]
-    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(longer & told & near)
+    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(longer & told & fair)
     return table.drop(columns=[f"{column}_base" for column in PAIRED])
 
 
-def settled(framework: str, last: dict[str, M]) -> str:
-    """Which version of a framework counts on a machine, from when each was measured last: the pinned one, or without records
-    of it the one measured last. `analysis.reports.versions` compares the versions."""
-    pinned = environments.default_version(framework)
-    return pinned if pinned in last else max(last, key=lambda version: last[version])
-
-
 def current(table: pd.DataFrame) -> pd.DataFrame:
-    """One version of each framework and machine (`settled`), for tables in which a case has one row."""
+    """One version of each framework and machine (`select_version`), for tables in which a case has one row."""
     named = table[table["framework_version"].notna()].sort_values("measured_at")
-    last: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    last: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
     for machine, framework, version, at in zip(
         *(named[c] for c in ("machine", "framework", "framework_version", "measured_at"))
     ):
         last[machine, framework][version] = at
-    shown = [settled(each[1], last[each]) if each in last else None for each in zip(table["machine"], table["framework"])]
+    shown = [
+        select_version(each[1], last[each]) if each in last else None for each in zip(table["machine"], table["framework"])
+    ]
     # a process that died before it could name its version is forgotten once its case was measured again
     newest = ~table.sort_values("measured_at", ascending=False).duplicated(["machine", "case"])
     return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & newest)]
@@ -253,14 +212,8 @@ def current(table: pd.DataFrame) -> pd.DataFrame:
 
 def tidy(table: pd.DataFrame) -> pd.DataFrame:
     """The table of `frame` with the columns and dtypes of COLUMNS, its rows in the order of the published tables."""
-    import pandas as pd
 
     table = table.assign(
-        measured_at=pd.to_datetime(table["measured_at"], format="ISO8601", utc=True),
-        baseline=table["strategy"] == table["scenario"].map(BASELINES),
-        same_mathematics=[case_of(case).plan.same_loss for case in table["case"]],
-        only_for_claims=[case_of(case).plan.only_for_claims for case in table["case"]],
-        usable=[r == ("ok", True, True) for r in zip(table["status"], table["verified"], table["effect_proven"])],
         place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
         rank=[rank(*pair) for pair in zip(table["scenario"], table["strategy"])],
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from analysis import frames
-from framebench.measure import claim_probes
-from framebench.measure.claim_probes import Probed
-from framebench.records import provenance, store
+from analysis.selection import select, select_records
+from framebench.records import probed, provenance, store
+from framebench.records.probed import Probed
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -68,22 +68,18 @@ class Results:
 
     def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
         """By name the newest result of each probe that claims rest on, and its file."""
-        found = []
+        every = []
         for path in (self.root / "claims" / machine).rglob("*.json"):
             try:
-                found.append((path, claim_probes.read(path)))
+                every.append((path, probed.read(path)))
             except store.BadRecord as error:
                 warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
-        return {probed.probe: (path, probed) for path, probed in sorted(found, key=lambda f: f[1].provenance.measured_at)}
+        return {found.probe: (path, found) for path, found in sorted(every, key=lambda each: each[1].provenance.measured_at)}
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `analysis.load` returns."""
         chosen = self.machine(machine)
-        rows = frames.latest(self.of_machine(chosen))
-        if not rows:
+        found = (select if versions == "one" else select_records)(self.of_machine(chosen))
+        if not found:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
-        table = frames.frame(rows)
-        if versions == "one":
-            table = frames.current(table)
-            table = table[table["protocol"] == table["protocol"].max()]
-        return frames.tidy(table)
+        return frames.tidy(frames.frame([frames.row(r) for r in found]))

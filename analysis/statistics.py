@@ -14,7 +14,6 @@ How often this errs, and how many rounds it needs: docs/study.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
@@ -26,7 +25,6 @@ RESAMPLES = 999
 FEWEST = 6  # rounds that can show a difference: with fewer, even one that all of them see has p > 1 - CONFIDENCE
 # standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
 BETWEEN_PROCESSES = 0.073
-NEAR_S = 3600.0  # a step time on a processor that others share has no ratio to one that was measured longer before or after
 EXACT = 14  # rounds up to which the test goes through every way of swapping the arms
 
 
@@ -44,11 +42,6 @@ TIME = Quantity("step time", "s", 0.03, "slower", "faster")
 FASTEST = Quantity("fastest step", "s", 0.03, "slower", "faster")
 CPU_TIME = Quantity("CPU time", "s", 0.03, "more CPU time", "less CPU time")
 PEAK = Quantity("peak memory", "bytes", 0.01, "more memory", "less memory")
-
-
-def near(*taken: datetime) -> bool:
-    """Whether step times of a processor that were taken at these moments have a ratio: within an hour (docs/study.md)."""
-    return (max(taken) - min(taken)).total_seconds() <= NEAR_S
 
 
 class Verdict(NamedTuple):

@@ -285,7 +285,7 @@ def conditions(group: list[Line]) -> str:
         return ", ".join(sorted({str(r[column]) for r in group if not missing(r[column])})) or "unknown"
 
     versions = sorted({f"{r['framework']} {r['framework_version']}" for r in group if not missing(r["framework_version"])})
-    days = sorted({r["measured_at"][:10] for r in group})
+    days = sorted({f"{r['measured_at']:%Y-%m-%d}" for r in group})
     commits = sorted({"unknown" if missing(r["commit"]) else r["commit"][:10] for r in group})
     measured = " to ".join(dict.fromkeys((days[0], days[-1])))
     return (

@@ -37,7 +37,7 @@ def made(
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.frame(frames.latest(found))
+    return frames.frame(frames.rows_of(found))
 
 
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from analysis.frames import Row, latest, near
+from analysis.frames import Row, row
 from analysis.lower_bound import WIDE, floor, layers, width
 from analysis.predict import fit
-from framebench.measure import environments
+from analysis.selection import comparable_times, select
 from framebench.records import store
 from framebench.records.record import case_of
 from framebench.suite.case import Case, declared
@@ -112,33 +112,18 @@ class Advice:
     unmeasured: list[str]  # cases that this machine could run and that nobody measured
 
 
-def usable(r: Row) -> str | None:
+def useless(r: Row) -> str | None:
     """Why a row is no evidence, if it is none."""
+    if r.usable:
+        return None if r.peak_bytes else "it has no peak"
     if r.status != "ok":
         return f"{r.status}: {r.reason or 'no reason given'}"
-    if not r.verified:
-        return "its result was not verified"
-    if not r.effect_proven:
-        return "the strategy was not seen at work"
-    return None if r.peak_bytes else "it has no peak"
+    return "the strategy was not seen at work" if r.verified else "its result was not verified"
 
 
-def rows_of(results: Path, machine: str, workload: str, scenario: str) -> list[Row]:
-    """What counts of a machine's records of a workload in a scenario. Reads no other record."""
-    return latest(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
-
-
-def comparable(rows: Sequence[Row], question: Question) -> list[Row]:
-    """Of each framework asked for the rows of one version and one protocol: the pinned one, or what was measured last."""
-    found: list[Row] = []
-    for framework in question.frameworks:
-        own = sorted((r for r in rows if r.framework == framework), key=lambda r: r.measured_at)
-        wanted = [r for r in own if r.framework_version == environments.default_version(framework)] or own
-        # what could not run at all has no version, and says so whatever the version
-        dated = [r for r in wanted if r.framework_version] or wanted
-        found += [r for r in wanted if (r.framework_version, r.protocol) == (dated[-1].framework_version, dated[-1].protocol)]
-        found += [r for r in own if r.status == "unsupported" and r not in found]
-    return found
+def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> list[Row]:
+    """The rows of a machine's records of a workload in a scenario, of one version and one protocol. Reads no other record."""
+    return [row(r) for r in select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))]
 
 
 def peak_at(rows: Sequence[Row], case: Case) -> Peak:
@@ -230,7 +215,7 @@ def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
     found: Evidence = {}
     for r in sorted(rows, key=lambda r: r.batch):
         described = question.shape is not None and case_of(r.case).plan.same_loss
-        if not usable(r) and (described or (question.shape is None and r.size == question.size)):
+        if not useless(r) and (described or (question.shape is None and r.size == question.size)):
             found.setdefault((r.framework, r.strategy), []).append(r)
     return {key: [r for r in own if r.peak_instrument == own[-1].peak_instrument] for key, own in found.items()}
 
@@ -241,8 +226,7 @@ def advise(rows: Sequence[Row], question: Question) -> Advice:
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    here = comparable(asked, question)
-    evidence = evidence_of(here, question)
+    evidence = evidence_of(asked, question)
     offers = answers(evidence, question)
     fitting = by_speed(o for o in offers if o.fits(question.budget))
     beyond = sorted((o for o in offers if not o.fits(question.budget)), key=lambda o: (o.peak.needs, o.case))
@@ -251,8 +235,8 @@ def advise(rows: Sequence[Row], question: Question) -> Advice:
         fitting=[o for o in fitting if o.case.plan.same_loss],
         changed=[o for o in fitting if not o.case.plan.same_loss],
         beyond=[o for o in beyond if o.case.plan.same_loss],
-        left_out={r.case: why for r in here if r.size == question.size and r.status != "unsupported" and (why := usable(r))},
-        unmeasured=unmeasured({(r.framework, r.strategy) for r in here}, question),
+        left_out={r.case: why for r in asked if r.size == question.size and r.status != "unsupported" and (why := useless(r))},
+        unmeasured=unmeasured({(r.framework, r.strategy) for r in asked}, question),
     )  # fmt: skip
 
 
@@ -264,6 +248,11 @@ def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
     pairs = ((f, s) for f in question.frameworks for s in names(question.scenario) if (f, s) not in known)
     cases = (question.case(*pair, workload.preset(question.size).base) for pair in pairs)
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
+
+
+def fair(one: Row, other: Row) -> bool:
+    """Whether their times have a ratio."""
+    return comparable_times(one.measured_at, other.measured_at, device=one.device)
 
 
 class Change(NamedTuple):
@@ -278,7 +267,7 @@ class Change(NamedTuple):
         the new."""
         old = {(r.batch, r.size): r for r in self.base.timed}
         new = {(r.batch, r.size): r for r in self.to.timed} if self.to else {}
-        common = [at for at in old.keys() & new.keys() if near(old[at], new[at])]
+        common = [at for at in old.keys() & new.keys() if fair(old[at], new[at])]
         nearest = min(common, key=lambda at: abs(at[0] - (self.to or self.base).case.batch), default=None)
         return (new[nearest].throughput or 0) / (old[nearest].throughput or 1) if nearest else None
 

@@ -15,7 +15,6 @@ from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.samples import TIME
 from analysis.claims.store import Measured
 from analysis.results import Results
-from framebench.measure.runner import unsupported
 from framebench.suite.case import DEFAULT_SIZE, Case
 
 GPU: Verdict = "needs a GPU (not measured here)"
@@ -200,16 +199,15 @@ def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str
 
 
 def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> tuple[list[Case], list[str]]:
-    """The cases and probes that these claims need and this machine lacks and can measure; those of the deciding arms first, but
-    a workload's cases together, since their times are set against each other."""
+    """The cases and probes that these claims need and this machine lacks; those of the deciding arms first, but a workload's
+    cases together, since their times are set against each other."""
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
     lacking = dict.fromkeys(case for arm in arms for case in lacked(arm, measured, size))
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
     groups: dict[tuple[object, ...], list[Case]] = {}
     for case in lacking:
-        if not unsupported(case):
-            groups.setdefault((case.workload, case.framework, case.scenario), []).append(case)
+        groups.setdefault((case.workload, case.framework, case.scenario), []).append(case)
     missing = [case for together in groups.values() for case in together]
     return missing, [probe for probe in needed if measured.probe(probe) is None]
 

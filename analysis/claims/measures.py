@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from analysis import statistics
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
 from analysis.lower_bound import floor
-from framebench.measure.claim_probes import Probed
+from analysis.selection import comparable_times
+from framebench.records.probed import Probed
 from framebench.records.record import Record
 from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import named
@@ -133,7 +133,7 @@ class Ratio(OfCases):
 
 def quotient(change: Estimate, base: Estimate) -> Effect:
     """Raises Nothing where the base is zero, and Drifted."""
-    near(change, base)
+    fair(change, base)
     if base.low <= 0:
         raise Nothing(f"{change.value:g} / {base.value:g} is no ratio")
     if change.draws is not None and base.draws is not None:
@@ -141,10 +141,10 @@ def quotient(change: Estimate, base: Estimate) -> Effect:
     return Effect(change.value / base.value, change.low / base.high, change.high / base.low)
 
 
-def near(*times: Estimate) -> None:
-    """Raises Drifted."""
+def fair(*times: Estimate) -> None:
+    """Whether they have a ratio. Raises Drifted."""
     taken = [moment for one in times for moment in one.taken]
-    if taken and not statistics.near(*taken):
+    if taken and not comparable_times(*taken):
         raise Drifted(f"step times of {min(taken):%Y-%m-%d %H:%M} and {max(taken):%Y-%m-%d %H:%M} UTC have no ratio")
 
 
@@ -255,7 +255,7 @@ class Exponent(OfSweep):
     def effect(self, store: Store, size: str) -> Effect:
         points = self.points(store, size)
         (small, first), (large, last) = points[0], points[-1]
-        near(first, last)
+        fair(first, last)
         if min(first.low, last.low) <= 0:
             raise Nothing(f"{self.quantity.name} is not positive at every batch")
         run = math.log(large / small)

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from analysis.figures import page, rows
 from analysis.tables import GIB, MIB
-from framebench.measure.max_batch import Fit
 from framebench.records.record import case_of
+from framebench.records.search import Fit
 from framebench.records.store import RecordWarning
 
 CROSSES = {

@@ -26,7 +26,6 @@ from IPython.display import Markdown, display
 import analysis
 from analysis.reports import versions
 from analysis.results import Results
-from analysis.rounds import ordered
 
 df = analysis.load(versions="all")
 sns.set_theme(style="whitegrid")
@@ -39,7 +38,7 @@ records = Results(analysis.folder()).of_machine(df["machine"].iloc[0])
 found = [
     row
     for framework, group in df.groupby("framework")
-    for old, new in pairwise(ordered(group["framework_version"].dropna()))
+    for old, new in pairwise(versions.ordered(group["framework_version"].dropna()))
     for row in versions.rows_of(records, f"{framework}=={old}", f"{framework}=={new}")
 ]
 judged = pd.DataFrame(found, columns=versions.Row._fields)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.tables import MIB, Comparison, mib
-from framebench.measure.explain import Explanation, Holder
+from framebench.records.explanation import Explanation, Holder
 from framebench.suite.case import Case
 
 LARGEST = 12

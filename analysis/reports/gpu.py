@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.cards import utilisation
+from analysis.selection import select_records
 from analysis.tables import GIB, Comparison, number, terminal
 from framebench.records import store
 from framebench.records.provenance import ROOT
@@ -22,15 +23,6 @@ HEAD = (
     "framework", "case", "in use", "cold", "reserved", "process", "context", "split", "retries", "step ms", "device ms",
     "J/step", "MFU",
 )  # fmt: skip
-
-
-def newest(found: Iterable[Record]) -> list[Record]:
-    """Of each case, machine and version the last that was measured on a card."""
-    kept: dict[tuple[str, str, str], Record] = {}
-    for record in sorted(found, key=lambda r: r.provenance.measured_at):
-        if record.status == "ok" and record.provenance.gpu:
-            kept[record.provenance.machine, record.case, record.framework_version or ""] = record
-    return [kept[key] for key in sorted(kept)]
 
 
 def cells(record: Record) -> tuple[str, ...]:
@@ -55,7 +47,7 @@ def cells(record: Record) -> tuple[str, ...]:
 
 def table(found: Iterable[Record]) -> Comparison:
     """Of every case measured on a card."""
-    rows = newest(found)
+    rows = [r for r in select_records(found) if r.status == "ok" and r.provenance.gpu]
     said = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
     caption = (
         "Sizes in GiB (2^30 bytes). cold: the first step's, with what compiling and tuning took. process: NVML, context "

@@ -26,7 +26,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
-    table = frames.frame(frames.latest(found))
+    table = frames.frame(frames.rows_of(found))
     return [*report_of(table), *tables.claim_arms(frames.current(table)), *versions.comparisons(found)]
 
 

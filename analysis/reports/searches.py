@@ -1,12 +1,9 @@
-"""What `framebench fit` and `framebench evaluate` found, for people."""
+"""What `framebench fit` found, for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from analysis.tables import Comparison, number
-from framebench.measure.max_batch import MIB, Fit, Probe
-from framebench.measure.oom_recovery import Evaluation
+from framebench.records.search import MIB, Fit, Probe
 
 HEAD = ("batch", "outcome", "instrument", "peak MiB", "kept MiB", "step ms")
 CAPTION = (
@@ -32,18 +29,3 @@ def cells(p: Probe) -> tuple[str, ...]:
     scaled = (p.peak, MIB), (p.kept_bytes, MIB), (p.step_s, 1e-3)
     numbers = (number(None if value is None else value / unit, ".1f") for value, unit in scaled)
     return (str(p.batch), outcome, p.instrument or "-", *numbers)
-
-
-def evaluation_lines(found: Evaluation) -> Iterator[str]:
-    """The account at the end of an evaluation."""
-    yield f"samples done {len(found.losses)} of {found.samples}, lost {found.lost}, done twice {found.twice}"
-    yield "batches: " + (", ".join(f"{n} of {size}" for size, n in found.batches.items()) or "none was finished")
-    yield f"memory ran out {len(found.recoveries)} times"
-    for r in found.recoveries:
-        yield f"  at sample {r.first} with batch {r.batch}, recovered {r.how}: {r.reason}"
-    for name, peak in found.peaks.items():
-        yield f"peak of a finished batch: {peak / MIB:.1f} MiB ({name})"
-    if found.losses:
-        yield f"loss: mean {found.total / len(found.losses):.6f}, sum {found.total:.6f}"
-    if not found.limited and not found.failure:
-        yield "nothing enforces a limit on this device"

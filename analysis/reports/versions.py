@@ -1,6 +1,6 @@
 """Did an upgrade of the framework cost memory or time? Verdicts on two versions, from the records that lie there.
 
-`framebench versions run` measures the versions in rounds (`analysis.rounds`). The rule is that of `framebench compare`
+`framebench versions run` measures the versions in rounds (`analysis.selection`). The rule is that of `framebench compare`
 (`analysis.statistics`): the ratio within a round, its median over the rounds with an interval, a minimum effect, and a rank
 test. Without enough rounds the verdict is `too few`, however far two numbers lie apart.
 
@@ -15,16 +15,18 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from packaging.version import InvalidVersion, Version
+
 from analysis import tables
 from analysis.reports import verdicts
-from analysis.rounds import Key, grouped, history, paired, release
+from analysis.selection import measured_at, select_rounds
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity, judge
 from analysis.tables import Comparison
-from framebench.measure import compare as measured
-from framebench.measure.compare import Round
 from framebench.records.record import Record
+from framebench.records.rounds import Round, rounds_as_json
 from framebench.suite.strategy import FRAMEWORKS
 
+Key = tuple[str, str]  # machine and case
 FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
 # what a process is judged by; of all of them less is better
 VALUES: dict[Quantity, Callable[[Record], float | None]] = {
@@ -115,7 +117,7 @@ def judged(
     key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], threshold: float | None = None
 ) -> list[Row]:
     """The rows of one case."""
-    rounds = paired(base, change)
+    rounds = select_rounds(base, change)
     if rounds:  # what was measured otherwise plays no part
         base, change = [r.base for r in rounds], [r.change for r in rounds]
     blank = Row(*key, *arms, conditions(base, change))
@@ -183,7 +185,7 @@ def too_few(row: Row, base: list[float], change: list[float]) -> Row:
 
 def caution(rounds: list[Round]) -> str | None:
     """Why the times of these rounds deserve less trust, if they do."""
-    return "; ".join(verdicts.cautions(measured.as_json(rounds))) or None
+    return "; ".join(verdicts.cautions(rounds_as_json(rounds))) or None
 
 
 def conditions(base: list[Record], change: list[Record]) -> Conditions:
@@ -212,6 +214,41 @@ def differing(old: dict[str, str], new: dict[str, str], framework: str) -> Itera
     labels = [versions.get(framework, "").partition("+")[2] or "none" for versions in (old, new)]
     if len(set(labels)) > 1:
         yield f"{framework}'s build, {' and '.join(labels)}"
+
+
+def release(record: Record) -> tuple[str, str | None]:
+    """Framework and version; the version is unknown where a process ended before it could tell."""
+    return record.case.split("/")[1], record.framework_version
+
+
+def grouped(found: Iterable[Record]) -> dict[Key, list[Record]]:
+    """By machine and case, in the order of measurement."""
+    groups: dict[Key, list[Record]] = {}
+    for record in sorted(found, key=measured_at):
+        groups.setdefault((record.provenance.machine, record.case), []).append(record)
+    return groups
+
+
+def ordered(versions: Iterable[str | None]) -> list[str]:
+    """Each version once, oldest first; what is no version by the common rules is left out."""
+    found = set()
+    for version in versions:
+        try:
+            found.add((Version(version or ""), version))
+        except InvalidVersion:
+            continue
+    return [version for _, version in sorted(found) if version]
+
+
+def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
+    """The versions of each machine and framework that has records of more than one, oldest first."""
+    seen: dict[tuple[str, str], list[str | None]] = {}
+    for r in found:
+        if r.status != "unsupported":
+            framework, version = release(r)
+            seen.setdefault((r.provenance.machine, framework), []).append(version)
+    several = {key: ordered(versions) for key, versions in sorted(seen.items())}
+    return {key: versions for key, versions in several.items() if len(versions) > 1}
 
 
 HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "rounds", "verdict")

@@ -32,7 +32,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     found = results.records if shown is None else shown
     if not found:
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
-    everywhere = machines(found, frames.frame(frames.latest(found)))
+    everywhere = machines(found, frames.frame(frames.rows_of(found)))
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
@@ -86,7 +86,7 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     shown = {line["case"]: line for line in (*lines, *tables.lines_of(frames.current(machine.table)))}
     for line in shown.values():
         found = machine.found[line["case"]]
-        record = next(r for r in found if r.provenance.measured_at.isoformat() == line["measured_at"])
+        record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
         write_case(writer, machine, record, found, line, floors.get(key(line)))
 
 

@@ -12,13 +12,13 @@ from itertools import combinations
 
 import numpy as np
 
-from analysis.statistics import NEAR_S
+from analysis.selection import HOUR_S
 from analysis.tables import Comparison
 from framebench.records.record import Record
 from framebench.suite.registry import BASELINES
 
 SAME = ("gc_off", "gc_frozen")
-HOURS = (0.0, NEAR_S / 3600, 3.0, float("inf"))
+HOURS = (0.0, HOUR_S / 3600, 3.0, float("inf"))
 HEAD = ("machine", "hours between", "pairs", "median", "90 % within", "largest")
 
 

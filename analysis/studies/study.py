@@ -19,10 +19,11 @@ import pandas as pd
 from analysis.reports.verdicts import VALUES, Process
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity, chance, decide, interval
 from analysis.tables import Comparison, markdown
-from framebench.measure import compare
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
+from framebench.records.rounds import ROUNDS as USUAL
+from framebench.records.rounds import Round, rounds_as_json
 
 SAMPLES = ROOT / "results/study/aa-samples.jsonl"  # `framebench compare CASE CASE --json`, a line each
 RUNS = (
@@ -51,7 +52,7 @@ def loaded(samples: Path = SAMPLES) -> list[Noise]:
     """Measured rounds of A against A."""
     found = []
     for said in map(json.loads, samples.read_text().splitlines()):
-        loads = [r[arm]["load_before"] for r in said["rounds"] for arm in compare.Round._fields]
+        loads = [r[arm]["load_before"] for r in said["rounds"] for arm in Round._fields]
         case = "/".join(said["base"].split("/")[:3])
         source = f"busy: {case}, load {min(loads):.0f} to {max(loads):.0f}"
         found += [Noise(source, quantity, ratios(said["rounds"], quantity)) for quantity in VALUES]
@@ -86,9 +87,9 @@ def two_runs(root: Path, sessions: tuple[str, str]) -> dict[str, Any]:
     """The cases that both sessions measured, in the order of the first: the samples that `quiet` reads."""
     first, second = ({r.case: r for r in store.read_all(root) if ok(r, session)} for session in sessions)
     order = sorted(first.keys() & second.keys(), key=lambda case: first[case].provenance.measured_at)
-    arms = [compare.Round(first[case], second[case]) for case in order]
+    arms = [Round(first[case], second[case]) for case in order]
     loads = [r.provenance.load_before or 0.0 for pair in arms for r in pair]
-    cases = [{"case": pair.base.case, **entry} for pair, entry in zip(arms, compare.as_json(arms)["rounds"])]
+    cases = [{"case": pair.base.case, **entry} for pair, entry in zip(arms, rounds_as_json(arms)["rounds"])]
     proof = arms[0].base.provenance
     return {
         "sessions": sessions, "machine": proof.machine, "hardware": proof.hardware, "load": [min(loads), max(loads)],
@@ -165,13 +166,13 @@ def figure(found: pd.DataFrame) -> Any:
 
 def title(found: pd.DataFrame) -> str:
     """How often the default number of rounds finds a slower step: `... 94 % (idle machine), 12 to 26 % (busy machine)`."""
-    usual = found[(found["quantity"] == TIME.name) & (found["rounds"] == compare.ROUNDS)]
+    usual = found[(found["quantity"] == TIME.name) & (found["rounds"] == USUAL)]
     said = []
     for kind, group in usual.groupby(usual["source"].str.partition(":")[0], sort=False):
         ends = (f"{share * 100:.0f}" for share in (group["detected"].min(), group["detected"].max()))
         said.append(f"{' to '.join(dict.fromkeys(ends))} % ({kind} machine)")
     slower = f"{100 * (INJECTED['s'] - 1):.0f} %"
-    return f"{compare.ROUNDS} rounds find a slowdown of {slower} in so many comparisons: {', '.join(said)}"
+    return f"{USUAL} rounds find a slowdown of {slower} in so many comparisons: {', '.join(said)}"
 
 
 def study() -> pd.DataFrame:

@@ -7,9 +7,9 @@ from typing import Any
 
 from framebench.cli import advice, claims, figures, measuring, reading, upkeep, versions  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, say
-from framebench.measure import environments
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy
+from framebench.records import pins
 from framebench.suite.case import UnknownCase
 from models.spec import UnknownName
 
@@ -17,7 +17,7 @@ from models.spec import UnknownName
 def main() -> None:
     """Users' mistakes end in a sentence, not in a traceback."""
     warnings.showwarning = plain_warning  # type: ignore[assignment]
-    if not environments.REQUIREMENTS.is_dir():
+    if not pins.REQUIREMENTS.is_dir():
         fail("this copy has no requirements/: framebench is used from a checkout; clone it, and call `make setup` there", 2)
     try:
         app()

@@ -47,7 +47,7 @@ def advise(
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip
-    rows = advice.rows_of(results, machine_of(Folder(results), machine), workload, scenario)
+    rows = advice.evidence_about(results, machine_of(Folder(results), machine), workload, scenario)
     try:
         found = advice.advise(rows, question)
         roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None

@@ -65,7 +65,8 @@ def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: fl
     from analysis.claims.store import Measured
     from analysis.results import Results as Folder
 
-    missing, probes = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    lacking, probes = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    missing = [case for case in lacking if not runner.unsupported(case)]
     for claim in chosen:
         if claim.reason:
             say(f"{claim.id} cannot be measured: {claim.reason}")

@@ -30,12 +30,13 @@ from framebench.measure import compare, environments, installed, references, run
 from framebench.measure.environments import Environment, SetupError
 from framebench.measure.progress import CaseProgress, line
 from framebench.measure.session import Session
+from framebench.records.rounds import ROUNDS, rounds_as_json
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
-    from framebench.measure.max_batch import Fit
+    from framebench.records.search import Fit
 
 Env = Annotated[
     str | None,
@@ -91,7 +92,7 @@ def measure_all(
 def compare_(
     base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
-    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = compare.ROUNDS,
+    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = ROUNDS,
     results: Results = runner.RESULTS,
     samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
     seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
@@ -120,7 +121,7 @@ def compare_(
         except compare.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    said = compare.as_json(found)
+    said = rounds_as_json(found)
     if as_json:
         typer.echo(json.dumps(said | verdicts.as_json(said)))
     else:
@@ -194,7 +195,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
-    from analysis.reports import searches
     from framebench.measure import oom_recovery
 
     found_cases = {replace(c, batch=batch) for c in selectors.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
@@ -209,7 +209,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
     else:
-        for line in searches.evaluation_lines(found):
+        for line in oom_recovery.in_words(found):
             out.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.failure:
         fail(found.failure, 1)

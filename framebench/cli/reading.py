@@ -73,21 +73,21 @@ def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
     """The record of each case that counts, as lines or as one JSON array of flat rows."""
-    from analysis import frames
+    from analysis.frames import row
     from analysis.results import Results as Folder
+    from analysis.selection import select_records
 
     folder = Folder(results)
     found = kept(selectors, machines_of(folder, machine), folder)
     if not found and not as_json:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    rows = frames.latest(found)
+    selected = select_records(found)
     if as_json:
-        typer.echo(json.dumps([r._asdict() for r in rows], indent=1))
+        rows = [row(r)._asdict() for r in selected]
+        typer.echo(json.dumps(rows, indent=1, default=lambda moment: moment.isoformat()))
         return
-    counting = {(row.case, row.machine, row.measured_at) for row in rows}
-    for record in found:
-        if (record.case, record.provenance.machine, record.provenance.measured_at.isoformat()) in counting:
-            typer.echo(line(record))
+    for record in selected:
+        typer.echo(line(record))
 
 
 def kept(selectors: list[str] | None, machines: list[str], found: Folder) -> list[Record]:
@@ -202,7 +202,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    table = frames.frame(frames.latest(r for r in folder.records if r.provenance.machine in machines))
+    table = frames.frame(frames.rows_of(r for r in folder.records if r.provenance.machine in machines))
     for where, fitted in lines(table, case.id):
         value, low, high = fitted.at(case.batch)
         origin = (

@@ -9,6 +9,7 @@ import typer
 
 from framebench.cli.shared import AsJson, Results, app, fail, measuring, out, say
 from framebench.measure import environments, runner
+from framebench.records.pins import pinned_version
 from framebench.suite.strategy import FRAMEWORKS
 
 
@@ -16,7 +17,7 @@ from framebench.suite.strategy import FRAMEWORKS
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now (they are built when first needed otherwise)."""
     for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
-        environments.default_version(framework)
+        pinned_version(framework)
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
         typer.echo(f"{environment.name}: {environment.python}")

@@ -11,16 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field, ValidationError
+from typing import Any
 
 from framebench.measure import environments, oom_recovery, runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import provenance, store
-from framebench.records.record import INSTRUMENTS, Part, Provenance
-from framebench.records.store import BadRecord, explain
+from framebench.records.probed import Probed
+from framebench.records.record import INSTRUMENTS
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
@@ -31,26 +29,6 @@ SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in 
 MANY = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
 ROOM = 0.5  # of what the whole batch needs: the first attempt must fail
 LEAST_ROOM = 2**22  # bytes; in less, what libraries take at once decides
-
-
-class Probed(Part):
-    """What one probe found on one machine: names and whether they exist, or numbers by round."""
-
-    schema_version: Literal[1] = 1
-    probe: str
-    names: dict[str, bool] = Field(default={})
-    found: dict[str, list[float]] = Field(default={})
-    provenance: Provenance
-
-
-def read(path: Path) -> Probed:
-    """Raises BadRecord with the file's name and what is wrong with it."""
-    try:
-        return Probed.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadRecord(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise BadRecord(f"{path}: {explain(error)}") from error
 
 
 def folder(results: Path, machine: str, probe: str) -> Path:

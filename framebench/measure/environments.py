@@ -21,10 +21,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from framebench.instruments import nvml
+from framebench.records.pins import pinned_version, pinned_versions
 from framebench.records.provenance import ROOT
-from framebench.suite.strategy import FRAMEWORKS
 
-REQUIREMENTS = ROOT / "requirements"
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
 Say = Callable[[str], None]
 
@@ -77,29 +76,9 @@ def nvcc() -> str:
     return (shutil.which("nvcc") or (str(usual) if usual.exists() else "")) if nvml.gpus() else ""
 
 
-def pins(file: Path) -> dict[str, str]:
-    """Package versions by lower-case name of a pinned requirements file."""
-    lines = (line.split("#")[0].strip() for line in file.read_text().splitlines())
-    return {name.lower(): version for name, _, version in (line.partition("==") for line in lines if line)}
-
-
-def default_version(framework: str) -> str:
-    """The version that requirements/<framework>.txt pins. Raises SetupError, with the frameworks."""
-    if framework not in FRAMEWORKS:
-        raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
-    return pins(REQUIREMENTS / f"{framework}.txt")[framework]
-
-
-def versions(framework: str) -> dict[str, Path]:
-    """The requirements file of each version, the default one first. Raises SetupError, with the frameworks."""
-    default = default_version(framework)
-    others = {pins(f)[framework]: f for f in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
-    return others | {default: REQUIREMENTS / f"{framework}.txt"}
-
-
 def requirement_file(framework: str, version: str) -> Path:
     """Raises SetupError, with the versions that have a requirements file."""
-    files = versions(framework)
+    files = pinned_versions(framework)
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
     return files[version]
@@ -113,7 +92,7 @@ def location(framework: str, version: str) -> Path:
 
 def describe(framework: str, version: str | None = None) -> Environment:
     """The environment as it is or will be, without building it."""
-    version = version or default_version(framework)
+    version = version or pinned_version(framework)
     where = location(framework, version)
     return Environment(framework, version, where / "bin" / "python", where / "home" if framework == "jittor" else None)
 

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from framebench.measure import runner
 from framebench.measure.environments import Environment, SetupError, run_module
 from framebench.measure.runner import Options
-from framebench.records.record import Part
+from framebench.records.explanation import Explanation
 from framebench.suite.case import Case
 
 
 class Unexplained(Exception):
     """No explanation of this case; the message says why."""
-
-
-class Peak(Part):
-    """The fullest moment of the step."""
-
-    event: int
-    bytes: int
-    phase: str
-
-
-class Holder(Part):
-    """What is alive at the peak, of one kind, from one layer, made in one phase."""
-
-    kind: str
-    layer: str
-    phase: str  # "before" if the step began with it
-    bytes: int
-    tensors: int
-    by: tuple[str, ...] = ()  # the operators that made it, the one with most bytes first
-
-
-class Explanation(Part):
-    """One steady step's memory. The holders' bytes sum to the peak's, which is the timeline's highest point."""
-
-    case: str
-    how: str  # what was counted, and what an event is
-    measured: dict[str, int]  # peak of a step without the account, in the same process, by instrument
-    plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by what for
-    timeline: tuple[tuple[int, int, str], ...]  # event, bytes in use from then on, phase
-    peak: Peak
-    holders: tuple[Holder, ...]
-    versions: dict[str, str]
-    device: str
-
-    @model_validator(mode="after")
-    def adds_up(self) -> Explanation:
-        highest = max(moment[1] for moment in self.timeline)
-        held = sum(h.bytes for h in self.holders)
-        if not highest == self.peak.bytes == held:
-            raise ValueError(f"the holders sum to {held} bytes, the peak is {self.peak.bytes}, the timeline's {highest}")
-        return self
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Bytes at the peak by kind, most first."""
-        found: Counter[str] = Counter()
-        for holder in self.holders:
-            found[holder.kind] += holder.bytes
-        return dict(found.most_common())
 
 
 def obstacle(case: Case) -> str | None:

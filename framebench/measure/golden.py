@@ -11,6 +11,7 @@ from pathlib import Path
 
 from framebench.measure import environments
 from framebench.measure.environments import Environment
+from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
 
 SIZES = ("tiny", "cpu")
@@ -40,6 +41,6 @@ def write(name: str, made: Values, confirmed: Values) -> Path:
     if difference(made, confirmed) > AGREEMENT:
         raise ValueError(f"{name}: torch and JAX differ by {difference(made, confirmed):.1e} in float64; one model is wrong")
     path = ROOT / "models" / name / "golden.json"
-    by = {who: f"{f} {environments.default_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
+    by = {who: f"{f} {pinned_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
     path.write_text(json.dumps({**by, "values": made}, indent=1) + "\n")
     return path

@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from framebench.instruments.limits import Order
 from framebench.measure import runner
@@ -21,57 +21,15 @@ from framebench.measure.probes import Answer, Progress, carry_out, first_line
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome
 from framebench.records import provenance, store
-from framebench.records.record import INSTRUMENTS, Part, Provenance
+from framebench.records.search import MIB, Fit, Probe
 from framebench.suite import protocol
 from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.selectors import select
 from framebench.suite.strategy import FRAMEWORKS
 
-SCHEMA = 1
 MOST = 2**16  # samples in a batch, unless the user says otherwise
-MIB = 2**20
 DEFAULT = Options()
-
-
-class Probe(Part):
-    """Three steps with one batch in a fresh process. Bytes are bytes, times are seconds."""
-
-    batch: int
-    outcome: Literal["fits", "memory", "failed"]
-    reason: str | None = None
-    limited: bool = False  # whether a limit was enforced, or only the measured peak decided
-    peaks: dict[str, int] = Field(default={})  # of a steady step, by instrument
-    cold_peaks: dict[str, int] = Field(default={})  # of the first step
-    kept_bytes: int | None = None  # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
-    step_s: float | None = None  # with an allocator that returns memory at once: slower than in a record
-
-    @property
-    def instrument(self) -> str | None:
-        return next((i for i in INSTRUMENTS if i in self.peaks), None)
-
-    @property
-    def peak(self) -> int | None:
-        return self.peaks[self.instrument] if self.instrument else None
-
-    @property
-    def needs(self) -> int | None:
-        """What a limit has to leave room for: a steady step's peak, and what the first step left behind."""
-        return None if self.peak is None else self.peak + (self.kept_bytes or 0)
-
-
-class Fit(Part):
-    """What was found for one framework and strategy: `largest` fits, and the next batch that there is does not."""
-
-    schema_version: Literal[1] = 1
-    case: str  # at the smallest batch that is possible
-    budget_bytes: int
-    status: Literal["found", "none", "open", "stopped", "unsupported"]  # open: the greatest batch that was allowed still fits
-    answer: str
-    largest: int | None = None
-    probes: list[Probe] = Field(default=[])
-    confirmation: Probe | None = None  # the smallest batch that does not fit, once more without a limit
-    provenance: Provenance
 
 
 @dataclass

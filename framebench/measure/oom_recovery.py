@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -110,3 +110,18 @@ def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluati
 
 def runner_of(environment: Environment, options: Options, progress: Progress) -> Run:
     return lambda order: carry_out(order, environment, options, progress)
+
+
+def in_words(found: Evaluation) -> Iterator[str]:
+    """The account at the end of an evaluation, line by line."""
+    yield f"samples done {len(found.losses)} of {found.samples}, lost {found.lost}, done twice {found.twice}"
+    yield "batches: " + (", ".join(f"{n} of {size}" for size, n in found.batches.items()) or "none was finished")
+    yield f"memory ran out {len(found.recoveries)} times"
+    for r in found.recoveries:
+        yield f"  at sample {r.first} with batch {r.batch}, recovered {r.how}: {r.reason}"
+    for name, peak in found.peaks.items():
+        yield f"peak of a finished batch: {peak / 2**20:.1f} MiB ({name})"
+    if found.losses:
+        yield f"loss: mean {found.total / len(found.losses):.6f}, sum {found.total:.6f}"
+    if not found.limited and not found.failure:
+        yield "nothing enforces a limit on this device"

@@ -17,6 +17,7 @@ from packaging.version import Version
 from framebench.measure import environments, progress, runner
 from framebench.measure.environments import Environment, SetupError
 from framebench.records import provenance, store
+from framebench.records.pins import pinned_versions
 from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
@@ -42,9 +43,9 @@ class Turn(NamedTuple):
 def matrix(framework: str, wanted: list[str] | None = None) -> list[str]:
     """The versions to measure, oldest first; all that have pinned requirements, unless some are named.
 
-    Raises SetupError for an unknown framework or version, and where there are not two of them.
+    Raises UnknownName for an unknown framework, SetupError for an unknown version and where there are not two of them.
     """
-    known = environments.versions(framework)
+    known = pinned_versions(framework)
     for version in wanted or ():
         environments.requirement_file(framework, version)
     found = sorted(set(wanted or known), key=Version)

@@ -165,6 +165,16 @@ class Record(Part):
         return work_of(case) / self.step_time_s
 
     @property
+    def verified(self) -> bool | None:
+        """Whether the result was as it should be; None if it did not come to that."""
+        return self.verification.passed if self.verification else None
+
+    @property
+    def usable(self) -> bool:
+        """Whether its numbers may be shown: verified, and the strategy was seen to take effect."""
+        return bool(self.status == "ok" and self.verified and self.effect and self.effect.proven)
+
+    @property
     def framework_version(self) -> str | None:
         """The release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
         version = self.provenance.versions.get(self.case.split("/")[1])

@@ -1,5 +1,5 @@
 """Where the peak of one steady step of a case comes from: `python -m framebench.worker.explain CASE`, in its framework's
-environment. Prints one JSON object; `explain.Explanation` says what is in it."""
+environment. Prints one JSON object; `records.explanation.Explanation` says what is in it."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from analysis import tables
 from analysis.advice import show
-from analysis.advice.advice import Advice, Offer, Question, advise, change, largest_that_fits, rows_of
-from analysis.frames import Row, latest
+from analysis.advice.advice import Advice, Offer, Question, advise, change, evidence_about, largest_that_fits
+from analysis.frames import Row, row
 from analysis.lower_bound import floor
+from analysis.selection import select
 from framebench.instruments.limits import Order
 from framebench.measure.environments import Environment
 from framebench.measure.max_batch import judge
@@ -60,7 +61,11 @@ QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
 def asked(found: list[Record], question: Question = QUESTION) -> Advice:
-    return advise(latest(found), question)
+    return advise(rows(found), question)
+
+
+def rows(found: list[Record]) -> list[Row]:
+    return [row(r) for r in select(found)]
 
 
 def everything(advice: Advice) -> list[Offer]:
@@ -78,11 +83,11 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     assert all(o.case.plan.same_loss for o in advice.fitting)
     assert not any(o.case.plan.same_loss for o in advice.changed)
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
-    for r in latest(found):  # every measured case of the batch that fits by its own instrument is offered, with its own number
+    for r in rows(found):  # every measured case of the batch that fits by its own instrument is offered, with its own number
         if r.batch == batch and r.peak_bytes and r.peak_bytes <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.peak_bytes, r.throughput)
-    same = [r for r in latest(found) if case_of(r.case).plan.same_loss]
+    same = [r for r in rows(found) if case_of(r.case).plan.same_loss]
     assert said >= {(r.framework, r.strategy) for r in same}, "of every strategy something is said"
 
 
@@ -190,14 +195,14 @@ def test_if_nothing_fits_the_way_out_is_named() -> None:
     found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
     question = replace(QUESTION, budget=int(3.5 * MIB))
     advice = asked(found, question)
-    roomiest = largest_that_fits(latest(found), question)
+    roomiest = largest_that_fits(rows(found), question)
     assert roomiest
     assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
     text = "\n".join(show.sentences(advice, [], roomiest))
     assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.0 MiB would do" in text
     assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
     hopeless = replace(question, budget=1)
-    assert largest_that_fits(latest(found), hopeless) is None
+    assert largest_that_fits(rows(found), hopeless) is None
     assert "no smaller batch fits" in "\n".join(show.sentences(asked(found, hopeless), [], None))
 
 
@@ -216,7 +221,7 @@ def test_without_a_batch_the_largest_is_foretold() -> None:
 def test_one_measured_batch_brackets_the_others() -> None:
     """What the published records say about the Transformer at batch 8, foretold from batch 4 alone."""
     for framework in FRAMEWORKS:
-        rows = rows_of(ROOT / "results", "xeon-2core", "transformer", "train")
+        rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8)
@@ -248,7 +253,7 @@ def test_a_described_transformer() -> None:
 
 
 def test_a_described_transformer_is_only_ever_predicted() -> None:
-    rows = rows_of(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
     advice = advise(rows, DESCRIBED)
     assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
@@ -261,7 +266,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 @pytest.mark.slow
 def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows = rows_of(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
     offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint", "amp_bf16", "accumulate") if s in offers]
     found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
@@ -346,7 +351,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate")]
     done = framebench("run", *selectors, "--results", str(results), "--samples", "3")
     assert done.returncode == 0, done.stderr
-    return rows_of(results, machine_name(), "transformer", "train")
+    return evidence_about(results, machine_name(), "transformer", "train")
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from matplotlib.text import Text
 from analysis import figures, frames
 from analysis.figures import fronts
 from analysis.results import Results
-from framebench.measure import max_batch
 from framebench.records.record import Proof, Record, Verification
+from framebench.records.search import Fit
 from framebench.suite import registry
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -61,7 +61,7 @@ def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.tidy(frames.frame(frames.latest(found)))
+    return frames.tidy(frames.frame(frames.rows_of(found)))
 
 
 def panels(figure: Figure | None) -> list[Axes]:
@@ -260,7 +260,7 @@ def test_shares_are_percent_of_the_step() -> None:
 
 def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:
     for strategy, largest, status in (("fp32", 8, "found"), ("checkpoint", 32, "open"), ("accumulate", None, "none")):
-        found = max_batch.Fit(case=f"transformer/torch/train/{strategy}/b1/cpu", budget_bytes=256 * MIB, status=status,
+        found = Fit(case=f"transformer/torch/train/{strategy}/b1/cpu", budget_bytes=256 * MIB, status=status,
                         answer="", largest=largest, provenance=origin("torch"))  # fmt: skip
         target = tmp_path / "fits" / found.provenance.machine / f"{strategy}.json"
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ Ratio = Callable[..., float]
 
 @pytest.fixture(scope="module")
 def rows() -> list[frames.Row]:
-    return frames.latest(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
+    return frames.rows_of(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
 
 
 @pytest.fixture(scope="module")

@@ -176,14 +176,14 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = breakdown(frames.frame(frames.latest(measured())))
+    split = breakdown(frames.frame(frames.rows_of(measured())))
     assert (split[list(PARTS)].sum(axis=1) == split["floor"]).all()
     assert (split["floor"] + split["rest"] == split["peak_bytes"]).all()
     assert (split["peak_over_floor"] >= 1).all()
 
 
 def test_the_breakdown_as_tables() -> None:
-    table = frames.frame(frames.latest(measured()))
+    table = frames.frame(frames.rows_of(measured()))
     found = list(comparisons(table))
     assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")

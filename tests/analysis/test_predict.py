@@ -102,7 +102,7 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 
 
 def test_the_published_records_give_lines() -> None:
-    table = frames.frame(frames.latest(store.read_all(ROOT / "results")))
+    table = frames.frame(frames.rows_of(store.read_all(ROOT / "results")))
     for framework in ("torch", "jax", "jittor"):
         found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
         assert found, framework

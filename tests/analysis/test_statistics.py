@@ -25,6 +25,7 @@ from framebench.measure.environments import Environment
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
+from framebench.records.rounds import ROUNDS, Round, rounds_as_json
 from framebench.suite.case import Case
 from tests.handmade import provenance, record
 from tests.processes import framebench
@@ -125,7 +126,7 @@ def test_the_rank_test_takes_ties_and_many_rounds() -> None:
 @pytest.fixture(scope="module")
 def rates() -> dict[str, dict[str, float]]:
     """Of the study: the quiet machine at the default number of rounds, 200 comparisons."""
-    found = study.rates(study.quiet(), [compare.ROUNDS], comparisons=200)
+    found = study.rates(study.quiet(), [ROUNDS], comparisons=200)
     return found.set_index("quantity").to_dict("index")  # type: ignore[return-value]
 
 
@@ -157,9 +158,7 @@ def test_errors_are_rare(quantity: Quantity, rates: dict[str, dict[str, float]])
 
 def test_a_loaded_machine_raises_no_false_alarms() -> None:
     """Not even where the noise is ten times the smallest difference that matters, and rounds are few."""
-    assert (
-        study.rates(study.loaded(), [7, compare.ROUNDS], comparisons=200)["false alarm"].max() <= 0.06
-    )  # of 200: 0.05 and luck
+    assert study.rates(study.loaded(), [7, ROUNDS], comparisons=200)["false alarm"].max() <= 0.06  # of 200: 0.05 and luck
 
 
 @pytest.mark.slow
@@ -173,7 +172,7 @@ def made(step: float, cpu: float, peak: int = 2**20, instrument: str = "host.rss
 
 
 def said(*arms: Record) -> dict[str, object]:
-    return compare.as_json([compare.Round(*arms)] * 6)
+    return rounds_as_json([Round(*arms)] * 6)
 
 
 def test_cautions() -> None:

@@ -15,14 +15,13 @@ from analysis import frames, tables
 from analysis.reports import versions
 from analysis.reports.report import report_of
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
-from analysis.rounds import history
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity
 from framebench.cli import versions as command
 from framebench.cli.__main__ import app
 from framebench.measure import environments, runner
 from framebench.measure import versions as measuring
 from framebench.measure.environments import Environment, SetupError
-from framebench.records import store
+from framebench.records import pins, store
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
@@ -78,7 +77,7 @@ def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -
 def test_what_is_planted_into_the_committed_records_is_found(results: Path) -> None:
     """The versions as they were measured; what they really differ in is found too, and stays."""
     found = committed()
-    machines = [machine for machine, _ in history(found)]
+    machines = [machine for machine, _ in versions.history(found)]
     if not machines:
         pytest.skip("no committed records of two JAX versions measured in turn")
     found = [r for r in found if r.provenance.machine == machines[0]]
@@ -217,8 +216,8 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
-    table = frames.frame(frames.latest(equal))
-    pinned = environments.default_version("jax")
+    table = frames.frame(frames.rows_of(equal))
+    pinned = pins.pinned_version("jax")
     assert set(table["framework_version"]) == {"0.9.2", "0.10.2"}
     assert set(frames.current(table)["framework_version"]) == {pinned}
     older = table[table["framework_version"] == "0.9.2"]
@@ -239,12 +238,12 @@ def test_the_matrix() -> None:
 
 def test_asv_and_the_pins_have_the_same_versions() -> None:
     said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
-    pinned = [{f: v} for f in FRAMEWORKS for v in environments.versions(f)]
+    pinned = [{f: v} for f in FRAMEWORKS for v in pins.pinned_versions(f)]
     assert sorted(map(str, said)) == sorted(map(str, pinned))
-    for file in (environments.REQUIREMENTS / "versions").glob("*.txt"):
+    for file in (pins.REQUIREMENTS / "versions").glob("*.txt"):
         lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
         assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
-        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in environments.versions(f)}
+        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.pinned_versions(f)}
     plain, matrix = (Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json"))
     assert {k: v for k, v in plain.items() if k != "include"} == {k: v for k, v in matrix.items() if k != "include"}
 
@@ -253,7 +252,7 @@ def test_a_version_has_an_environment_of_its_own() -> None:
     one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
     assert one.python != other.python
     assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
-    assert environments.describe("jax") == environments.describe("jax", environments.default_version("jax"))
+    assert environments.describe("jax") == environments.describe("jax", pins.pinned_version("jax"))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -11,6 +11,7 @@ from framebench.measure import claim_probes, oom_recovery
 from framebench.measure.environments import Environment
 from framebench.measure.oom_recovery import Evaluation, Recovery
 from framebench.measure.runner import Options
+from framebench.records import probed
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import input_probe
@@ -83,7 +84,7 @@ def test_results_survive_the_round_trip(results: Path) -> None:
 
     one = claim_probes.Probed(probe="names", names={"json.loads": True}, provenance=provenance())
     path = store.write(one, claim_probes.folder(results, "m", "names"))  # type: ignore[arg-type]
-    assert claim_probes.read(path) == one
+    assert probed.read(path) == one
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Account, Value
 from framebench.measure import environments
 from framebench.measure.environments import Environment
-from framebench.measure.explain import Explanation, Unexplained, explain, obstacle
+from framebench.measure.explain import Unexplained, explain, obstacle
+from framebench.records.explanation import Explanation
 from framebench.suite.selectors import parse
 from tests.processes import framebench, run_inside
 

@@ -104,7 +104,7 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.strategies(frames.frame(frames.latest(store.read_all(results))))
+        (comparison,) = tables.strategies(frames.frame(frames.rows_of(store.read_all(results))))
         assert "NO" in comparison.rows[0], "the table says that the strategy was not seen at work"
 
 
@@ -180,7 +180,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in report_of(frames.frame(frames.latest([found]))):
+    for comparison in report_of(frames.frame(frames.rows_of([found]))):
         assert "<script" not in tables.markdown(comparison)
 
 

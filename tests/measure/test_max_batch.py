@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from framebench.instruments.limits import Order
 from framebench.measure.environments import Environment
-from framebench.measure.max_batch import Fit, Probe, Search, chosen, find
+from framebench.measure.max_batch import Search, chosen, find
 from framebench.measure.oom_recovery import Evaluation, evaluate, runner_of
 from framebench.measure.runner import Options
+from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
 from tests.processes import acting, framebench, run_inside

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from framebench.measure.environments import describe
-from framebench.measure.max_batch import Fit, folder, known
+from framebench.measure.max_batch import folder, known
 from framebench.measure.session import alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
+from framebench.records.search import Fit
 from framebench.suite import protocol
 from framebench.suite.case import Case
 from tests.handmade import provenance

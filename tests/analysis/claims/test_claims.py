@@ -20,9 +20,9 @@ from analysis.claims.store import Measured
 from analysis.results import Results
 from analysis.tables import markdown
 from framebench.cli.__main__ import app
-from framebench.measure import claim_probes
-from framebench.measure.claim_probes import Probed
+from framebench.measure import claim_probes, runner
 from framebench.records import store
+from framebench.records.probed import Probed
 from framebench.records.record import Proof, Verification
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
@@ -321,14 +321,13 @@ def test_times_that_were_taken_hours_apart_are_taken_anew(results: Path) -> None
     assert line.value == pytest.approx(0.5, rel=0.1)
 
 
-def test_missing_cases_are_collected_once_and_gpu_cases_are_not(results: Path) -> None:
+def test_missing_cases_are_collected_once(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
     cases, probes = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
     ids = [case.id for case in cases]
     assert len(set(ids)) == len(ids)
     assert "transformer/torch/train/compile/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
-    assert not any(case.support.gpu for case in cases)
     assert sorted(probes) == ["inputs", "names"]
 
 
@@ -374,9 +373,10 @@ def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest
     monkeypatch.setattr(command, "measure_all", measure)
     monkeypatch.setattr(command.environments, "ensure", lambda framework, say: None)
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)
-    found = run("B5", "--run", "--size", "tiny", results=results)
+    found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     ids = [case.id for case in measured]
     assert "resnet50/torch/train/width_half/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" not in ids
+    assert not any(runner.unsupported(case) for case in measured), "what needs a GPU is left to a machine that has one"
     assert not list(results.glob(".session*"))
