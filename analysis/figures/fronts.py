@@ -75,14 +75,14 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
 
 def name_front(axes: Axes, best: pd.DataFrame) -> None:
     """A line through the front, and the names of its strategies where they cover neither points nor each other."""
-    points = axes.collections[0]
     sns.lineplot(
         best, x="peak_ratio", y="speed", drawstyle="steps-post", color="0.5", linewidth=1, zorder=1, legend=False, ax=axes
     )
     named = best[~best["baseline"]]
     texts = [axes.text(r.peak_ratio, r.speed, str(r.strategy), size=6.5, zorder=6) for r in rows.each(named)]
     leader = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}
-    adjust_text(texts, objects=points, ax=axes, iter_lim=300, expand=(1.1, 1.5), arrowprops=leader)
+    if texts:  # otherwise there may be no points either
+        adjust_text(texts, objects=axes.collections[0], ax=axes, iter_lim=300, expand=(1.1, 1.5), arrowprops=leader)
 
 
 def title(points: pd.DataFrame, partly: bool) -> str:

@@ -162,4 +162,5 @@ def support_notes(df: pd.DataFrame) -> list[str]:
         f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} measured, and failed; GPU: needs "
         "one. From framebench/suite/registry.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice."
     )
-    return [note, *rows.footer(df[df["usable"]])] if len(df) else [f"{note} Nothing was measured."]
+    seen = df[df["usable"]]
+    return [note, *rows.footer(seen)] if len(seen) else [f"{note} Nothing was measured."]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analysis.tables import MIB, Comparison, mib
 from framebench.records.explanation import Explanation, Holder
 from framebench.suite.case import Case
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 LARGEST = 12
 FINE = ",.2f"  # a hundredth of a MiB
-COLOURS = {"forward": "C0", "backward": "C1", "optimizer": "C2"}
+COLOURS = {"forward": "#0173b2", "backward": "#de8f05", "optimizer": "#029e73"}  # seaborn's `colorblind`
 
 
 def kept(results: Path) -> list[Explanation]:
@@ -59,35 +63,37 @@ def total(holders: list[Holder]) -> int:
     return sum(h.bytes for h in holders)
 
 
-def figure(found: Explanation) -> Any:
+def figure(found: Explanation) -> Figure:
     """Bytes in use over the step, coloured by phase; beside it what they are at the peak."""
-    import matplotlib
+    from analysis.figures import page
 
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "explain"  # the same picture from the same numbers
+    return page.styled(drawn)(found)
+
+
+def drawn(found: Explanation) -> Figure:
     import matplotlib.pyplot as plt
+    import pandas as pd
     import seaborn as sns
 
-    sns.set_theme(style="whitegrid", palette="colorblind")
-    drawn, (line, bars) = plt.subplots(1, 2, figsize=(12, 4.5), width_ratios=(3, 1), layout="constrained")
+    from analysis.figures import page
+
+    made, (line, bars) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
     over_time(found, line)
-    kinds = {kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}
-    bars.barh(list(kinds), list(kinds.values()), color="0.6")
-    bars.bar_label(bars.containers[0], [f"{size:,.2f}" for size in kinds.values()], padding=2)
-    bars.invert_yaxis()
-    bars.margins(x=0.3)
+    kinds = pd.Series({kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}, name="MiB")
+    sns.barplot(x=kinds, y=kinds.index, color="0.6", ax=bars)
+    bars.bar_label(bars.containers[0], fmt="{:,.2f}", padding=2, size=7)  # type: ignore[arg-type]
+    bars.set(title="at the peak", ylabel="", xlim=(0, 1.3 * kinds.max()))
     bars.grid(False)
-    bars.set(title="at the peak", xlabel="MiB")
+    sns.despine(made)
+    made.tight_layout()
+    made.legend(loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=6, frameon=False)
     most, size = next(iter(found.kinds.items()))
-    share = f"{size / found.peak.bytes:.0%} {most}"
-    drawn.suptitle(f"{found.case}: peak {mib(found.peak.bytes, FINE)} MiB in {found.peak.phase}, {share}")
+    peak = f"peak {mib(found.peak.bytes, FINE)} MiB in {found.peak.phase}, {size / found.peak.bytes:.0%} {most}"
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    origin = f"one steady step on {found.device}; {versions}"
-    drawn.legend(loc="outside lower center", ncols=6, fontsize="small", title=origin, title_fontsize="x-small")
-    return drawn
+    return page.explained(made, f"{found.case}: {peak}", [f"One steady step on {found.device}; {versions}."])
 
 
-def over_time(found: Explanation, axes: Any) -> None:
+def over_time(found: Explanation, axes: Axes) -> None:
     """One curve in the colours of the phases, below lines for what was measured."""
     edges = [event for event, _, _ in found.timeline] + [found.timeline[-1][0] + 1]
     for name, colour in COLOURS.items():

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
 
+from analysis.figures import page
 from analysis.reports.verdicts import VALUES, Process
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity, chance, decide, interval
 from analysis.tables import Comparison, markdown
@@ -145,23 +148,18 @@ SHARES = {
 }
 
 
-def figure(found: pd.DataFrame) -> Any:
+@page.styled
+def figure(found: pd.DataFrame) -> Figure:
     """Detection over rounds, a line for each quantity, a panel for each source of noise."""
-    import seaborn as sns
-
-    sns.set_theme(style="whitegrid", palette="colorblind")
     grid = sns.relplot(
         found, x="rounds", y="detected", hue="quantity", style="quantity", col="source", kind="line", markers=True,
-        dashes=False, height=3.6, facet_kws={"ylim": (0, 1.03)},
+        dashes=False, palette="colorblind", height=3.2, facet_kws={"ylim": (0, 1.03)},
     )  # fmt: skip
-    for panel in grid.axes.flat:
-        panel.axhline(0.9, color="grey", linestyle="--", linewidth=1)
-    grid.set_titles("{col_name}", size=9).set(xticks=sorted(set(found["rounds"])))
+    grid.refline(y=0.9, color="0.5", linewidth=1)
+    grid.set_titles("{col_name}").set(xticks=sorted(set(found["rounds"])))
     grid.set_axis_labels("rounds (one process of each arm)", "share found")
-    grid.figure.suptitle(title(found), y=1.05)
     note = f"{COMPARISONS} comparisons each, drawn from results/study; dashed: 90 %. Below {FEWEST} rounds: none."
-    grid.figure.text(0, -0.05, note, size=8)
-    return grid.figure
+    return page.explained(grid.figure, title(found), [note])
 
 
 def title(found: pd.DataFrame) -> str:
@@ -190,14 +188,10 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["runs"]:
         RUNS.write_text(json.dumps(two_runs(ROOT / "results", (arguments[1], arguments[2]))) + "\n")
         return
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "study"  # the same picture from the same numbers
     found = study()
-    page = ROOT / "docs/study.md"
-    page.write_text(document(page.read_text(), found))
-    figure(found).savefig(ROOT / "docs/study.svg", bbox_inches="tight", metadata={"Date": None})
+    written = ROOT / "docs/study.md"
+    written.write_text(document(written.read_text(), found))
+    (ROOT / "docs/study.svg").write_text(page.svg(figure(found)))
 
 
 if __name__ == "__main__":

@@ -241,7 +241,9 @@ def explain(
     except Unexplained as error:
         fail(str(error), 2)
     if figure:
-        explained.figure(found).savefig(figure, format="svg")
+        from analysis.figures import svg
+
+        figure.write_text(svg(explained.figure(found)), encoding="utf-8")
     if as_json:
         typer.echo(found.model_dump_json())
         return

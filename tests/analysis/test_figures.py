@@ -115,6 +115,14 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
     assert "checkpoint (0.50x the peak at 0.80x the throughput)" in texts(figure)[0]
 
 
+def test_a_framework_with_its_baseline_alone_has_a_panel_too() -> None:
+    table = frame(made("fp32", 200), made("checkpoint", 100), made("fp32", 300, framework="jax"))
+    assert [axes.get_title(loc="left") for axes in panels(figures.pareto(table))] == [
+        "PyTorch 1.0 (host.rss)",
+        "JAX 1.0 (host.rss)",
+    ]
+
+
 def test_another_model_is_not_on_the_front() -> None:
     found = [
         made(s, p, t, scenario="finetune") for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
@@ -289,6 +297,16 @@ def test_two_machines_are_refused() -> None:
 
 def test_no_rows_give_the_support_matrix_alone() -> None:
     assert list(figures.draw_all(frame())) == ["support"]
+
+
+def test_rows_without_numbers_give_the_support_matrix_alone() -> None:
+    assert list(figures.draw_all(frame(lost("fp32", "crashed"), lost("checkpoint"), lost("no_grad", scenario="eval")))) == [
+        "support"
+    ]
+
+
+def test_a_single_case_breaks_no_figure() -> None:
+    assert set(figures.draw_all(frame(made("fp32", 200)))) == {"parts-transformer-train", "support"}
 
 
 def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
