@@ -42,7 +42,7 @@ def in_order(df: pd.DataFrame) -> pd.DataFrame:
     order = dict.fromkeys([*known, *sorted(set(df["strategy"]) - set(known))])
     made = df.assign(
         framework=pd.Categorical(df["framework"].astype(str).replace(NAMES), [*NAMES.values()]).remove_unused_categories(),
-        strategy=pd.Categorical(df["strategy"], [*order]).remove_unused_categories(),
+        strategy=pd.Categorical(df["strategy"].astype(str), [*order]).remove_unused_categories(),
     )
     return made.sort_values(["workload", "scenario", "framework", "strategy", "batch"])
 
