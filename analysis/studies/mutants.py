@@ -54,8 +54,12 @@ def count(lines: list[Line]) -> tuple[str, ...]:
     wrong = [line for line in lines if line["status"] == "wrong"]
     equivalent = [line for line in lines if line["equivalent"] and line["status"] == "ok"]
     margins = [line["margin"] for line in wrong if line["margin"] is not None]
-    smallest = f"{min(margins):,.3g}" if margins else "-"
+    smallest = times(min(margins)) if margins else "-"
     return str(len(lines)), str(len(wrong)), str(len(equivalent)), str(len(lines) - len(wrong) - len(equivalent)), smallest
+
+
+def times(margin: float) -> str:
+    return f"{margin:,.0f}" if margin >= 100 else f"{margin:.3g}"
 
 
 def largest(controls: list[Line]) -> str:
@@ -72,7 +76,7 @@ def listed(found: Line) -> Iterator[Comparison]:
 
 def row(line: Line) -> tuple[str, ...]:
     seen = line["by"] if line["status"] == "wrong" else ""
-    margin = "" if not seen else "no number" if line["margin"] is None else f"{line['margin']:,.3g}"
+    margin = "" if not seen else "no number" if line["margin"] is None else times(line["margin"])
     status = "ok (equivalent)" if line["equivalent"] and line["status"] == "ok" else line["status"]
     return line["bug"], line["case"].removesuffix("/b4/tiny"), status, seen, margin
 

@@ -2,7 +2,9 @@
 
 All of them write results/study/mutants.json, as far as it goes; the next run takes up where one was interrupted, if the
 sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit code 1
-if a bug is not `wrong` and is not listed as equivalent, or if a case is not `ok` without any bug.
+if a bug is not `wrong` and is not listed as equivalent, or if a case is `wrong` without any bug.
+
+`--profile standard` plants nothing: it verifies each case of the profile, which takes hours, into results/study/cells.json.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import hashlib
 import json
 import os
 import queue
+import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -26,12 +29,13 @@ import typer
 from framebench.measure import environments
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
+from framebench.suite.profiles import profile as cases_of
 from framebench.suite.protocol import VERSION
 from tests.mutants.bug import Bug
 from tests.mutants.planted import BUGS
 from tests.mutants.slot import SOURCES, Slot
 
-RESULT = ROOT / "results/study/mutants.json"
+MUTANTS, CELLS = ROOT / "results/study/mutants.json", ROOT / "results/study/cells.json"
 Line = dict[str, Any]
 
 
@@ -55,6 +59,12 @@ def line(bug: Bug, slot: Slot) -> Line:
     found = slot.verify(bug.case, bug.edited(ROOT))
     about = {"bug": bug.name, "case": bug.case_id, "precision": bug.case.plan.precision, "equivalent": bug.equivalent}
     return about | asdict(found) | {"key": key(bug)}
+
+
+def cells(name: str) -> list[Bug]:
+    """The cases of a profile as they are, the frameworks mixed, so that a part says something of each."""
+    found = [case.id for case in cases_of(name) if case.support.supported and not case.support.gpu]
+    return [Bug("", case, ()) for case in random.Random(0).sample(found, len(found))]
 
 
 def tried(bugs: list[Bug], slots: int) -> Iterator[Line]:
@@ -88,9 +98,9 @@ def tried(bugs: list[Bug], slots: int) -> Iterator[Line]:
 
 
 def as_wanted(found: Line) -> bool:
-    """A bug is `wrong`, unless it is equivalent; then, as without any bug, all is well."""
+    """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
     unharmed = not found["bug"] or bool(found["equivalent"])
-    return found["status"] == ("ok" if unharmed else "wrong")
+    return found["status"] in (("ok", "not proven") if unharmed else ("wrong",))
 
 
 def in_words(found: Line) -> str:
@@ -106,40 +116,43 @@ def chosen(words: list[str], third: int | None) -> list[Bug]:
     return bugs if third is None else bugs[third % 3 :: 3]
 
 
-def write(lines: list[Line]) -> None:
-    """In the order of the table, controls first; a bug that was not tried with these sources is not among them."""
+def write(file: Path, lines: list[Line]) -> None:
+    """In the order of the table, cases without a bug first; what was not tried with these sources is not among them."""
     order = {(b.name, b.case_id): i for i, b in enumerate(BUGS)}
     lines = sorted(lines, key=lambda found: (order.get((found["bug"], found["case"]), -1), found["case"]))
     about = {"commit": provenance.commit(), "dirty": provenance.dirty(), "machine": provenance.machine_name()}
     when = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"measured_at": when, **about, "protocol": VERSION, "sources": sources(), "bugs": lines}, indent=1)
-    RESULT.write_text(text + "\n")
+    file.write_text(text + "\n")
 
 
 def main(
     words: Annotated[list[str] | None, typer.Argument(help="only bugs whose name or case contains one of these")] = None,
     third: Annotated[int | None, typer.Option(help="every third bug, from this one on")] = None,
+    profile: Annotated[str, typer.Option(help="no bug, but every case of this profile")] = "",
     slots: Annotated[int, typer.Option(help="so many at a time")] = os.cpu_count() or 1,
     again: Annotated[bool, typer.Option(help="also those that are in the file already")] = False,
 ) -> None:
     """Plant bugs in copies of the source, one at a time, and see whether verification calls them wrong."""
-    bugs = chosen(words or [], third)
+    bugs = cells(profile) if profile else chosen(words or [], third)
     if not bugs:
         raise typer.BadParameter(f"no planted bug has {' or '.join(words or [])!r} in its name or case")
-    everything = len(bugs) == len(BUGS)
-    bugs = controls(bugs) + bugs
+    file = CELLS if profile else MUTANTS if len(bugs) == len(BUGS) else None
+    finish(every(bugs if profile else controls(bugs) + bugs, file, slots, again))
+
+
+def every(bugs: list[Bug], file: Path | None, slots: int, again: bool) -> list[Line]:
+    """What came of all bugs: read from the file as far as it is there, the others tried and written to it."""
     for framework in sorted({bug.case.framework for bug in bugs}):
         environments.ensure(framework)
-    known = (
-        {} if again or not everything or not RESULT.exists() else {b["key"]: b for b in json.loads(RESULT.read_text())["bugs"]}
-    )
+    known = {b["key"]: b for b in json.loads(file.read_text())["bugs"]} if file and file.exists() and not again else {}
     lines = [known[key(bug)] for bug in bugs if key(bug) in known]
-    keep: Callable[[list[Line]], None] = write if everything else lambda lines: None
     for found in tried([bug for bug in bugs if key(bug) not in known], slots):
         print(in_words(found), flush=True)
         lines.append(found)
-        keep(lines)
-    finish(lines)
+        if file:
+            write(file, lines)
+    return lines
 
 
 def finish(lines: list[Line]) -> None:
@@ -147,7 +160,11 @@ def finish(lines: list[Line]) -> None:
     planted = [found for found in lines if found["bug"]]
     wrong = sum(found["status"] == "wrong" for found in planted)
     equivalent = sum(bool(found["equivalent"]) for found in planted)
-    print(f"\n{len(planted)} bugs: {wrong} wrong, {equivalent} equivalent, {len(failed)} not as they should be")
+    print(
+        f"\n{len(planted)} bugs: {wrong} wrong, {equivalent} equivalent; {len(lines) - len(planted)} cases without a bug; ",
+        end="",
+    )
+    print(f"{len(failed)} not as they should be")
     for found in failed:
         print(in_words(found))
     sys.exit(1 if failed else 0)
