@@ -14,7 +14,7 @@ ADAMW = "jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)"
 SGD = "jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)"
 BATCH = "for x, y in self.parts(*self.next_batch()):"
 BACKWARD = "self.optimizer.backward(loss)"
-COUNT = "self.optimizer.n_step = self.steps + 1  # Jittor counts backward passes, which AdamW's bias correction takes for steps\n"
+COUNT = "self.optimizer.n_step = self.steps"
 FREEZE = "if not name.startswith(prefixes):\n"
 TANH = "0.5 * x * (1 + jt.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))"
 
@@ -45,7 +45,7 @@ OPTIMIZERS = (
     bug("Adam's betas left at Jittor's defaults", TRAIN, ADAPTER, ADAMW, "jt.optim.AdamW(params, o.lr, o.eps, weight_decay=o.weight_decay)"),
     bug("weight decay 1e-4 in SGD", RESNET_TRAIN, ADAPTER, SGD, SGD.replace("o.weight_decay", "1e-4")),
     bug("Nesterov momentum", UNET_TRAIN, ADAPTER, SGD, "jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay, nesterov=True)"),
-    bug("bias correction by the number of backward passes", "transformer/jittor/train/accumulate", ADAPTER, COUNT, "pass\n"),
+    bug("bias correction by the number of backward passes", "transformer/jittor/train/accumulate", ADAPTER, COUNT, "self.uncounted = self.steps"),
 )
 
 STEP = (

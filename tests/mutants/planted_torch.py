@@ -18,7 +18,7 @@ UPDATE = "self.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
 BACKWARD = "self.scaler.scale(loss).backward()"
 CAT = "torch.cat((self.upsample(x), skip), 1)"
-RECOMPUTE = "return recompute(block, *xs, use_reentrant=False) if block in chosen else block(*xs)"
+RECOMPUTE = "return recompute(block, *xs,"
 IN_BACKWARD = "(torch._C._current_graph_task_id() != -1)"  # whether a backward pass is running
 
 TRAIN, EVAL, HALF = (f"transformer/torch/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -207,14 +207,14 @@ STEP = (
         "transformer/torch/train/checkpoint",
         STEPS,
         RECOMPUTE,
-        f"return recompute(lambda x: block(x + 1e-3 * {IN_BACKWARD} * x.detach()), *xs, use_reentrant=False)",
+        f"return recompute(lambda x: block(x + 1e-3 * {IN_BACKWARD} * x.detach()), *xs,",
     ),
     bug(
         "checkpointing that recomputes from the samples in another order",
         "resnet50/torch/train/checkpoint",
         STEPS,
         RECOMPUTE,
-        f"return recompute(lambda x: block(x.roll(int({IN_BACKWARD}), 0)), *xs, use_reentrant=False)",
+        f"return recompute(lambda x: block(x.roll(int({IN_BACKWARD}), 0)), *xs,",
     ),
     bug("optimizer in the backward pass that updates each weight twice", "transformer/torch/train/optimizer_in_backward", MEMORY, "self.each[parameter].step()\n", "self.each[parameter].step()\n        self.each[parameter].step()\n"),
 )
