@@ -6,7 +6,7 @@ Only names and layouts differ: Flax is channels last, keeps a convolution's kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,21 @@ def conv_transpose(w: np.ndarray) -> np.ndarray:  # (in, out, *spatial) -> (*fli
     return np.flip(np.moveaxis(w, (0, 1), (-2, -1)), range(w.ndim - 2))  # type: ignore[call-overload]  # NumPy's types know no range
 
 
+def from_conv(w: np.ndarray) -> np.ndarray:
+    return np.moveaxis(w, (-1, -2), (0, 1))
+
+
+def from_conv_transpose(w: np.ndarray) -> np.ndarray:
+    return np.moveaxis(np.flip(w, range(w.ndim - 2)), (-2, -1), (0, 1))
+
+
 LAYOUTS: dict[type, Callable[[np.ndarray], np.ndarray]] = {
     nnx.Linear: linear,
     nnx.Conv: conv,
     nnx.ConvTranspose: conv_transpose,
 }
+
+BACK = {np.asarray: np.asarray, linear: linear, conv: from_conv, conv_transpose: from_conv_transpose}  # Flax's -> canonical
 
 
 def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -56,7 +66,7 @@ def canonical(path: Sequence[Any]) -> str:
     return ".".join((*(str(p) for p in path[:-1]), LEAVES.get(path[-1], path[-1])))
 
 
-def sources(path: tuple[Any, ...], weights: Mapping[str, np.ndarray]) -> list[str]:
+def sources(path: tuple[Any, ...], weights: Collection[str]) -> list[str]:
     """Canonical names behind the leaf at `path`: one, or one per layer where the first attribute holds stacked layers."""
     if (name := canonical(path)) in weights:
         return [name]
@@ -87,3 +97,22 @@ def load(model: nnx.Module, weights: Mapping[str, np.ndarray], dtype: Any) -> No
             missing.append(f"{'.'.join(map(str, path))} {variable.shape}")
     if missing or unused:
         raise WeightsMismatch(f"without canonical weights: {missing}; canonical weights left over: {sorted(unused)}")
+
+
+class Names:
+    """The way back: canonical names and layouts of a model's leaves, in nested dictionaries with the model's paths."""
+
+    def __init__(self, model: nnx.Module, names: Collection[str]) -> None:
+        self.names = names
+        self.back = {key(path): BACK[layout_of(module, path[-1])] for module, path, _ in leaves(model)}
+
+    def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """The leaf at `path`, which is several where it holds the layers of a stack."""
+        found = sources(tuple(path), self.names)
+        layers = [value] if found == [canonical(path)] else value
+        for name, layer in zip(found, layers, strict=True):
+            yield name, self.back[key(path)](layer)
+
+
+def key(path: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(str, path))

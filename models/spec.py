@@ -6,6 +6,7 @@ and the parameter's name. So the loss of step 0 must agree between frameworks to
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import zlib
@@ -30,22 +31,22 @@ class UnknownName(ValueError):
 class Param:
     """One named tensor of the model, in PyTorch's name and memory layout.
 
-    `std` is the standard deviation of a centred normal; `std=0` means the constant `value`. Buffers (the running statistics
-    of batch norm) are not `trainable`.
+    Normally distributed around `value`; `positive` ones are log-normal around it. No tensor is constant, and none is zero: what
+    a model leaves out or mixes up would not be seen. Buffers (the running statistics of batch norm) are not `trainable`.
     """
 
     name: str
     shape: tuple[int, ...]
-    std: float = 0.0
+    std: float
     value: float = 0.0
     trainable: bool = True
+    positive: bool = False
 
     def make(self) -> np.ndarray:
         """The canonical float32 array; independent of the order in which parameters are made."""
-        if self.std == 0:
-            return np.full(self.shape, self.value, np.float32)
         rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode())])
-        return rng.standard_normal(self.shape, np.float32) * np.float32(self.std)
+        spread = rng.standard_normal(self.shape, np.float32) * np.float32(self.std)
+        return np.float32(self.value) * np.exp(spread) if self.positive else np.float32(self.value) + spread
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Workload:
     units: Callable[[Any], int] = lambda config: 1  # throughput counts so many units per sample (tokens of a sequence)
     trained: Callable[[Any, str], tuple[str, ...]] = lambda config, part: ()  # prefixes of what fine-tuning trains: half | head
     head: tuple[str, ...] = ()  # prefixes of the last layer's parameters
+    normalised: Callable[[Any, int], Mapping[str, int]] = lambda config, batch: {}  # running variance -> values per channel
     raw_images: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]] | None = None  # of `pipeline`
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
     described: Callable[..., Any] | None = None  # the configuration with so many parameters, where a number says enough
@@ -153,8 +155,18 @@ class Workload:
     @cached_property
     def golden(self) -> dict[str, dict[str, float]]:
         """Reference values by a case's `golden_key`; empty where none were made yet."""
-        path = Path(__file__).parent / self.name / "golden.json"
+        path = self.folder / "golden.json"
         return json.loads(path.read_text())["values"] if path.exists() else {}
+
+    @cached_property
+    def golden_tensors(self) -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
+        """Reference summaries by key, kind and tensor: norm, and projections."""
+        path = self.folder / "tensors.json.gz"
+        return json.loads(gzip.decompress(path.read_bytes())) if path.exists() else {}
+
+    @property
+    def folder(self) -> Path:
+        return Path(__file__).parent / self.name
 
     def model(self, framework: str) -> Any:
         """The module that writes this workload for `framework`: `torch`, `jax` (Flax) or `jittor`."""
@@ -168,10 +180,3 @@ def workload(name: str) -> Workload:
     if name not in NAMES:
         raise UnknownName(f"no workload {name!r}; workloads: {', '.join(NAMES)}")
     return importlib.import_module(f"models.{name}.spec").WORKLOAD
-
-
-def logits_summary(logits: np.ndarray) -> dict[str, float]:
-    """Norm and a projection of the logits: the projection sees what a norm cannot, a permutation or a sign."""
-    flat = np.asarray(logits, np.float64).ravel()
-    direction = np.cos(np.arange(flat.size, dtype=np.float64))
-    return {"logits_norm": float(np.linalg.norm(flat)), "logits_checksum": float(flat @ direction)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
-from analysis.reports import breakdown, explained, ground_truth, versions
+from analysis.reports import breakdown, explained, ground_truth, tolerances, versions
 from analysis.results import Results
 from analysis.studies import drift
 from analysis.tables import Comparison
@@ -34,4 +34,5 @@ def for_documents(results: Results) -> list[Comparison]:
     """Every table that a document may ask for, of every machine."""
     accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
     found = results.records
-    return [*of_records(found), *tables.of_the_table(), *accounts, *claims.tables(results), drift.comparison(found)]
+    rest = [*claims.tables(results), drift.comparison(found), tolerances.comparison()]
+    return [*of_records(found), *tables.of_the_table(), *accounts, *rest]

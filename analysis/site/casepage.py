@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.reports import breakdown
 from analysis.tables import MIB, Comparison, Line, interval, mark, missing, number
-from framebench.records.record import Record
+from framebench.records.record import Compared, Record
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,19 @@ def verification(record: Record) -> Comparison | None:
          number(found.tolerance.get(name), ".0e"))
         for name, value in found.observed.items()
     ]  # fmt: skip
+    rows += [tensors(kind, worst) for kind, worst in found.tensors.items()]
+    rows += [
+        tensors(f"{kind}, after the timed steps", worst) for kind, worst in (found.again.tensors if found.again else {}).items()
+    ]
     outcome = "Passed." if found.passed else f"Not passed: {found.reason or 'an error exceeds its tolerance'}."
     head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
     return Comparison("Verification", outcome, head, tuple(rows), left=1)
+
+
+def tensors(kind: str, worst: Compared) -> tuple[str, str, str, str, str]:
+    """The worst tensor of a kind, as a row of the verification."""
+    what = f"{kind}: {worst.worst or 'none'}, the worst of {worst.count}"
+    return what, "", "", number(worst.error, ".1e"), number(worst.tolerance, ".0e")
 
 
 def effect(record: Record) -> Comparison | None:

@@ -12,7 +12,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -54,10 +54,22 @@ class Effect:
     evidence: Evidence
 
 
+@dataclass(frozen=True)
+class State:
+    """One tensor of the optimizer's state."""
+
+    kind: str  # momentum, first moment, second moment; any other as the framework calls it
+    name: str  # of the weight
+    array: np.ndarray  # in the canonical layout
+    nbytes: int
+
+
 class Adapter(ABC):
     """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
 
     float64 = False  # set before build() to compute reference values
+    biased_variance = False  # of batch norm's running statistics
+    teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         """`switches`: this framework's, by the name in a row's `how`."""
@@ -143,12 +155,17 @@ class Adapter(ABC):
         """`eval`: the last step's logits in the canonical (channels first) layout."""
 
     @abstractmethod
-    def gradient_norm(self) -> float:
-        """Global L2 norm of the first step's gradient, read from the optimizer's state after exactly one step.
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every weight and buffer as it is now, by canonical name and in the canonical layout; a teacher's have the prefix
+        `teacher.`. The arrays may share the framework's memory."""
 
-        After one step SGD's momentum is the gradient, and Adam's first moment is (1 - beta1) times it, so nothing
-        needs to be added to the step that is measured.
-        """
+    @abstractmethod
+    def states(self) -> Iterator[State]:
+        """The optimizer's states as they are now, but for counts."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Canonical weights and buffers and the optimizer's first state, into the step as it was compiled."""
 
     @abstractmethod
     def observe(self) -> Evidence:

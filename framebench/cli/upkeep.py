@@ -67,6 +67,27 @@ def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> N
 
 
 @app.command()
+def honest(
+    workloads: Annotated[list[str] | None, typer.Argument()] = None,
+    size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
+    take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,
+) -> None:
+    """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json."""
+    from framebench.measure import golden as references
+    from framebench.measure import honest as errors
+    from models.spec import NAMES, workload
+
+    for name in workloads or NAMES:
+        workload(name)
+        found = errors.measure(name, size or references.SIZES, say)
+        for line in (strange := errors.outliers(found)):
+            say(line)
+        if strange and not take_all:
+            fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
+        typer.echo(f"{errors.write(name, found)}: {len(found)} cases")
+
+
+@app.command()
 def overhead(
     rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
 ) -> None:

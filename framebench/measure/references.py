@@ -50,7 +50,7 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
     first = min(fit, key=lambda r: (not is_base(r.parsed), r.provenance.measured_at))
     assert first.verification
     values = {name: value for name, value in first.verification.observed.items() if value is not None}
-    return Reference(first.case, values, WIDER)
+    return Reference(first.case, values, first.verification.summaries, WIDER)
 
 
 def is_reference(record: Record, key: str) -> bool:

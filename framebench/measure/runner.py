@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import tempfile
@@ -19,7 +20,7 @@ from framebench.measure import environments, references
 from framebench.measure.environments import Environment
 from framebench.measure.supervisor import Outcome, Worker, supervise
 from framebench.records import provenance, store
-from framebench.records.record import Proof, Provenance, Record, Status, Verification
+from framebench.records.record import Compared, Proof, Provenance, Record, Status, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
 
@@ -175,24 +176,35 @@ def beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
     return {} if pool is None or pool > process else {"context_bytes": process - pool}
 
 
-def finite(verification: dict[str, Any]) -> dict[str, Any]:
-    """NaN and infinity as None: they are no numbers, and JSON has none."""
-    clean = dict(verification)
-    for key in ("observed", "relative_error"):
-        values = verification.get(key, {})
-        clean[key] = {n: v if abs(v) < float("inf") else None for n, v in values.items()}
-    return clean
+def finite(found: Any) -> Any:
+    """NaN and infinity as None, at any depth: they are no numbers, and JSON has none."""
+    if isinstance(found, dict):
+        return {name: finite(value) for name, value in found.items()}
+    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def worst(verification: Verification) -> str:
     """What failed, in words."""
+    again = verification.again
+    if again is not None and not again.passed:
+        return "after the timed steps: " + (again.reason or "; ".join(beyond(again.tensors) or ["the loss differs"]))
     failed = [
         f"{name} {verification.observed[name]} instead of {verification.golden[name]} "
-        f"(relative error {error if error is None else format(error, '.1e')}, tolerance {verification.tolerance[name]:g})"
+        f"(relative error {error if error is None else format(error, '.1e')}, tolerance {verification.tolerance[name]:.1e})"
         for name, error in verification.relative_error.items()
         if error is None or error > verification.tolerance[name]
     ]
-    return "; ".join(failed)
+    return "; ".join(failed + beyond(verification.tensors))
+
+
+def beyond(tensors: dict[str, Compared]) -> list[str]:
+    """The kinds of tensors with any beyond their tolerance."""
+    return [
+        f"{kind}: {c.failed} of {c.count} tensors are off, {c.worst} most "
+        f"({c.by}: relative error {c.error if c.error is None else format(c.error, '.1e')}, tolerance {c.tolerance:.1e})"
+        for kind, c in tensors.items()
+        if c.failed
+    ]
 
 
 def spent(outcomes: dict[str, Outcome], total: float) -> dict[str, float]:

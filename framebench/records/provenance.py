@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -65,7 +66,14 @@ def hardware() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
+        **huge_pages(),
     }
+
+
+def huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:
+    """Whether the kernel backs memory by huge pages unasked, which moves resident memory and time; `[...]` marks the choice."""
+    chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None
+    return {"transparent_huge_pages": chosen[1]} if chosen else {}
 
 
 def cpu_model() -> str:

@@ -25,8 +25,33 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Compared(Part):
+    """The tensors of one kind (gradient, weight, buffer, an optimizer's state, output): how many were compared, how many were
+    beyond their tolerance, and the worst of them. The error is that of the norm or of the projections on random vectors."""
+
+    count: int
+    failed: int
+    worst: str
+    by: str
+    error: float | None
+    tolerance: float
+
+
+class Again(Part):
+    """What was timed, verified: from the first weights the same step gave the first values once more (or in evaluation the last
+    timed step gave the output), and no timed step left the loss as it was."""
+
+    passed: bool
+    reason: str | None = None
+    unmoved_steps: int = 0
+    relative_error: dict[str, float | None] = {}
+    tensors: dict[str, Compared] = {}
+    margin: float | None = None
+
+
 class Verification(Part):
-    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet."""
+    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet; since protocol 3 also of
+    every tensor, and of what was timed."""
 
     passed: bool
     reason: str | None = None
@@ -35,6 +60,11 @@ class Verification(Part):
     golden: dict[str, float] = {}
     relative_error: dict[str, float | None] = {}
     tolerance: dict[str, float] = {}
+    tensors: dict[str, Compared] = {}  # by kind
+    margin: float | None = None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
+    state_bytes: int | None = None  # of the optimizer
+    again: Again | None = None
+    summaries: dict[str, dict[str, tuple[float, ...]]] = {}  # of every tensor, where they are a reference for other records
 
 
 class Proof(Part):

@@ -112,5 +112,13 @@ def declared(case: Case) -> bool:
         return False
     if plan.variant and plan.variant not in workload.variants:
         return False
+    if plan.micro_batches > 1 and workload.couples_samples:
+        return case.batch == first_batch(case)
     own_values = not plan.same_loss or case.scenario not in ("train", "eval")
     return case.batch == workload.preset(case.size).base or not own_values
+
+
+def first_batch(case: Case) -> int:
+    """The smallest of the size's batches, from the one that comparisons are made at on, that divides into micro-batches."""
+    preset = case.spec.preset(case.size)
+    return next((b for b in preset.batches if b >= preset.base and b % case.plan.micro_batches == 0), preset.base)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-from framebench.suite.case import Case, UnknownCase, declared
+from framebench.suite.case import Case, UnknownCase, declared, first_batch
 from framebench.suite.registry import SCENARIOS, names
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
@@ -77,4 +77,4 @@ def batches(case: Case, chosen: Profile) -> tuple[int, ...]:
         return larger[: 1 + twice] if case.plan.quick and case.scenario in ("train", "eval") else ()
     if case.strategy == case.stage.baseline:
         return preset.batches
-    return tuple(b for b in larger if b % case.plan.micro_batches == 0)[:1] or (preset.base,)
+    return (first_batch(case),)

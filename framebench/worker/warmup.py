@@ -27,8 +27,9 @@ def warm(case: Case) -> None:
     for _ in range(2):
         adapter.step()
         adapter.synchronize()
-    if case.stage.trains:
-        adapter.gradient_norm()
+    if case.scenario not in ("pair", "varlen"):
+        for _ in adapter.weights():
+            pass
     adapter.loss()
     adapter.effect()
     adapter.reset_peak()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import math
 import os
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from framebench import adapters
-from framebench.adapters.base import Adapter, Events
+from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.instruments.host import HostPeak
-from framebench.suite.case import Case
-from framebench.suite.protocol import LOSS_STEPS, Reference, Task, tolerances
+from framebench.suite.protocol import Task
 from framebench.suite.selectors import parse
-from models.spec import logits_summary
+from framebench.worker.observe import first_steps
+from framebench.worker.stepping import timed_step
+from framebench.worker.verification import again, verify
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -43,66 +45,9 @@ class NoDevice(Exception):
     """The case needs a GPU, and this framework has none."""
 
 
-def timed_step(adapter: Adapter, events: Events | None = None, device_s: list[float] | None = None) -> float:
-    """Wall-clock seconds of one whole step; those between its events on the device are added to `device_s`."""
-    start = time.perf_counter()
-    if events:
-        events.start()
-    adapter.step()
-    if events:
-        events.stop()
-    adapter.synchronize()
-    seconds = time.perf_counter() - start
-    if events and device_s is not None:
-        device_s.append(events.seconds())
-    return seconds
-
-
-def verify(adapter: Adapter, observed: dict[str, float], reference: Reference | None = None) -> dict[str, Any]:
-    """Relative error of each observed value against the float64 reference, and whether all are within tolerance. Where there
-    is none, against a float32 record of the session; the first one, which has nothing to be compared with, must be finite."""
-    case = adapter.case
-    golden, wider = adapter.workload.golden.get(case.golden_key), 1.0
-    if golden is None and case.size in adapter.workload.without_golden:
-        if reference is None:
-            return first_of_its_kind(case, observed)
-        golden, wider = reference.values, reference.wider
-    if golden is None:
-        return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed}
-    one_sample = case.batch == case.plan.micro_batches
-    allowed = tolerances(case.plan.precision, adapter.workload.couples_samples, one_sample)
-    tolerance = {name: wider * allowed[name] for name in observed}
-    # a projection of the logits may be near zero: its error is relative to the logits' norm
-    scale = {name: golden["logits_norm" if name == "logits_checksum" else name] for name in observed}
-    error = {name: abs(observed[name] - golden[name]) / abs(scale[name]) for name in observed}
-    passed = all(error[name] <= tolerance[name] for name in observed)  # NaN fails
-    found = {"passed": passed, "observed": observed, "golden": golden, "relative_error": error, "tolerance": tolerance}
-    return found | ({"against": reference.case} if reference and wider != 1.0 else {})
-
-
-def first_of_its_kind(case: Case, observed: dict[str, float]) -> dict[str, Any]:
-    """Strict float32 alone can be a reference for others: another precision has nothing to pass by."""
-    if case.plan.precision != "fp32":
-        reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
-        return {"passed": False, "reason": reason, "observed": observed}
-    passed = all(math.isfinite(value) for value in observed.values())
-    reason = "no float64 values for this size: finite, and the reference of this session's other cases"
-    return {"passed": passed, "reason": reason, "observed": observed}
-
-
-def first_steps(adapter: Adapter) -> tuple[list[float], dict[str, float]]:
-    """The steps that verification needs: their seconds, and what was observed."""
-    seconds = [timed_step(adapter)]
-    observes = adapter.case.stage.observes
-    if observes != "training":
-        return seconds, {"loss": adapter.loss(), **(logits_summary(adapter.logits()) if observes == "logits" else {})}
-    observed = {"loss_0": adapter.loss(), "grad_norm": adapter.gradient_norm()}
-    seconds += [timed_step(adapter) for _ in range(LOSS_STEPS)]
-    return seconds, observed | {f"loss_{LOSS_STEPS}": adapter.loss()}
-
-
-def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
-    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent, one of them new."""
+def sample(adapter: Adapter, task: Task, wall: list[float], losses: list[float]) -> dict[str, Any]:
+    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent, one of them new. In
+    training `losses` gets the loss of each, read when its clock has stopped."""
     device: list[float] = []
     events = adapter.events()
     cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
@@ -110,6 +55,8 @@ def sample(adapter: Adapter, task: Task, wall: list[float]) -> dict[str, Any]:
     wanted, least = max(task.samples, before + 1), max(task.min_samples, before + 1)
     while len(wall) < wanted and (len(wall) < least or time.perf_counter() - start < task.budget_s):
         wall.append(timed_step(adapter, events, device))
+        if adapter.case.stage.trains:
+            losses.append(adapter.loss())
     total, steps = sum(wall[before:]), len(wall) - before
     shares = {purpose: seconds / total for purpose, seconds in adapter.spent.items()}
     found = {"step_s": wall, "device_step_s": device, "cpu_s_per_step": (time.process_time() - cpu) / steps, "shares": shares}
@@ -129,10 +76,14 @@ def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     while len(seconds) < task.warmup:
         seconds.append(timed_step(adapter))
     emit({"phase": "timing"})
-    result |= sample(adapter, task, seconds[task.warmup :])
-    last = adapter.loss()
-    if not math.isfinite(last):
+    losses = [adapter.loss()]
+    result |= sample(adapter, task, seconds[task.warmup :], losses)
+    if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
+    emit({"phase": "verification of what was timed"})
+    verification["again"] = again(adapter, losses, task.reference)
+    if not verification["again"]["passed"]:
+        return {"verification": verification | {"passed": False}}
     emit({"phase": "effect"})
     effect = adapter.effect()
     result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
@@ -160,6 +111,8 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
 def peaks(adapter: Adapter) -> dict[str, int]:
     """Bytes by instrument of one step."""
     adapter.release()
+    if gc.isenabled():  # garbage in cycles is no state; where a strategy keeps the collector off, it stays
+        gc.collect()
     host = HostPeak()
     live = adapter.live_bytes()
     adapter.reset_peak()

@@ -43,30 +43,44 @@ def conv(name: str, cin: int, cout: int, k: int, groups: int = 1) -> Param:
     return Param(f"{name}.weight", (cout, cin // groups, k, k), std=(2 * groups / (cout * k * k)) ** 0.5)
 
 
-def norm(name: str, channels: int, scale: float = 1.0) -> Iterator[Param]:
-    yield Param(f"{name}.weight", (channels,), value=scale)
-    yield Param(f"{name}.bias", (channels,))
-    yield Param(f"{name}.running_mean", (channels,), trainable=False)
-    yield Param(f"{name}.running_var", (channels,), value=1.0, trainable=False)
+def norm(name: str, cin: int, cout: int, scale: float = 1.0) -> Iterator[Param]:
+    """After a convolution from `cin` channels. The running variances are about those that it gives what comes out of a ReLU, so
+    that in evaluation the logits depend on the image, not on the shifts alone."""
+    yield Param(f"{name}.weight", (cout,), std=0.2 * scale, value=scale)
+    yield Param(f"{name}.bias", (cout,), std=0.2 * scale)
+    yield Param(f"{name}.running_mean", (cout,), std=0.2 * (cin / cout) ** 0.5, trainable=False)
+    yield Param(f"{name}.running_var", (cout,), std=0.3, value=cin / cout, trainable=False, positive=True)
 
 
 def params(c: Config) -> Iterator[Param]:
     yield conv("conv1", 3, c.width, 7)
-    yield from norm("bn1", c.width)
+    yield from norm("bn1", 3, c.width)
     for name, cin, inner, stride in blocks(c):
         cout = inner * c.expansion
         yield conv(f"{name}.conv1", cin, inner, 1)
-        yield from norm(f"{name}.bn1", inner)
+        yield from norm(f"{name}.bn1", cin, inner)
         yield conv(f"{name}.conv2", inner, inner, 3, c.groups_of(inner))
-        yield from norm(f"{name}.bn2", inner)
+        yield from norm(f"{name}.bn2", inner, inner)
         yield conv(f"{name}.conv3", inner, cout, 1)
-        yield from norm(f"{name}.bn3", cout, BRANCH_SCALE)
+        yield from norm(f"{name}.bn3", inner, cout, BRANCH_SCALE)
         if stride != 1 or cin != cout:
             yield conv(f"{name}.downsample.0", cin, cout, 1)
-            yield from norm(f"{name}.downsample.1", cout)
+            yield from norm(f"{name}.downsample.1", cin, cout)
     features = c.width * 2 ** (len(c.depths) - 1) * c.expansion
-    yield Param("fc.weight", (c.classes, features), std=0.01)
-    yield Param("fc.bias", (c.classes,))
+    yield Param("fc.weight", (c.classes, features), std=features**-0.5)
+    yield Param("fc.bias", (c.classes,), std=0.1)
+
+
+def normalised(c: Config, batch: int) -> dict[str, int]:
+    """How many values per channel each batch norm normalises, by the name of its running variance."""
+    edge = c.image // 2
+    found = {"bn1": edge}
+    edge = -(-edge // 2)  # after max pooling
+    for name, _, _, stride in blocks(c):
+        found[f"{name}.bn1"] = edge
+        edge = -(-edge // stride)  # the stride is the 3x3 convolution's
+        found |= dict.fromkeys((f"{name}.bn2", f"{name}.bn3", f"{name}.downsample.1"), edge)
+    return {f"{name}.running_var": batch * side**2 for name, side in found.items()}
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -110,6 +124,7 @@ WORKLOAD = Workload(
     },
     trained=lambda c, part: ("layer3.", "layer4.", "fc.") if part == "half" else ("fc.",),
     head=("fc.",),
+    normalised=normalised,
     raw_images=raw_images,
     prepare=prepare,
 )

@@ -22,27 +22,33 @@ class Config:
 def params(c: Config) -> Iterator[Param]:
     """GPT-2's initialisation at its width of 768: 0.02, residual projections scaled down by sqrt(2 x layers).
 
-    Narrower models get wider weights in proportion, or their attention would be so flat that an error in it went unseen.
+    Narrower models get wider weights in proportion. Embeddings, queries and keys are wider than GPT-2's, whose attention is at
+    its start so flat, and whose logits depend so little on the token, that errors in either would go unseen.
     """
     d = c.width
     std = 0.02 * (768 / d) ** 0.5
-    residual = std / (2 * c.layers) ** 0.5
-    yield Param("wte.weight", (c.vocabulary, d), std=std)
-    yield Param("wpe.weight", (c.length, d), std=std)
+    depth = (2 * c.layers) ** -0.5
+    yield Param("wte.weight", (c.vocabulary, d), std=2 * std)
+    yield Param("wpe.weight", (c.length, d), std=2 * std)
     for i in range(c.layers):
         b = f"blocks.{i}"
-        for name, shape, spread in (
-            ("ln1", (d,), 0.0),
-            ("qkv", (3 * d, d), std),
-            ("proj", (d, d), residual),
-            ("ln2", (d,), 0.0),
-            ("fc1", (4 * d, d), std),
-            ("fc2", (d, 4 * d), residual),
-        ):
-            yield Param(f"{b}.{name}.weight", shape, std=spread, value=1.0)
-            yield Param(f"{b}.{name}.bias", shape[:1])
-    yield Param("ln_f.weight", (d,), value=1.0)
-    yield Param("ln_f.bias", (d,))
+        yield from norm(f"{b}.ln1", d)
+        yield from linear(f"{b}.qkv", d, 3 * d, 1.25 * d**-0.5)
+        yield from linear(f"{b}.proj", d, d, std * depth, 0.1 * depth)
+        yield from norm(f"{b}.ln2", d)
+        yield from linear(f"{b}.fc1", d, 4 * d, std)
+        yield from linear(f"{b}.fc2", 4 * d, d, std * depth, 0.1 * depth)
+    yield from norm("ln_f", d)
+
+
+def norm(name: str, d: int) -> Iterator[Param]:
+    yield Param(f"{name}.weight", (d,), std=0.2, value=1.0)
+    yield Param(f"{name}.bias", (d,), std=0.2)
+
+
+def linear(name: str, cin: int, cout: int, std: float, shift: float = 0.1) -> Iterator[Param]:
+    yield Param(f"{name}.weight", (cout, cin), std=std)
+    yield Param(f"{name}.bias", (cout,), std=shift)
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -30,8 +30,8 @@ def conv(name: str, cin: int, cout: int, k: int = 3) -> Param:
 def unit(name: str, cin: int, cout: int) -> Iterator[Param]:
     """Convolution without bias, then affine instance norm."""
     yield conv(f"{name}.conv", cin, cout)
-    yield Param(f"{name}.norm.weight", (cout,), value=1.0)
-    yield Param(f"{name}.norm.bias", (cout,))
+    yield Param(f"{name}.norm.weight", (cout,), std=0.2, value=1.0)
+    yield Param(f"{name}.norm.bias", (cout,), std=0.2)
 
 
 def params(c: Config) -> Iterator[Param]:
@@ -42,11 +42,11 @@ def params(c: Config) -> Iterator[Param]:
     up = c.filters[::-1]
     for i, (cin, cout) in enumerate(zip(up, up[1:], strict=False)):
         yield Param(f"up.{i}.upsample.weight", (cin, cout, 2, 2, 2), std=(2 / cin) ** 0.5)
-        yield Param(f"up.{i}.upsample.bias", (cout,))
+        yield Param(f"up.{i}.upsample.bias", (cout,), std=0.2)
         yield from unit(f"up.{i}.unit1", 2 * cout, cout)
         yield from unit(f"up.{i}.unit2", cout, cout)
     yield conv("head", c.filters[0], c.classes, 1)
-    yield Param("head.bias", (c.classes,))
+    yield Param("head.bias", (c.classes,), std=0.2)
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

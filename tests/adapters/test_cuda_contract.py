@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framebench.adapters.base import Adapter, Batch, Evidence
+from framebench.adapters.base import Adapter, Batch, Evidence, State
 from framebench.instruments import limits, nvml
 from framebench.instruments.nvml import Energy, ProcessPeak
 from framebench.measure import cuda_check, environments, runner, supervisor
@@ -247,7 +248,9 @@ class OnCard(Adapter):
     def one_step(self) -> None: ...
     def synchronize(self) -> None: ...
     def logits(self) -> np.ndarray: ...  # type: ignore[empty-body]
-    def gradient_norm(self) -> float: ...  # type: ignore[empty-body]
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]: ...  # type: ignore[empty-body]
+    def states(self) -> Iterator[State]: ...  # type: ignore[empty-body]
+    def restore(self) -> None: ...
     def allocate(self, size: int) -> None: ...
     def parameter_count(self) -> int: ...  # type: ignore[empty-body]
     def observe(self) -> Evidence:
@@ -277,7 +280,7 @@ class OnCard(Adapter):
 
 def test_steps_are_timed_by_both_clocks() -> None:
     task = Task("", "time", samples=5)
-    found = worker.sample(OnCard(), task, [0.5])
+    found = worker.sample(OnCard(), task, [0.5], [])
     assert len(found["step_s"]) == 5
     assert found["device_step_s"] == [0.0015] * 4, "of the timed steps, not of those before"
     assert found["timed_steps"] == 4
@@ -285,7 +288,7 @@ def test_steps_are_timed_by_both_clocks() -> None:
 
 def test_one_sample_is_a_sample() -> None:
     """Also where verification's steps are as many already."""
-    found = worker.sample(OnCard(), Task("", "time", samples=1), [0.5, 0.5])
+    found = worker.sample(OnCard(), Task("", "time", samples=1), [0.5, 0.5], [])
     assert found["timed_steps"] == 1
 
 
@@ -298,6 +301,7 @@ def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
 def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "first_steps", lambda adapter: ([0.1], {}))
     monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
+    monkeypatch.setattr(worker, "again", lambda *_: {"passed": True})
     found = worker.measure_time(OnCard(), Task("", "time", samples=3), lambda message: None)
     assert found["cold_peaks"] == {"allocator.in_use": 5}
 

@@ -15,15 +15,19 @@ from framebench.records.record import Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference, Task
 from framebench.suite.selectors import parse
-from framebench.worker import worker
+from framebench.suite.tensors import Summaries
+from framebench.suite.tolerance import tolerance
+from framebench.worker.observe import Observed
+from framebench.worker.verification import verify
 from tests.handmade import provenance
 
 BASE = parse("resnet50/torch/train/fp32/b64/full")
 SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_3": 6.8}
+GRADIENT: Summaries = {"gradient": {"fc.bias": (2.0, 1.0, -1.0, 0.5)}}
 
 
 def write(root: Path, case: Case, status: str = "ok", session: str = "s", seen: dict[str, float] = SEEN) -> None:
-    verification = Verification(passed=status == "ok", observed=dict(seen))
+    verification = Verification(passed=status == "ok", observed=dict(seen), summaries=GRADIENT)
     record = Record(case=case.id, status=status, verification=verification, provenance=provenance(session=session))
     store.write(record, store.folder(root, "m", f"{case.framework}-1", case))
 
@@ -36,8 +40,8 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
     write(tmp_path, parse("resnet50/torch/train/checkpoint/b64/full"))
     write(tmp_path, BASE)
     for case in ("resnet50/jax/train/fp32/b64/full", "resnet50/torch/train/tf32/b64/full"):
-        assert found(tmp_path, case) == Reference(BASE.id, SEEN, references.WIDER)
-    assert found(tmp_path, BASE.id) == Reference("resnet50/torch/train/checkpoint/b64/full", SEEN, references.WIDER)
+        assert found(tmp_path, case) == Reference(BASE.id, SEEN, GRADIENT, references.WIDER)
+    assert found(tmp_path, BASE.id) == Reference("resnet50/torch/train/checkpoint/b64/full", SEEN, GRADIENT, references.WIDER)
 
 
 @pytest.mark.parametrize(
@@ -65,26 +69,32 @@ def adapter(case: Case) -> Any:
 
 
 def test_verified_against_a_record_with_twice_the_tolerance() -> None:
-    case, reference = parse("resnet50/jax/train/fp32/b64/full"), Reference(BASE.id, SEEN, 2.0)
-    near = worker.verify(adapter(case), SEEN | {"loss_0": 6.9 * (1 + 1.9e-5)}, reference)
+    case, reference = parse("resnet50/jax/train/fp32/b64/full"), Reference(BASE.id, SEEN, GRADIENT, 2.0)
+    allowed, _ = tolerance("resnet50", "jax", "fp32", case.golden_key, "value", "loss_0")
+    near = verify(adapter(case), seen(loss_0=6.9 * (1 + 1.9 * allowed)), reference)
     assert (near["passed"], near["against"]) == (True, BASE.id)
-    assert near["tolerance"]["loss_0"] == 2e-5
-    assert not worker.verify(adapter(case), SEEN | {"loss_0": 6.9 * (1 + 2.1e-5)}, reference)["passed"]
+    assert near["tolerance"]["loss_0"] == 2 * allowed
+    assert not verify(adapter(case), seen(loss_0=6.9 * (1 + 2.1 * allowed)), reference)["passed"]
     assert Verification(**near).against == BASE.id
 
 
 def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
-    alone = worker.verify(adapter(BASE), SEEN)
+    alone = verify(adapter(BASE), seen())
     assert alone["passed"]
     assert "no float64 values" in alone["reason"]
-    assert not worker.verify(adapter(BASE), SEEN | {"loss_3": math.nan})["passed"]
-    assert not worker.verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), SEEN)["passed"]
+    assert Verification(**alone).summaries == GRADIENT
+    assert not verify(adapter(BASE), seen(loss_3=math.nan))["passed"]
+    assert not verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), seen())["passed"]
+
+
+def seen(**values: float) -> Observed:
+    return Observed(SEEN | values, GRADIENT)
 
 
 def test_a_small_case_without_golden_values_still_fails() -> None:
     """A reference cannot stand in for float64 where that was affordable."""
     case = Case("resnet50", "torch", "train", "fp32", 9, "cpu")
-    assert not worker.verify(adapter(case), SEEN, Reference(BASE.id, SEEN, 2.0))["passed"]
+    assert not verify(adapter(case), seen(), Reference(BASE.id, SEEN, GRADIENT, 2.0))["passed"]
 
 
 def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None:
@@ -96,6 +106,6 @@ def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None
 
 
 def test_a_task_survives_its_command_line() -> None:
-    for reference in (None, Reference(BASE.id, SEEN, 2.0)):
+    for reference in (None, Reference(BASE.id, SEEN, GRADIENT, 2.0)):
         task = Task(BASE.id, "time", reference=reference)
         assert Task.from_dict(task.as_dict()) == task

@@ -7,7 +7,7 @@ import pytest
 
 from framebench.measure import golden
 from framebench.measure.environments import Environment
-from models.spec import NAMES, Param, UnknownName, logits_summary, workload
+from models.spec import NAMES, Param, UnknownName, workload
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
 
@@ -56,12 +56,19 @@ def test_inputs_are_reproducible(name: str) -> None:
         assert np.array_equal(a, b)
 
 
-def test_summary_sees_permutation_and_sign() -> None:
-    logits = np.arange(1.0, 7.0)
-    plain = logits_summary(logits)
-    assert plain["logits_norm"] == pytest.approx(np.sqrt(91))
-    assert logits_summary(logits[::-1])["logits_checksum"] != pytest.approx(plain["logits_checksum"])
-    assert logits_summary(-logits)["logits_checksum"] == pytest.approx(-plain["logits_checksum"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_canonical_tensor_hides_anything(name: str) -> None:
+    """None is constant, so that one left out, or put in another's place, changes the result; variances are positive."""
+    w = workload(name)
+    for variant in ("", *w.variants):
+        tensors = w.weights(w.config("tiny", variant))
+        for tensor, array in tensors.items():
+            assert np.abs(array - array.mean()).min() > 0, tensor
+            assert len(np.unique(array)) > 0.9 * min(array.size, 10_000), tensor
+            assert array.min() > 0 or not tensor.endswith("running_var"), tensor
+        same_shape = {array.shape: tensor for tensor, array in tensors.items()}
+        assert all(tensor == same_shape[array.shape] or not np.array_equal(array, tensors[same_shape[array.shape]])
+                   for tensor, array in tensors.items())  # fmt: skip
 
 
 def test_unknown_names_are_answered() -> None:
@@ -87,4 +94,6 @@ def test_golden_values_hold_in_float64(name: str, framework: str, environment: d
     layers to compile. In float32 every cell of JAX is compared with them."""
     values = golden.compute(name, environment[framework], ("tiny",))
     assert values
-    assert golden.difference(values, {key: workload(name).golden[key] for key in values}) <= golden.AGREEMENT
+    w = workload(name)
+    stored = {key: {"values": w.golden[key], "tensors": w.golden_tensors[key]} for key in values}
+    assert golden.difference(values, stored) <= golden.AGREEMENT

@@ -32,8 +32,14 @@ for case_id in sys.argv[1:]:
         adapter = adapters.load(parse(case_id))
         adapter.build()
         _, observed = worker.first_steps(adapter)
-        effect = adapter.effect()
         verification = worker.verify(adapter, observed)
+        losses = []
+        for _ in range(3 if adapter.case.stage.trains else 0):
+            worker.timed_step(adapter)
+            losses.append(adapter.loss())
+        again = verification["again"] = worker.again(adapter, losses)
+        verification["passed"] = verification["passed"] and again["passed"]
+        effect = adapter.effect()
         seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
         rows[case_id] = {"verification": verification, **seen}
         del adapter

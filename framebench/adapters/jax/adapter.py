@@ -23,8 +23,9 @@ from flax import nnx
 from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
+from jax.tree_util import DictKey, GetAttrKey
 
-from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
 from framebench.adapters.jax.program import Program, compiled_operands, compiled_products, products, unique_bytes
 from framebench.suite.case import Case
@@ -38,6 +39,7 @@ COUNTERS = {
     "largest_allocation_bytes": "largest_alloc_size",
     "limit_bytes": "bytes_limit",
 }
+STATES = {"trace": "momentum", "mu": "first moment", "nu": "second moment"}
 CACHE_EVENTS = {
     "/jax/compilation_cache/cache_hits": "programs_from_cache",
     "/jax/compilation_cache/cache_misses": "programs_compiled",
@@ -69,6 +71,9 @@ class Parts(NamedTuple):
 class JaxAdapter(Adapter):
     """What switches set: the attributes of `__init__`."""
 
+    biased_variance = True
+    teacher_names: flax_weights.Names
+
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
         self.width: Any = np.float32  # of the weights, the optimizer's state and the inputs
@@ -90,9 +95,12 @@ class JaxAdapter(Adapter):
     def make(self) -> None:
         if self.float64:
             self.width = np.float64
+            if hasattr(self.model_module, "written_out"):  # the library's softmax is in float32 whatever it is given
+                self.model_options["attend"] = self.model_module.written_out
         jax.config.update("jax_enable_x64", self.float64)
         parts = self.load(self.config, self.case.weights, self.training)
         self.graph = parts.graph
+        self.names = self.naming(self.config, self.training)
         self.params, self.stats, self.constants["frozen"] = jax.device_put((parts.params, parts.stats, parts.frozen))
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
         self.optimizer_state: Any = self.optimizer.init(self.params) if self.case.stage.trains else None
@@ -109,6 +117,9 @@ class JaxAdapter(Adapter):
         model = self.abstract(config, training)
         flax_weights.load(model, weights, self.width)
         return self.split(model)
+
+    def naming(self, config: Any, training: bool) -> flax_weights.Names:
+        return flax_weights.Names(self.abstract(config, training), [p.name for p in self.workload.params(config)])
 
     def abstract(self, config: Any, training: bool) -> nnx.Module:
         """The model in the right mode, with shapes in the place of arrays: Flax's initialisers never run."""
@@ -231,11 +242,26 @@ class JaxAdapter(Adapter):
         volumes = logits.ndim == self.inputs[0].ndim > 3
         return np.moveaxis(logits, -1, 1) if volumes else logits
 
-    def gradient_norm(self) -> float:
-        o = self.workload.optimizer
-        field, share = ("trace", 1.0) if o.name == "sgd" else ("mu", 1 - o.betas[0])
-        moments = jax.tree.leaves(optax.tree_utils.tree_get(self.optimizer_state, field))
-        return float(np.sqrt(sum(np.square(np.asarray(m, np.float64)).sum() for m in moments)) / share)
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        for path, value in jax.tree_util.tree_leaves_with_path((self.params, self.constants["frozen"], self.stats)):
+            yield from self.names.unload(keys(path), np.asarray(value))
+        for path, value in jax.tree_util.tree_leaves_with_path(self.constants.get("teacher", ())):
+            for name, array in self.teacher_names.unload(keys(path), np.asarray(value)):
+                yield f"teacher.{name}", array
+
+    def states(self) -> Iterator[State]:
+        """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers."""
+        for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
+            fields = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
+            if value.ndim > 0:
+                for name, array in self.names.unload(keys(path), np.asarray(value)):
+                    yield State(STATES.get(fields[-1], fields[-1]), name, array, array.nbytes)
+
+    def restore(self) -> None:
+        """Arrays of the same shapes: the executable takes them as it took those of the first step."""
+        parts = self.load(self.config, self.case.weights, self.training)
+        self.params, self.stats = jax.device_put((parts.params, parts.stats))
+        self.optimizer_state = self.optimizer.init(self.params)
 
     def observe(self) -> Evidence:
         before = [np.array(a) for a in jax.tree.leaves(self.stats)]
@@ -343,3 +369,8 @@ class JaxAdapter(Adapter):
     def device(self) -> str:
         device = jax.devices()[0]
         return "cpu" if device.platform == "cpu" else device.device_kind
+
+
+def keys(path: tuple[Any, ...]) -> list[Any]:
+    """Of the dictionaries on the way to a leaf."""
+    return [entry.key for entry in path if isinstance(entry, DictKey)]

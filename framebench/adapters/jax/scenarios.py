@@ -58,10 +58,11 @@ def batch_stats(run: JaxAdapter) -> Proof:
 def distill(run: JaxAdapter) -> Proof:
     """The teacher is the plain model, in evaluation mode; its weights are constants of the step."""
     plain = run.loss_of
-    config = run.workload.config(run.case.size)
+    config = run.teacher = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []
 
     def attach() -> None:
+        run.teacher_names = run.naming(config, training=False)
         teacher = run.load(config, run.workload.weights(config), training=False)
         graphs.append(teacher.graph)
         run.constants["teacher"] = jax.device_put((teacher.params, teacher.frozen, teacher.stats))

@@ -15,7 +15,7 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.probe import probe, watch
@@ -30,6 +30,7 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
     "no_fuse": 0,
     "use_tensorcore": 0,
 }
+STATES = {"sgd": {"values": "momentum"}, "adamw": {"m": "first moment", "values": "second moment"}}
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
 
 
@@ -58,6 +59,8 @@ def values(model: Module) -> dict[str, np.ndarray]:
 class JittorAdapter(Adapter):
     """What switches set: the attributes of `__init__`, and Jittor's flags."""
 
+    biased_variance = True
+
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
         gc.collect()  # the variables of an earlier case would be counted as this one's
@@ -72,6 +75,7 @@ class JittorAdapter(Adapter):
         self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
         self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
         self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
+        self.restored_at = 0  # steps until the weights were last put back
         self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
 
     def make(self) -> None:
@@ -123,7 +127,8 @@ class JittorAdapter(Adapter):
             loss = self.loss_for(x, y) / self.micro
             self.optimizer.backward(loss)
             losses.append(loss.detach())
-        self.optimizer.n_step = self.steps + 1  # Jittor counts backward passes, which AdamW's bias correction takes for steps
+        # Jittor counts backward passes, which AdamW's bias correction takes for steps
+        self.optimizer.n_step = self.steps - self.restored_at + 1
         self.optimizer.step()
         self.output = sum(losses[1:], losses[0])
 
@@ -176,10 +181,33 @@ class JittorAdapter(Adapter):
     def logits(self) -> np.ndarray:
         return self.output.numpy().astype(np.float64)
 
-    def gradient_norm(self) -> float:
-        key, scale = ("values", 1.0) if self.workload.optimizer.name == "sgd" else ("m", 1 - self.workload.optimizer.betas[0])
-        moments = (v.numpy().astype(np.float64) for v in self.optimizer.param_groups[0][key])
-        return float(np.sqrt(sum(np.square(m).sum() for m in moments))) / scale
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        for prefix, model in zip(("", "teacher."), (self.model, *self.watched.get("teacher_passes", []))):
+            for name, p in model.named_parameters():
+                yield prefix + name, p.numpy()
+
+    def states(self) -> Iterator[State]:
+        """Lists beside the group's weights, in their order."""
+        names = [name for name, p in self.model.named_parameters() if not p.is_stop_grad()]
+        (group,) = self.optimizer.param_groups
+        for kind in self.state_lists():
+            for name, value in zip(names, group[kind], strict=True):
+                yield State(STATES[self.workload.optimizer.name].get(kind, kind), name, value.numpy(), value.nbytes)
+
+    def state_lists(self) -> list[str]:
+        (group,) = self.optimizer.param_groups
+        return [key for key, value in group.items() if isinstance(value, list) and key not in ("params", "grads")]
+
+    def restore(self) -> None:
+        (group,) = self.optimizer.param_groups
+        for value in (value for kind in self.state_lists() for value in group[kind]):
+            value.update(jt.zeros_like(value))
+        for name, p in self.model.named_parameters():
+            still = p.is_stop_grad()
+            p.update(jt.array(self.case.weights[name]).cast(p.dtype))
+            p.stop_grad() if still else p.start_grad()
+        self.restored_at = self.steps
+        self.synchronize()
 
     def observe(self) -> Evidence:
         """One more step with executions, data types and kernels counted; kernels also by when they ran."""

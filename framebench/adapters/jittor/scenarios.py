@@ -71,7 +71,7 @@ def distill(run: JittorAdapter) -> Proof:
     """The plain model teaches: half the loss is how far its probabilities are from the student's."""
 
     def teach(model: Module) -> None:
-        config = run.workload.config(run.case.size)
+        config = run.teacher = run.workload.config(run.case.size)
         teacher = run.load(config, run.workload.weights(config))
         teacher.eval()
         run.watched["teacher_passes"] = [teacher]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Batch, Evidence, Switch, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, unique_bytes
 from framebench.suite.case import Case
 from models.spec import Optimizer
@@ -28,6 +28,7 @@ COUNTERS = {
     "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
     "ooms": "num_ooms",
 }
+STATES = {"momentum_buffer": "momentum", "exp_avg": "first moment", "exp_avg_sq": "second moment"}
 
 FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
     "MATH": "",
@@ -184,11 +185,25 @@ class TorchAdapter(Adapter):
     def logits(self) -> np.ndarray:
         return self.output.detach().to("cpu", torch.float64).numpy()
 
-    def gradient_norm(self) -> float:
-        o = self.workload.optimizer
-        key, scale = ("momentum_buffer", 1.0) if o.name == "sgd" else ("exp_avg", 1 - o.betas[0])
-        squares = [s[key].double().square().sum() for s in self.optimizer.state.values()]
-        return float(torch.stack(squares).sum().sqrt()) / scale
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        for prefix, model in zip(("", "teacher."), self.held):
+            for name, tensor in model.state_dict().items():
+                if tensor.is_floating_point():  # batch norm counts batches besides
+                    yield prefix + name, on_host(tensor)
+
+    def states(self) -> Iterator[State]:
+        names = {p: name for name, p in self.model.named_parameters()}
+        for p, state in self.optimizer.state.items():
+            for kind, value in state.items():
+                if isinstance(value, Tensor) and value.ndim > 0:
+                    yield State(STATES.get(kind, kind), names[p], on_host(value), value.nbytes)
+
+    def restore(self) -> None:
+        """In place: what is compiled, and the optimizer, hold the tensors themselves."""
+        self.model.load_state_dict({k: torch.from_numpy(w) for k, w in self.case.weights.items()})
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                value.zero_()
 
     def observe(self) -> Evidence:
         seen = self.observer()
@@ -198,7 +213,7 @@ class TorchAdapter(Adapter):
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
         kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
-        stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(s for s in self.states() if s.ndim)}
+        stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(s for s in self.state_tensors() if s.ndim)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
 
     def blocks(self) -> list[nn.Module]:
@@ -207,8 +222,8 @@ class TorchAdapter(Adapter):
     def parameters(self) -> list[nn.Parameter]:
         return [p for model in self.held for p in model.parameters()]
 
-    def states(self) -> list[Tensor]:
-        """The optimizer's."""
+    def state_tensors(self) -> list[Tensor]:
+        """The optimizer's, its counts too."""
         found = self.optimizer.state.values() if self.case.stage.trains else ()
         return [v for state in found for v in state.values() if isinstance(v, Tensor)]
 
@@ -223,7 +238,7 @@ class TorchAdapter(Adapter):
         tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
         parameters = self.parameters()
         tensors += parameters + [p.grad for p in parameters if p.grad is not None]
-        return unique_bytes(tensors + self.states())
+        return unique_bytes(tensors + self.state_tensors())
 
     def held_inputs(self) -> list[Tensor]:
         return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
@@ -272,3 +287,8 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def on_host(tensor: Tensor) -> np.ndarray:
+    """NumPy has no bfloat16."""
+    return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.bfloat16 else None).numpy()

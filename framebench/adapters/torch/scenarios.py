@@ -85,7 +85,7 @@ def frozen(run: TorchAdapter) -> Proof:
 @switch
 def distill(run: TorchAdapter) -> Proof:
     """Hinton et al. 2015, at temperature 1: half the labels' loss, half the divergence from the full model's outputs."""
-    config = run.workload.config(run.case.size)
+    config = run.teacher = run.workload.config(run.case.size)
     passes: list[int] = []
 
     def attach(model: nn.Module) -> None:
@@ -212,6 +212,7 @@ def pinned(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         assert run.loader
         copied, steps = copies.watched(STREAMED)
+        assert run.loader
         e |= run.loader.counted() | {"copies_watched": len(copied), "overlap_share": overlap(copied, steps)}
         e["copy_ms"] = sum(b - a for a, b in copied) / max(1, len(copied))
         return run.loader.worked_as("pinned") and e["overlap_share"] > 0.5

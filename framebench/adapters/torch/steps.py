@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -67,15 +68,45 @@ def half(run: TorchAdapter, dtype: str) -> Proof:
     return only(dtype, storage=dtype)
 
 
+def batch_norms(block: nn.Module) -> list[Any]:
+    return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+
+
+@contextmanager
+def frozen_statistics(block: nn.Module) -> Iterator[None]:
+    """Batch norm still normalises by its batch, but its running statistics stay: the first forward pass has moved them."""
+    norms = batch_norms(block)
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta):
+            norm.momentum = momentum
+
+
+@contextmanager
+def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+    with one, other:
+        yield
+
+
 @switch
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
-    chosen: set[nn.Module] = set()
+    chosen: dict[nn.Module, dict[str, Any]] = {}  # with how they are recomputed
+    compiled = any(part.how == "compile" for part in run.case.parts)  # the compiler repeats no update of statistics
+
+    def options(block: nn.Module) -> dict[str, Any]:
+        if compiled or not batch_norms(block):
+            return {}
+        return {"context_fn": lambda: (nullcontext(), frozen_statistics(block))}
 
     def attach(model: Any) -> None:
-        chosen.update(run.model_module.blocks_of(model)[::every])
+        chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
 
         def remat(block: nn.Module, *xs: Any) -> Any:
-            return recompute(block, *xs, use_reentrant=False) if block in chosen else block(*xs)
+            return recompute(block, *xs, use_reentrant=False, **chosen[block]) if block in chosen else block(*xs)
 
         model.remat = remat
 
@@ -134,7 +165,7 @@ def scale_in_use(run: TorchAdapter) -> float:
     def on_step(optimizer: Any, *_: Any) -> None:
         used.append(norm() / float(1 if (scale := getattr(optimizer, "grad_scale", None)) is None else scale))
 
-    with contextlib.ExitStack() as hooks:
+    with ExitStack() as hooks:
         hooks.callback(weight.register_post_accumulate_grad_hook(lambda _: left.append(norm())).remove)
         hooks.callback(run.optimizer.register_step_pre_hook(on_step).remove)
         run.one_step()
@@ -150,10 +181,13 @@ def checkpoint_dots(run: TorchAdapter) -> Proof:
     aten = torch.ops.aten
     saved = [getattr(aten, name).default for name in SAVED_PRODUCTS]
     saved += [aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]
-    contexts = partial(create_selective_checkpoint_contexts, saved)
+
+    def contexts(block: nn.Module) -> tuple[Any, Any]:
+        forward, again = create_selective_checkpoint_contexts(saved)
+        return forward, both(again, frozen_statistics(block))
 
     def attach(model: Any) -> None:
-        model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=contexts)
+        model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block))
 
     def proof(e: Evidence) -> bool:
         model: Any = run.model

@@ -15,9 +15,9 @@ _PRECISION = (
     Strategy(
         "fp32", ("train",), "precision", "everything in strict float32", "dtypes of products, weights and states; rounding of a product and of a convolution",
         cells(
-            Native("TF32 switched off for matmul and cuDNN"),
-            Native("default_matmul_precision = highest"),
-            Native("float32 is the only dtype used"),
+            Native("TF32 switched off for matmul and cuDNN; batch norm's running variance is the unbiased one"),
+            Native("default_matmul_precision = highest; Flax keeps batch norm's biased running variance"),
+            Native("float32 is the only dtype used; Jittor keeps batch norm's biased running variance"),
         ),
         quick=True,
     ),
@@ -32,15 +32,20 @@ _PRECISION = (
     ),
     Strategy(
         "amp_bf16", ("train", "eval"), "precision", "bfloat16 activations, float32 weights and optimizer", "dtypes of the products that ran (JAX: of the executable), of weights and states",
-        cells(Native("torch.autocast(dtype=bfloat16)"), Native("Flax dtype=bfloat16, param_dtype=float32", undone_on_cpu=_WIDENED), _NO_BF16),
+        cells(
+            Native("torch.autocast(dtype=bfloat16): products; norms, sums and the Transformer's residual stream stay float32"),
+            Native("Flax dtype=bfloat16, param_dtype=float32: every layer's output, the residual stream too, is bfloat16",
+                   undone_on_cpu=_WIDENED),
+            _NO_BF16,
+        ),
         precision="bf16", quick=True,
     ),
     Strategy(
         "amp_fp16", ("train",), "precision", "float16 activations, float32 weights, the loss scaled", "dtypes as for amp_bf16; the scale that gradients had",
         cells(
-            Native("torch.autocast(dtype=float16) and torch.amp.GradScaler", gpu=True),
-            Emulated("Flax dtype=float16, the loss multiplied and the gradient divided by a dynamic scale", gpu=True,
-                     undone_on_cpu=_WIDENED),
+            Native("torch.autocast(dtype=float16), the residual stream in float32, and torch.amp.GradScaler", gpu=True),
+            Emulated("Flax dtype=float16, the residual stream too; the loss multiplied and the gradient divided by a dynamic scale",
+                     gpu=True, undone_on_cpu=_WIDENED),
             Unsupported("Jittor has no gradient scaler, and its float16 products are not used below amp_level 4"),
         ),
         precision="fp16",
@@ -67,7 +72,10 @@ _RECOMPUTATION = (
         "checkpoint", ("train", "finetune"), "recomputation", "recompute each block in the backward pass",
         "block executions per step; in a compiled step, products computed again",
         cells(
-            Native("torch.utils.checkpoint per block, non-reentrant"),
+            Native(
+                "torch.utils.checkpoint per block, non-reentrant; batch norm's momentum 0 while a block is recomputed, or PyTorch "
+                "would move its running statistics twice"
+            ),
             Native(
                 "jax.checkpoint per block, identical blocks as one scanned layer unless some are frozen; unrolled on XLA:CPU "
                 "with the pass cse_barrier_expander off, which would merge the recomputation away"
@@ -96,8 +104,11 @@ _RECOMPUTATION = (
     Strategy(
         "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
         cells(
-            Native("torch.autograd.graph.save_on_cpu(pin_memory=True)", gpu=True),
-            Native("jax.checkpoint that keeps each block's input in pinned_host; XLA:CPU drops the copies", gpu=True),
+            Native("torch.autograd.graph.save_on_cpu(pin_memory=True): every tensor that is saved for backward", gpu=True),
+            Native(
+                "jax.checkpoint that keeps each block's input in pinned_host, that alone, and recomputes the rest; XLA:CPU drops the "
+                "copies", gpu=True,
+            ),
             Unsupported("a variable of a Jittor graph cannot be moved between devices"),
         ),
     ),
@@ -248,6 +259,9 @@ _EXECUTION = (
     Strategy(
         "rewrite", ("train",), "rewriting", "a slow kernel avoided by writing the same mathematics differently", "operations counted",
         cells(_NO_SLOW_PATH, Emulated("see the workload's `rewrites`"), Emulated("see the workload's `rewrites`")),
+        exceptions={
+            "resnet50/jax": "XLA:CPU is slow at grouped convolutions, which only the variants have; no other way to write them is here"
+        },
         quick=True,
     ),
 )  # fmt: skip

@@ -1,0 +1,163 @@
+"""The errors that honest computations have against float64, from which tolerances come: `framebench honest`.
+
+Every supported case computes its first steps and says by how much its values and tensors are off; honest.json keeps the
+largest of each family of tensors for this machine. A cell that is wrong would make its own tolerance: so what is far worse off
+than the other cases of its key is said, and not taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from framebench.instruments import nvml
+from framebench.measure import environments
+from framebench.measure.golden import lines
+from framebench.records import provenance
+from framebench.records.pins import pinned_version
+from framebench.records.provenance import ROOT
+from framebench.suite.case import Case
+from framebench.suite.profiles import every_case
+from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.tolerance import LEAST, Errors, group, joined, path
+from models import spec
+
+ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
+OUTLIER = 30.0  # times the median of the key's cases: not rounding
+
+
+def cases(workload: str, size: str) -> list[Case]:
+    """Those that this machine can compute: one for each framework, precision, kind of step and group of keys that share
+    tolerances; at the size `tiny` also one for each strategy that has another model, or may change the order of sums."""
+    found: dict[tuple[str, ...], Case] = {}
+    base = spec.workload(workload).preset(size).base
+    mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
+    for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first
+        plan = case.plan
+        found.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
+        if size == "tiny" and any(part.axis in ROUNDS for part in plan.parts):
+            found.setdefault((case.framework, case.scenario, case.strategy), case)
+    return list(dict.fromkeys(found.values()))
+
+
+def can_be_measured(case: Case) -> bool:
+    here = bool(nvml.gpus()) or not case.support.gpu
+    return case.support.supported and here and case.golden_key in case.spec.golden
+
+
+def measure(workload: str, sizes: Iterable[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Lines of the worker by case, those of an interrupted run included."""
+    found: dict[str, Any] = {}
+    for size in sizes:
+        groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Case]] = defaultdict(list)
+        for case in cases(workload, size):
+            groups[case.framework, tuple(sorted(case.support.env.items()))].append(case)
+        for (framework, variables), several in groups.items():
+            found |= run(workload, size, framework, dict(variables), several, say)
+    return found
+
+
+def run(
+    workload: str, size: str, framework: str, variables: dict[str, str], group: list[Case], say: Callable[[str], None]
+) -> dict[str, Any]:
+    environment = environments.ensure(framework)
+    done = kept(workload, size, environment.name)
+    known = {case_id: line for entry in lines(done) for case_id, line in entry.items()}
+    missing = [case.id for case in group if case.id not in known]
+    say(f"{workload} {size} {framework}: {len(missing)} of {len(group)} cases to compute")
+    if missing:
+        environments.run_module(environment, "framebench.worker.honest", str(done), *missing, OMP_NUM_THREADS="1", **variables)
+    wanted = {case.id for case in group}
+    return {i: line for entry in lines(done) for i, line in entry.items() if i in wanted}
+
+
+def kept(workload: str, size: str, environment: str) -> Path:
+    """The file that grows by a line for each case, until code or golden values change."""
+    folders = (ROOT / "models", ROOT / "framebench/adapters", ROOT / "framebench/suite/catalog")
+    sources = [*sorted(f for folder in folders for f in folder.rglob("*.py")), ROOT / "framebench/worker/observe.py"]
+    golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
+    digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
+    file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def by_key(found: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]]]:
+    """Framework -> precision -> golden key -> errors of each case."""
+    result: dict[str, dict[str, dict[str, list[Errors]]]] = {}
+    for case_id, line in found.items():
+        case = Case.of(case_id)
+        if "errors" in line:
+            keys = result.setdefault(case.framework, {}).setdefault(case.plan.precision, {})
+            keys.setdefault(case.golden_key, []).append(line["errors"])
+    return result
+
+
+def outliers(found: dict[str, Any]) -> list[str]:
+    """Cases without errors, and those that are OUTLIER times as far off in a family as the median of their key's cases."""
+    said = [f"{case_id}: {line['reason']}" for case_id, line in found.items() if "reason" in line]
+    off: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+    for case_id, line in found.items():
+        case = Case.of(case_id)
+        for kind, families in line.get("errors", {}).items():
+            for family, pair in families.items():
+                off[case.plan.precision, case.golden_key, kind, family][case_id] = max(pair)
+    for (precision, _, kind, family), errors in off.items():
+        usual = max(statistics.median(errors.values()), LEAST[precision])
+        for case_id, error in errors.items():
+            if not error <= OUTLIER * usual:
+                said.append(f"{case_id}: {kind} {family} is off by {error:.1e}, where {usual:.1e} is usual")
+    return said
+
+
+def write(workload: str, found: dict[str, Any]) -> Path:
+    """Add this machine's errors to the workload's file, in place of its earlier ones."""
+    file = path(workload)
+    known = json.loads(file.read_text()) if file.exists() else {"machines": {}}
+    errors = {
+        framework: {p: {k: rounded(joined(each)) for k, each in keys.items()} for p, keys in precisions.items()}
+        for framework, precisions in by_key(found).items()
+    }
+    known["machines"][provenance.machine_name()] = {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": provenance.hardware().get("cpu"),
+        "versions": {f: pinned_version(f) for f in FRAMEWORKS},
+        "cases": len(found),
+        "errors": errors,
+    }
+    file.write_text(dumps(known))
+    return file
+
+
+def rounded(errors: Errors) -> Errors:
+    """Up, to two digits."""
+
+    def up(x: float) -> float:
+        if x == 0:
+            return 0.0
+        unit = 10.0 ** (math.floor(math.log10(x)) - 1)
+        return float(f"{math.ceil(x / unit) * unit:.1e}")
+
+    return {kind: {name: (up(n), up(p)) for name, (n, p) in families.items()} for kind, families in errors.items()}
+
+
+def dumps(known: dict[str, Any]) -> str:
+    """A line for each kind of tensor of each key: a difference is then read easily."""
+
+    def put(found: Any, depth: int) -> str:
+        if depth == 0 or not isinstance(found, dict):
+            return json.dumps(found)
+        inner = (f"{' ' * (LEVELS - depth + 1)}{json.dumps(name)}: {put(value, depth - 1)}" for name, value in found.items())
+        return "{\n" + ",\n".join(inner) + "\n" + " " * (LEVELS - depth) + "}"
+
+    return put(known, LEVELS) + "\n"
+
+
+LEVELS = 7  # machines, machine, errors, framework, precision, key, kind

@@ -1,0 +1,116 @@
+"""How far a verified value may be off: a small multiple of what honest computations were off by, as measured.
+
+`models/<workload>/honest.json` has the errors of supported cases against float64, the largest of each family of tensors, by
+machine and framework; `framebench honest` measures them and adds the machine that it runs on. Where a key was not measured (a
+size without float64 values), the nearest that were stand in for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import models
+from framebench.suite.tensors import family
+
+MULTIPLE = 4.0
+# Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.
+LEAST = {"fp32": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
+# Not measured on any machine, and so taken from a precision that rounds more coarsely.
+COARSER = {"tf32": "fp16", "fp16": "bf16"}
+
+Pair = tuple[float, float]  # error of the norm, error of the projections
+Errors = dict[str, dict[str, Pair]]  # kind -> family -> errors
+
+
+def path(workload: str) -> Path:
+    return Path(models.__file__).parent / workload / "honest.json"
+
+
+@cache
+def machines(workload: str) -> dict[str, Any]:
+    """What each machine measured, by its name; empty where nothing was measured yet."""
+    file = path(workload)
+    return json.loads(file.read_text())["machines"] if file.exists() else {}
+
+
+@cache
+def measured(workload: str, precision: str) -> Mapping[str, Mapping[str, Errors]]:
+    """Framework -> golden key -> errors, the largest over machines."""
+    found: dict[str, dict[str, Errors]] = {}
+    for machine in machines(workload).values():
+        for framework, precisions in machine["errors"].items():
+            for key, errors in precisions.get(precision, {}).items():
+                before = found.setdefault(framework, {}).get(key, {})
+                found[framework][key] = joined([before, errors])
+    return found
+
+
+def joined(several: Iterable[Errors]) -> Errors:
+    """The largest errors of each family."""
+    most: Errors = {}
+    for errors in several:
+        for kind, families in errors.items():
+            known = most.setdefault(kind, {})
+            for name, pair in families.items():
+                known[name] = larger(known.get(name, (0.0, 0.0)), pair)
+    return most
+
+
+def larger(one: Pair, other: Pair) -> Pair:
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def group(key: str) -> tuple[str, str, str]:
+    """What shares tolerances, whatever batch and variant are: size, scenario, and micro-batches where they matter (`m4`)."""
+    size, scenario, *rest = key.split("/")
+    return size, scenario, next((part for part in rest if re.fullmatch(r"m\d+", part)), "")
+
+
+@cache
+def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
+    """The largest over the keys of this group; where none was measured, over those of other sizes, all of the scenario, all."""
+    known = measured(workload, precision).get(framework, {})
+    size, scenario, micro = group(key)
+    same = {k for k in known if group(k)[1] == scenario}
+    alike = {k for k in same if group(k)[2] == micro}
+    for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(known)):
+        if keys:
+            return joined(known[k] for k in keys)
+    return {}
+
+
+@cache
+def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
+    """The framework's own errors, or the middle one of all frameworks' where that is larger: one may be close by luck. What was
+    not measured in this precision is taken from one that rounds more coarsely."""
+    every = [nearest(workload, f, precision, key) for f in measured(workload, precision)]
+    own = nearest(workload, framework, precision, key)
+    found = joined([own, middle(every)])
+    if precision not in COARSER:
+        return found
+    coarser = honest(workload, framework, COARSER[precision], key)
+    return {kind: coarser.get(kind, {}) | found.get(kind, {}) for kind in (*coarser, *found)}
+
+
+def middle(every: list[Errors]) -> Errors:
+    """Of two the larger."""
+    found: Errors = {}
+    for kind, families in joined(every).items():
+        for name in families:
+            pairs = [errors[kind][name] for errors in every if name in errors.get(kind, {})]
+            norms, projections = (sorted(each) for each in zip(*pairs))
+            found.setdefault(kind, {})[name] = norms[len(norms) // 2], projections[len(projections) // 2]
+    return found
+
+
+def tolerance(workload: str, framework: str, precision: str, key: str, kind: str, name: str) -> Pair:
+    """Of the norm and of the projections of this tensor, relative to its norm; the least where nothing was measured. The norm
+    may always be off by the honest error of the projections: it, too, may have been close by luck."""
+    norm, projections = honest(workload, framework, precision, key).get(kind, {}).get(family(name), (0.0, 0.0))
+    least = LEAST[precision]
+    return max(MULTIPLE * max(norm, least), projections), MULTIPLE * max(projections, least)

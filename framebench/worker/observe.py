@@ -1,0 +1,112 @@
+"""What verification looks at in a case: losses, and summaries of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from framebench.adapters.base import Adapter
+from framebench.suite.protocol import LOSS_STEPS
+from framebench.suite.tensors import Summaries, Summary, outputs, summaries
+from framebench.worker.stepping import timed_step
+
+KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
+
+
+@dataclass
+class Observed:
+    """`values` by name; `tensors` by kind: gradient, weight (its change), buffer (its change), each optimizer state, output."""
+
+    values: dict[str, float]
+    tensors: Summaries = field(default_factory=dict)
+    state_bytes: int | None = None  # of the optimizer
+
+
+def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
+    """The steps that verification needs: their seconds, and what was observed."""
+    if not adapter.case.stage.trains:
+        return evaluate(adapter)
+    seconds, observed = first_update(adapter)
+    seconds += [timed_step(adapter) for _ in range(LOSS_STEPS)]
+    observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
+    observed.tensors |= changes(adapter, canonical(adapter), len(seconds))
+    kinds, observed.state_bytes = states(adapter)
+    observed.tensors |= kinds
+    return seconds, observed
+
+
+def first_update(adapter: Adapter) -> tuple[list[float], Observed]:
+    """The loss and the gradients of the first step."""
+    seconds = [timed_step(adapter)]
+    found = summaries(gradients(adapter))
+    norm = float(np.linalg.norm([values[0] for values in found.values()]))
+    return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": found})
+
+
+def evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
+    """One step without an update. A scenario that gives no logits has no model that stays, either."""
+    if adapter.case.stage.observes != "logits":
+        return [timed_step(adapter)], Observed({"loss": adapter.loss()})
+    buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
+    before = {name: array.copy() for name, array in adapter.weights() if name in buffers}
+    seconds = [timed_step(adapter)]
+    return seconds, output(adapter, changes(adapter, before, 1))
+
+
+def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
+    """Loss and logits of the last step."""
+    found = outputs(adapter.logits())
+    return Observed({"loss": adapter.loss(), "logits_norm": found["logits"][0]}, {"output": found, **(tensors or {})})
+
+
+def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
+    """Of the first step, from the optimizer's state: SGD's momentum is then the gradient, and Adam's first moment (1 - beta1)
+    times it. So nothing needs to be added to the step that is measured."""
+    o = adapter.workload.optimizer
+    kind, scale = ("momentum", 1.0) if o.name == "sgd" else ("first moment", 1 - o.betas[0])
+    for state in adapter.states():
+        if state.kind == kind:
+            yield state.name, state.array / np.float64(scale)
+
+
+def states(adapter: Adapter) -> tuple[Summaries, int]:
+    """Summaries by kind of state, and the bytes of all states together."""
+    found: Summaries = {}
+    size = 0
+    for state in adapter.states():
+        found.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
+        size += state.nbytes
+    return found, size
+
+
+def canonical(adapter: Adapter) -> dict[str, np.ndarray]:
+    """Where weights and buffers began."""
+    teacher = adapter.workload.weights(adapter.teacher) if adapter.teacher else {}
+    return adapter.case.weights | {f"teacher.{name}": array for name, array in teacher.items()}
+
+
+def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
+    """Of the weights and buffers in `before`: by how much they have changed."""
+    buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
+    found: dict[str, dict[str, Summary]] = {"weight": {}, "buffer": {}}
+    for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
+        if name in before:
+            kind = "buffer" if name in buffers else "weight"
+            found[kind] |= summaries([(name, array.astype(np.float64) - before[name])])
+    return {kind: tensors for kind, tensors in found.items() if tensors}
+
+
+def corrected(
+    adapter: Adapter, tensors: Iterable[tuple[str, np.ndarray]], before: dict[str, np.ndarray], passes: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Running variances as PyTorch has them, unbiased, where the framework keeps the biased ones: of the n values per channel
+    that each forward pass sees, its share is larger by n / (n - 1)."""
+    counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro) if adapter.biased_variance else {}
+    for name, array in tensors:
+        n = counts.get(name)
+        if n is not None and not np.array_equal(array, before[name]):
+            old = before[name].astype(np.float64) * KEPT**passes
+            array = old + (array - old) * (n / (n - 1))
+        yield name, array

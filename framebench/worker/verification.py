@@ -1,0 +1,163 @@
+"""Whether a case computed what it should: values and tensors against float64, the optimizer's states counted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from framebench.adapters.base import Adapter
+from framebench.suite.case import Case
+from framebench.suite.protocol import Reference
+from framebench.suite.tensors import Summaries, Summary, errors
+from framebench.suite.tolerance import tolerance
+from framebench.worker.observe import Observed, first_update, output
+from framebench.worker.stepping import timed_step
+from models.spec import STREAM
+
+STATES = {"sgd": ("momentum",), "adamw": ("first moment", "second moment")}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a case is compared with."""
+
+    values: dict[str, float]
+    tensors: Summaries
+    wider: float = 1.0  # the tolerances are so many times those against float64
+
+
+@dataclass
+class Compared:
+    """The tensors of one kind: how many, how many beyond their tolerance, and the worst of them by error over tolerance."""
+
+    count: int
+    failed: int
+    worst: str
+    by: str  # norm or projections
+    error: float
+    tolerance: float
+
+    @property
+    def margin(self) -> float:
+        return self.error / self.tolerance
+
+
+def wanted(case: Case, reference: Reference | None = None) -> Wanted | None:
+    """The float64 values, or where there can be none those of another case of the session."""
+    key = case.golden_key
+    if key in case.spec.golden:
+        return Wanted(case.spec.golden[key], case.spec.golden_tensors[key])
+    if reference is not None and case.size in case.spec.without_golden:
+        return Wanted(reference.values, reference.tensors, reference.wider)
+    return None
+
+
+def verify(adapter: Adapter, observed: Observed, reference: Reference | None = None) -> dict[str, Any]:
+    """The fields of a record's verification. Where there are no float64 values, a float32 record of the session stands in; the
+    first one, which has nothing to be compared with, must be finite."""
+    case = adapter.case
+    expected = wanted(case, reference)
+    if expected is None:
+        return without_values(case, observed)
+    found = compare(case, observed, expected)
+    if observed.state_bytes is not None and observed.state_bytes != (size := state_bytes(case, observed)):
+        found |= {"passed": False, "reason": f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"}
+    against = {"against": reference.case} if reference and expected.wider != 1.0 else {}
+    return found | {"state_bytes": observed.state_bytes} | against
+
+
+def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
+    """Values and tensors, each with its error and tolerance."""
+    golden = {name: expected.values[name] for name in observed.values}
+    error = {name: abs(value - golden[name]) / abs(golden[name]) for name, value in observed.values.items()}
+    allowed = {name: expected.wider * allowance(case, "value", name)[0] for name in observed.values}
+    tensors = {
+        kind: compare_tensors(case, kind, found, expected)
+        for kind, found in observed.tensors.items()
+        if found.keys() == expected.tensors.get(kind, {}).keys()
+    }
+    margins = [error[name] / allowed[name] for name in error] + [c.margin for c in tensors.values()]
+    reason = stray(observed.tensors, expected.tensors)
+    return {
+        "passed": not reason and all(margin <= 1 for margin in margins),  # NaN fails
+        "observed": observed.values,
+        "golden": golden,
+        "relative_error": error,
+        "tolerance": allowed,
+        "tensors": {kind: asdict(found) for kind, found in tensors.items()},
+        "margin": math.nan if any(map(math.isnan, margins)) else max(margins),
+    } | ({"reason": reason} if reason else {})
+
+
+def allowance(case: Case, kind: str, name: str) -> tuple[float, float]:
+    return tolerance(case.workload, case.framework, case.plan.precision, case.golden_key, kind, name)
+
+
+def compare_tensors(case: Case, kind: str, found: dict[str, Summary], expected: Wanted) -> Compared:
+    worst, failed = Compared(len(found), 0, "", "", 0.0, 1.0), 0
+    for name, observed in found.items():
+        pairs = zip(("norm", "projections"), errors(observed, expected.tensors[kind][name]), allowance(case, kind, name))
+        each = [Compared(len(found), 0, name, by, error, expected.wider * allowed) for by, error, allowed in pairs]
+        failed += not all(one.margin <= 1 for one in each)
+        worst = max(worst, *each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
+    worst.failed = failed
+    return worst
+
+
+def stray(observed: Summaries, expected: Summaries) -> str:
+    """Which tensors are there and should not be, or should be and are not."""
+    found = []
+    for kind in sorted({*observed, *expected}):
+        here, there = observed.get(kind, {}).keys(), expected.get(kind, {}).keys()
+        if more := here - there:
+            found.append(f"{kind} of {len(more)} tensors that should have none, such as {min(more)}")
+        if fewer := there - here:
+            found.append(f"no {kind} of {len(fewer)} tensors, such as {min(fewer)}")
+    return "; ".join(found)
+
+
+def state_bytes(case: Case, observed: Observed) -> int:
+    """Bytes of the optimizer's states as the textbook has them, as wide as the weights: float32, but for Jittor's `amp_level` 4
+    to 6, which turn the weights to float16 too."""
+    sizes = {p.name: int(np.prod(p.shape)) for p in case.spec.params(case.config)}
+    width = 2 if case.plan.precision == "fp16" and case.framework == "jittor" else 4
+    return width * len(STATES[case.spec.optimizer.name]) * sum(sizes[name] for name in observed.tensors["gradient"])
+
+
+def without_values(case: Case, observed: Observed) -> dict[str, Any]:
+    """Strict float32 alone can be a reference for others: another precision has nothing to pass by."""
+    if case.size not in case.spec.without_golden:
+        return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed.values}
+    if case.plan.precision != "fp32":
+        reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
+        return {"passed": False, "reason": reason, "observed": observed.values}
+    numbers = [*observed.values.values(), *(n for kind in observed.tensors.values() for s in kind.values() for n in s)]
+    reason = "no float64 values for this size: finite, and the reference of this session's other cases"
+    found = {"passed": all(map(math.isfinite, numbers)), "reason": reason, "observed": observed.values}
+    return found | {"summaries": observed.tensors if found["passed"] else {}, "state_bytes": observed.state_bytes}
+
+
+def again(adapter: Adapter, losses: list[float], reference: Reference | None = None) -> dict[str, Any]:
+    """Whether what was timed is what was verified: the loss changed with every step, and from the first weights the very same
+    step gives the first loss and gradients once more. Without an update, the last timed step's output is looked at."""
+    case = adapter.case
+    expected = wanted(case, reference)
+    unmoved = sum(a == b for a, b in zip(losses, losses[1:])) if case.stage.trains else 0
+    if case.stage.trains:
+        while adapter.loader is not None and adapter.steps % STREAM:  # to the first batch
+            timed_step(adapter)
+        adapter.restore()
+        observed = first_update(adapter)[1]
+    else:
+        observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
+    if expected is None:
+        return {"passed": not unmoved and all(map(math.isfinite, observed.values.values())), "unmoved_steps": unmoved}
+    part = Wanted(expected.values, {kind: expected.tensors[kind] for kind in observed.tensors}, expected.wider)
+    found = compare(case, observed, part)
+    found = {name: found[name] for name in ("passed", "reason", "relative_error", "tensors", "margin") if name in found}
+    if unmoved:
+        found |= {"passed": False, "reason": f"{unmoved} of {len(losses)} steps left the loss as it was"}
+    return found | {"unmoved_steps": unmoved}

@@ -1,0 +1,81 @@
+"""Tolerances follow from honest errors, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.suite import tolerance as t
+
+GRADIENT = {"fc.bias": (1e-5, 4e-5)}
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Entries of honest.json by machine, written when they are asked for."""
+    entries: dict[str, Any] = {}
+
+    def path(workload: str) -> Path:
+        (tmp_path / "honest.json").write_text(json.dumps({"machines": entries}))
+        return tmp_path / "honest.json"
+
+    monkeypatch.setattr(t, "path", path)
+    forget()
+    yield entries
+    forget()
+
+
+def forget() -> None:
+    for cached in (t.machines, t.measured, t.nearest, t.honest):
+        cached.cache_clear()
+
+
+def entry(**errors: Any) -> dict[str, Any]:
+    """Errors of `tiny/train/b4` in float32, by framework."""
+    return {"errors": {f: {"fp32": {"tiny/train/b4": {"gradient": found}}} for f, found in errors.items()}}
+
+
+def allowed(framework: str = "torch", precision: str = "fp32", key: str = "tiny/train/b4", name: str = "fc.bias") -> t.Pair:
+    return t.tolerance("w", framework, precision, key, "gradient", name)
+
+
+def test_four_times_the_largest_over_machines(machines: dict[str, Any]) -> None:
+    machines["one"] = entry(torch=GRADIENT)
+    machines["other"] = entry(torch={"fc.bias": (3e-5, 2e-5)})
+    assert allowed() == (max(4 * 3e-5, 4e-5), 4 * 4e-5)
+
+
+def test_a_framework_that_rounds_worse_widens_no_other(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT, jax={"fc.bias": (1e-5, 8e-5)}, jittor={"fc.bias": (1e-2, 1e-2)})
+    assert allowed("jittor") == (4e-2, 4e-2)
+    assert allowed("torch") == allowed("jax") == (8e-5, 4 * 8e-5), "the middle of three: what was close by luck is no measure"
+
+
+def test_nothing_is_known_better_than_it_is_rounded(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch={"fc.bias": (0.0, 1e-12)})
+    assert allowed() == (4 * t.LEAST["fp32"],) * 2
+    assert allowed(name="never.seen") == (4 * t.LEAST["fp32"],) * 2
+
+
+@pytest.mark.parametrize(
+    "key", ["tiny/train/b8", "tiny/train/b4/student", "full/train/b64", "cpu/train/b8/m4", "cpu/finetune/b8"]
+)
+def test_the_nearest_that_was_measured_stands_in(key: str, machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT)
+    assert allowed(key=key) == allowed()
+
+
+def test_its_own_group_counts_alone(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT)
+    machines["m"]["errors"]["torch"]["fp32"]["tiny/train/b4/m4"] = {"gradient": {"fc.bias": (1e-2, 1e-2)}}
+    assert allowed() == (4e-5, 4 * 4e-5)
+    assert allowed(key="tiny/train/b8/m4") == (4e-2, 4e-2)
+
+
+def test_a_precision_that_was_not_measured_rounds_no_worse_than_a_coarser_one(machines: dict[str, Any]) -> None:
+    machines["m"] = {"errors": {"torch": {"bf16": {"tiny/train/b4": {"gradient": {"fc.bias": (1e-2, 1e-2)}}}}}}
+    assert allowed(precision="tf32") == allowed(precision="fp16") == allowed(precision="bf16") == (4e-2, 4e-2)
