@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from framebench.measure import environments
+from framebench.measure import environments, runner
 from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
 from framebench.records import provenance
 from framebench.records.record import Record
+from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.campaign import Tried, believed, borne_out
 
-ROOT = provenance.ROOT
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes that run tests at once keep to cores of their own: what they time, each pins to its last one."""
+    if (worker := getattr(config, "workerinput", None)) and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,6 +48,32 @@ def environment() -> dict[str, Environment]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
+
+
+Steady = Callable[..., list[dict[str, int]]]
+
+
+@pytest.fixture(scope="session")
+def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Steady:
+    """Peaks in bytes, by instrument, of a case's steady step, in as many fresh processes as are asked for: measured once
+    for all tests, also where several processes run them."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own if worker_id == "master" else own.parent) / "steady"
+
+    def measure(case_id: str, processes: int = 1) -> list[dict[str, int]]:
+        case, folder = parse(case_id), shared / case_id.replace("/", ".")
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "peaks.json"
+        with FileLock(f"{file}.lock"):
+            found = json.loads(file.read_text()) if file.exists() else []
+            while len(found) < processes:
+                done = runner.run_worker(case, "memory", environment[case.framework], Options(), folder, lambda *_: None)
+                assert done.status == "ok", done.reason
+                file.write_text(json.dumps([*found, done.result["peaks"]]))
+                found = json.loads(file.read_text())
+        return found[:processes]
+
+    return measure
 
 
 @pytest.fixture

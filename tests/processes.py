@@ -52,7 +52,7 @@ def run_inside(environment: Environment, code: str, *arguments: str, variables: 
     done = subprocess.run(
         [str(environment.python), "-c", code + LEAVE, *arguments],
         env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
-        cwd=ROOT, capture_output=True, text=True, timeout=1200,
+        cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,18 +14,16 @@ from analysis import frames, tables
 from analysis.lower_bound import floor
 from analysis.predict import TooFew, comparisons, fit, held_out, predictions
 from framebench.instruments.host import HostPeak
-from framebench.measure import runner
 from framebench.measure.environments import Environment
-from framebench.measure.runner import Options
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
-from framebench.suite.profiles import every_case
-from framebench.suite.selectors import parse
 from tests.analysis.conftest import Predicted
+from tests.conftest import Steady
 from tests.handmade import RIGHT, frame, provenance, record
-from tests.processes import ROOT
+from tests.processes import ROOT, framebench
+from tests.suite.cells import every, fewest
 
 BATCHES = (1, 2, 4, 8, 16)
 
@@ -122,8 +118,9 @@ def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
 
 
 @pytest.mark.slow
-def test_fake_tensors_take_every_case_that_has_no_obstacle(predicted: Predicted) -> None:
-    cases = [c for c in every_case() if c.size == "tiny" and c.batch == c.spec.preset("tiny").base and not obstacle(c)]
+@pytest.mark.parametrize("choose", [fewest, pytest.param(every, marks=pytest.mark.all_cells)])
+def test_fake_tensors_take_every_case_that_has_no_obstacle(choose: Callable[[str], list[Case]], predicted: Predicted) -> None:
+    cases = [c for c in choose("torch") if not obstacle(c)]
     assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
     found = predicted(*(c.id for c in cases))
     for case in cases:
@@ -141,28 +138,20 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
-def test_fake_tensors_foresee_what_is_measured(
-    environment: dict[str, Environment], predicted: Predicted, tmp_path: Path
-) -> None:
+def test_fake_tensors_foresee_what_is_measured(predicted: Predicted, steady: Steady) -> None:
     cases = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
     cases += ["resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"]
     foreseen = predicted(*cases)
     for case in cases:
-        outcome = runner.run_worker(parse(case), "memory", environment["torch"], Options(), tmp_path, lambda part, phase: None)
-        peak = outcome.result["peaks"]["host.rss"]
-        assert foreseen[case]["predicted"] == pytest.approx(peak, rel=0.05), case
+        assert foreseen[case]["predicted"] == pytest.approx(steady(case)[0]["host.rss"], rel=0.05), case
 
 
 @pytest.mark.slow
 def test_the_command(environment: dict[str, Environment]) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "framebench.cli", "predict", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-
-    found = json.loads(run("transformer/torch/train/fp32/b24/cpu", "--json").stdout)["predictions"]
+    found = json.loads(framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json").stdout)["predictions"]
     assert [p["method"] for p in found][:2] == ["floor", "fake tensors"]
     least, fake, *_ = (p["bytes"] for p in found)
     assert least < fake < 1.2 * least
-    compiled = run("transformer/torch/train/compile/b4/cpu")
+    compiled = framebench("predict", "transformer/torch/train/compile/b4/cpu")
     assert "only eager execution is predicted" in compiled.stdout
-    assert run("transformer/torch/train/nothing/b4/cpu").returncode == 2
+    assert framebench("predict", "transformer/torch/train/nothing/b4/cpu").returncode == 2

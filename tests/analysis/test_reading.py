@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis import frames
 from analysis.reports.report import report_of
 from framebench.records import store
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 
 def copies(count: int, results: Path) -> Path:

@@ -6,7 +6,6 @@ import json
 import math
 import signal
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +27,7 @@ from framebench.records.record import Record
 from framebench.records.rounds import ROUNDS, Round, rounds_as_json
 from framebench.suite.case import Case
 from tests.handmade import provenance, record
-from tests.processes import framebench
+from tests.processes import COMMAND, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 INVERSE = {"slower": "faster", "faster": "slower", "no difference": "no difference", "undecided": "undecided"}
@@ -244,26 +243,6 @@ def test_a_comparison_goes_on_with_the_rounds_it_has(monkeypatch: pytest.MonkeyP
         assert taken == written, "in the order of measurement, each once"
 
 
-def test_a_terminated_comparison_goes_on(environment: dict[str, Environment], results: Path) -> None:
-    arguments = ["compare", CASE.id, CASE.id, "--rounds", "2", "--samples", "3", "--results", str(results)]
-    command = [sys.executable, "-m", "framebench.cli", *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while not list(results.rglob("2*.json")) and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 130, told
-    assert "goes on from there" in told
-    (first,) = store.read_all(results)
-    again = framebench(*arguments, "--json")
-    assert again.returncode == 0, again.stderr
-    found = list(store.read_all(results))
-    assert first in found
-    assert len(found) == 4
-    assert {r.provenance.session for r in found} == {json.loads(again.stdout)["session"]}
-    assert not list(results.glob(".session*"))
-
-
 def test_differences_in_what_is_computed_are_said() -> None:
     assert compare.differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny")) == []
     assert compare.differences(CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")) == [
@@ -272,14 +251,26 @@ def test_differences_in_what_is_computed_are_said() -> None:
 
 
 def test_compare_as_a_user_meets_it(environment: dict[str, Environment], results: Path) -> None:
+    """Terminated in the middle, and taken up by the same command."""
     other = "transformer/torch/eval/no_grad/b4/tiny"
-    done = framebench("compare", CASE.id, other, "--rounds", "2", "--samples", "3", "--json", "--results", str(results))
-    assert done.returncode == 0, done.stderr
-    assert "scenario: train and eval" in done.stderr
-    found = json.loads(done.stdout)
+    arguments = ["compare", CASE.id, other, "--rounds", "2", "--samples", "3", "--results", str(results)]
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not list(results.rglob("2*.json")) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert "goes on from there" in told
+    first = list(store.read_all(results))
+    again = framebench(*arguments, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "scenario: train and eval" in again.stderr
+    found = json.loads(again.stdout)
     assert "fewer than 6 rounds" in found["cautions"][0]
     assert {v["quantity"] for v in found["verdicts"]} == {"step time", "fastest step", "CPU time", "peak memory"}
+    assert [v._asdict() for v in verdicts.of(found)] == found["verdicts"]
     kept = list(store.read_all(results))
     assert len(kept) == 4
+    assert all(record in kept for record in first)
     assert {r.provenance.session for r in kept} == {found["session"]}
-    assert [v._asdict() for v in verdicts.of(found)] == found["verdicts"]
+    assert not list(results.glob(".session*"))

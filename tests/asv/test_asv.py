@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from tests.processes import ROOT
 
 pytestmark = pytest.mark.slow
 ASV = str(Path(sys.executable).with_name("asv"))
+CASES = {f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint", "accumulate")}
+UNSUPPORTED = "transformer/torch/train/rewrite/b4/tiny"
+FEW = r"TransformerTorch\.\w+\('train', '(fp32|checkpoint|accumulate|rewrite)'"  # enough for a run: each takes two processes
 
 
 class Clone:
@@ -55,7 +59,7 @@ class Clone:
 
     def asv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*arguments), cwd=self.root, env=self.variables, capture_output=True, text=True, timeout=900
+            self.command(*arguments), cwd=self.root, env=self.variables, capture_output=True, text=True
         )  # fmt: skip
 
     def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
@@ -80,11 +84,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Envir
 
 
 def test_the_whole_way(clone: Clone) -> None:
-    done = clone.run("TransformerTorch")
+    done = clone.run(FEW)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {r.case: r for r in clone.records()}
-    assert len(found) == len(clone.records()) == 9, "each case once, not once per metric"
-    assert {r.case for r in found.values() if r.status != "ok"} == {"transformer/torch/train/rewrite/b4/tiny"}
+    assert len(found) == len(clone.records()), "each case once, not once per metric"
+    assert {case: r.status for case, r in found.items()} == dict.fromkeys(CASES, "ok") | {UNSUPPORTED: "unsupported"}
     peaks = clone.values("torch", "track_peak_memory")
     record = found["transformer/torch/train/checkpoint/b4/tiny"]
     assert peaks["train", "checkpoint", "4"] == record.peak_bytes
@@ -95,7 +99,7 @@ def test_the_whole_way(clone: Clone) -> None:
 
 def test_show_compare_and_publish(clone: Clone) -> None:
     clone.commit("another")
-    assert clone.run("TransformerTorch").returncode == 0
+    assert clone.run(FEW).returncode == 0
     head = subprocess.run(["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True).stdout.split()
     shown = clone.asv("show", "--machine", "test", head[0])
     assert shown.returncode == 0
@@ -103,7 +107,7 @@ def test_show_compare_and_publish(clone: Clone) -> None:
     compared = clone.asv("compare", "--machine", "test", *head[::-1])
     assert compared.returncode == 0, compared.stderr
     assert "track_step_time('train', 'fp32', 4)" in compared.stdout
-    assert set(shown.stdout.replace("|", " ").split()) >= {"train", "no_grad"}
+    assert set(shown.stdout.replace("|", " ").split()) >= {"train", "checkpoint"}
     assert "n/a" not in shown.stdout, "rows of what is no case are left out"
     published = clone.asv("publish")
     assert published.returncode == 0, published.stdout + published.stderr
@@ -119,14 +123,14 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     assert start in good
     switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
     try:
-        done = clone.run("TransformerTorch")
+        done = clone.run(FEW)
     finally:
         switches.write_text(good)
     assert done.returncode != 0
     peaks = clone.values("torch", "track_peak_memory")
     assert peaks["train", "checkpoint", "4"] is None, "failed"
     assert peaks["train", "fp32", "4"] > 0
-    assert sum(v is None for v in peaks.values()) == 1
+    assert peaks["train", "accumulate", "4"] > 0
     newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
     assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
 
@@ -161,7 +165,7 @@ def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
 
 def test_while_another_measures_it_is_refused(clone: Clone) -> None:
     with alone(clone.root / "results"):
-        done = clone.run("TransformerTorch")
+        done = clone.run(FEW)
     assert done.returncode != 0
     assert f"process {os.getpid()}" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -170,17 +174,17 @@ def test_while_another_measures_it_is_refused(clone: Clone) -> None:
 def test_an_interrupted_run_resumes(clone: Clone) -> None:
     before = len(clone.records())
     process = subprocess.Popen(
-        clone.command("run", "--machine", "test", "--bench=TransformerTorch"), cwd=clone.root, env=clone.variables,
+        clone.command("run", "--machine", "test", f"--bench={FEW}"), cwd=clone.root, env=clone.variables,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    while len(clone.records()) < before + 2 and process.poll() is None:
+    while len(clone.records()) == before and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode != 0
-    kept = len(clone.records())
-    assert before + 2 <= kept < before + 9
-    assert clone.run("TransformerTorch").returncode == 0
+    kept = clone.records()
+    assert before < len(kept) < before + len(CASES) + 1
+    assert clone.run(FEW).returncode == 0
     newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
-    assert len(newest) == 9, "nothing lost, nothing measured twice"
+    assert Counter(r.case for r in newest) == Counter({*CASES, UNSUPPORTED}), "nothing lost, nothing measured twice"
     assert len({r.provenance.session for r in newest}) == 1

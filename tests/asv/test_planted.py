@@ -20,7 +20,7 @@ from asv.runner import BenchmarkResult
 
 from framebench.asv import cases
 from framebench.suite import profiles
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"
 PLACE = "'train', 'fp32', 4"
@@ -50,7 +50,7 @@ class Project:
     def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "HOME": str(self.root), "PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": "quick", **variables}
         command = [sys.executable, "-m", "asv", *arguments]
-        return subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True)
 
     def plant(self, date: int, commit: str, metrics: dict[str, float]) -> None:
         """One commit's results of the Transformer in PyTorch: the same for each case of the profile."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 
 def test_a_wheel_says_where_framebench_works(tmp_path: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sysconfig
-from pathlib import Path
 
 import pytest
 
 from framebench.instruments.host import HostPeak
-from framebench.measure import runner
 from framebench.measure.environments import Environment
-from framebench.measure.runner import Options
-from framebench.suite.selectors import parse
+from tests.conftest import Steady
 from tests.processes import run_inside
 
 pytestmark = [
@@ -20,22 +17,15 @@ pytestmark = [
 ]
 
 
-def peaks(case: str, environment: Environment, scratch: Path) -> dict[str, int]:
-    """Of a steady step, by instrument."""
-    outcome = runner.run_worker(parse(case), "memory", environment, Options(), scratch, lambda part, phase: None)
-    assert outcome.status == "ok", outcome.reason
-    return outcome.result["peaks"]
-
-
 @pytest.mark.parametrize("case", ["transformer/jax/train/fp32/b4/cpu", "transformer/jax/train/checkpoint/b4/cpu"])
-def test_xlas_plan_against_resident_memory(case: str, environment: dict[str, Environment], tmp_path: Path) -> None:
-    found = peaks(case, environment["jax"], tmp_path)
+def test_xlas_plan_against_resident_memory(case: str, steady: Steady) -> None:
+    (found,) = steady(case)
     assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found
 
 
-def test_jittors_variables_against_resident_memory(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_jittors_variables_against_resident_memory(steady: Steady) -> None:
     """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own: resident memory is more."""
-    found = peaks("transformer/jittor/train/fp32/b4/cpu", environment["jittor"], tmp_path)
+    (found,) = steady("transformer/jittor/train/fp32/b4/cpu")
     assert found["allocator.in_use"] <= found["host.rss"] * 1.02, found
     assert found["host.rss"] == pytest.approx(found["allocator.reserved"], rel=0.15), found
 
@@ -61,8 +51,8 @@ print(json.dumps(live + memray.FileReader(file).metadata.peak_memory))
 """
 
 
-def test_resident_memory_against_memray(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_resident_memory_against_memray(environment: dict[str, Environment], steady: Steady) -> None:
     """memray counts what malloc is asked for, without the kernel."""
     case = "transformer/torch/train/fp32/b4/cpu"
     counted = run_inside(environment["torch"], MEMRAY, case, sysconfig.get_path("platlib"))
-    assert peaks(case, environment["torch"], tmp_path)["host.rss"] == pytest.approx(counted, rel=0.03)
+    assert steady(case)[0]["host.rss"] == pytest.approx(counted, rel=0.03)

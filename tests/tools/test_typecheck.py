@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections import Counter
 
-from tests.conftest import ROOT
+from tests.processes import ROOT
 from tools.typecheck import FILES
 
 
