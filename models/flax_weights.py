@@ -43,7 +43,7 @@ def from_conv(w: np.ndarray) -> np.ndarray:
 
 
 def from_conv_transpose(w: np.ndarray) -> np.ndarray:
-    return np.moveaxis(np.flip(w, range(w.ndim - 2)), (-2, -1), (0, 1))
+    return np.moveaxis(np.flip(w, tuple(range(w.ndim - 2))), (-2, -1), (0, 1))
 
 
 LAYOUTS: dict[type, Callable[[np.ndarray], np.ndarray]] = {
@@ -52,7 +52,12 @@ LAYOUTS: dict[type, Callable[[np.ndarray], np.ndarray]] = {
     nnx.ConvTranspose: conv_transpose,
 }
 
-BACK = {np.asarray: np.asarray, linear: linear, conv: from_conv, conv_transpose: from_conv_transpose}  # Flax's -> canonical
+BACK: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
+    np.asarray: np.asarray,
+    linear: linear,
+    conv: from_conv,
+    conv_transpose: from_conv_transpose,
+}  # Flax's -> canonical
 
 
 def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarray]:
