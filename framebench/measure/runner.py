@@ -157,7 +157,8 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     if "verification" in halves:
         verification = fields["verification"] = Verification(**finite(halves["verification"]))
         if not verification.passed:
-            return {"verification": verification}, "wrong", verification.reason or worst(verification)
+            said = filter(None, (verification.reason, worst(verification)))
+            return {"verification": verification}, "wrong", "; ".join(said)
     for part, outcome in outcomes.items():
         if outcome.status != "ok":
             return fields, outcome.status, f"{part} worker: {outcome.reason}"
