@@ -119,7 +119,7 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
     switches = clone.root / "framebench/adapters/torch/steps.py"
     good = switches.read_text()
-    start = "    chosen: set[nn.Module] = set()\n"
+    start = "    chosen: dict[nn.Module, dict[str, Any]] = {}"
     assert start in good
     switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
     try:
