@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from analysis.selection import comparable_times, select_records, select_version
+import pandas as pd
+
+from analysis.selection import comparable_times
 from analysis.statistics import BETWEEN_PROCESSES, spread
 from framebench.records.record import Calibration, Record, work_of
 from framebench.suite.registry import names
 from framebench.suite.strategy import FRAMEWORKS
 
-if TYPE_CHECKING:
-    import pandas as pd  # imported where a table is made: what answers from rows alone does not wait for it
-
-PAIRED = ("peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measured_at")  # what is compared with the baseline's
+SAME = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size", "protocol"]  # as the baseline
+PAIRED = ["peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measured_at"]  # what is compared with the baseline's
 
 
 class Row(NamedTuple):
@@ -158,68 +157,43 @@ def row(r: Record) -> Row:
     )
 
 
-def rows_of(found: Iterable[Record]) -> list[Row]:
-    """The rows of the records that count, of each framework version (`selection.select_records`)."""
-    return [row(r) for r in select_records(found)]
+def frame(found: Iterable[Record]) -> pd.DataFrame:
+    """A row for each of these records, with the columns of COLUMNS, in the order of the published tables.
 
-
-def frame(rows: list[Row]) -> pd.DataFrame:
-    """The rows as a table with `peak_ratio` and `time_ratio` to the baseline strategy of the same group.
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol. They are
+    missing where the baseline is, of peaks where two instruments read them, and of times on a processor where more than an
+    hour lies between them (`selection.comparable_times`).
 
     `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are
     slower, missing if the first step is no longer. Of single processes a difference counts that is larger than usual between
     two processes of one case; where there is none, the break-even is missing too.
-
-    The baseline (BASELINES) has the same workload, framework, version, scenario, batch, size, machine and protocol; a ratio is
-    missing where the baseline is, of the peaks where they were read by different instruments, and of times on a processor
-    where more than an hour lies between them (`selection.comparable_times`).
     """
-    import pandas as pd
-
-    table = pd.DataFrame(rows, columns=list(Row._fields))
+    table = pd.DataFrame(map(row, found), columns=list(Row._fields))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
-    same = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size", "protocol"]
-    base = table.loc[table["baseline"].astype(bool), [*same, *PAIRED]]
-    table = table.merge(base, on=same, how="left", suffixes=("", "_base"))
-    comparable = table["peak_instrument"] == table["peak_instrument_base"]
-    table["peak_ratio"] = (table["peak_bytes"] / table["peak_bytes_base"]).where(comparable)
-    taken = zip(table["measured_at"], table["measured_at_base"], table["device"])
-    fair = pd.Series([comparable_times(*both, device=device) for *both, device in taken], table.index, dtype=bool)
-    table["time_ratio"] = (table["step_time_s"] / table["step_time_s_base"]).where(fair)
-    seconds = table[["first_step_s", "first_step_s_base", "step_time_s", "step_time_s_base"]].astype(float)
-    lost, gained = seconds["first_step_s"] - seconds["first_step_s_base"], seconds["step_time_s_base"] - seconds["step_time_s"]
-    longer = lost > BETWEEN_PROCESSES * seconds["first_step_s_base"]
-    told = gained.abs() > BETWEEN_PROCESSES * seconds["step_time_s_base"]
-    table["break_even_steps"] = (lost / gained).where(gained > 0, math.inf).where(longer & told & fair)
-    return table.drop(columns=[f"{column}_base" for column in PAIRED])
+    table = in_order(table.astype({c.name: c.dtype for c in COLUMNS if c.name in Row._fields}))
+    base = table.loc[table["baseline"], [*SAME, *PAIRED]]
+    both = table.merge(base, on=SAME, how="left", suffixes=("", "_base"))
+    comparable = both["peak_instrument"] == both["peak_instrument_base"]
+    taken = zip(both["measured_at"], both["measured_at_base"], both["device"])
+    fair = pd.Series([comparable_times(*moments, device=device) for *moments, device in taken], both.index, dtype=bool)
+    lost, gained = both["first_step_s"] - both["first_step_s_base"], both["step_time_s_base"] - both["step_time_s"]
+    longer = lost > BETWEEN_PROCESSES * both["first_step_s_base"]
+    told = gained.abs() > BETWEEN_PROCESSES * both["step_time_s_base"]
+    return table.assign(
+        peak_ratio=(both["peak_bytes"] / both["peak_bytes_base"]).where(comparable),
+        time_ratio=(both["step_time_s"] / both["step_time_s_base"]).where(fair),
+        break_even_steps=(lost / gained).where(gained > 0, math.inf).where(longer & told & fair),
+    )
 
 
-def current(table: pd.DataFrame) -> pd.DataFrame:
-    """One version of each framework and machine (`select_version`), for tables in which a case has one row."""
-    named = table[table["framework_version"].notna()].sort_values("measured_at")
-    last: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
-    for machine, framework, version, at in zip(
-        *(named[c] for c in ("machine", "framework", "framework_version", "measured_at"))
-    ):
-        last[machine, framework][version] = at
-    shown = [
-        select_version(each[1], last[each]) if each in last else None for each in zip(table["machine"], table["framework"])
-    ]
-    # a process that died before it could name its version is forgotten once its case was measured again
-    newest = ~table.sort_values("measured_at", ascending=False).duplicated(["machine", "case"])
-    return table[(table["framework_version"] == shown) | (table["framework_version"].isna() & newest)]
-
-
-def tidy(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of `frame` with the columns and dtypes of COLUMNS, its rows in the order of the published tables."""
-
-    table = table.assign(
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Sorted: framework by framework, strategies as in the registry; a process that could not tell its version comes first."""
+    places = table.assign(
         place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
         rank=[rank(*pair) for pair in zip(table["scenario"], table["strategy"])],
     )
-    order = ["machine", "workload", "size", "scenario", "batch", "place", "framework_version", "rank", "strategy"]
-    table = table.sort_values(order, ignore_index=True)
-    return table[[c.name for c in COLUMNS]].astype({c.name: c.dtype for c in COLUMNS})
+    by = ["machine", "workload", "size", "scenario", "batch", "place", "framework_version", "rank", "strategy"]
+    return table.loc[places.sort_values(by, na_position="first").index].reset_index(drop=True)
 
 
 @cache

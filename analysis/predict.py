@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from analysis.comparison import MIB, Comparison, Shown, mib, missing
 from analysis.reports.breakdown import floor_of
-from analysis.tables import Comparison, conditions, groups, lines_of, mib, missing, number
+from analysis.tables import conditions
 from framebench.suite.hypothetical import named
 from framebench.suite.strategy import FRAMEWORKS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CONFIDENCE = 0.95
 # one line is fitted to what agrees in all of these
-ALIKE = (
+ALIKE = [
     "machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument", "protocol",
-)  # fmt: skip
+]  # fmt: skip
 
 
 class TooFew(ValueError):
@@ -85,25 +84,25 @@ def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     )
 
 
-def alike(table: pd.DataFrame, at_least: int) -> Iterator[list[dict[str, Any]]]:
+def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
     """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
     measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()]
-    for _, group in groups(lines_of(measured), *ALIKE):
-        if len({r["batch"] for r in group}) >= at_least:
-            yield sorted(group, key=lambda r: r["batch"])
+    for _, group in measured.groupby(ALIKE):
+        if group["batch"].nunique() >= at_least:
+            yield group.sort_values("batch", kind="stable")
 
 
-def through(group: list[dict[str, Any]]) -> Line:
+def through(group: pd.DataFrame) -> Line:
     """The line through these peaks. Raises TooFew."""
-    return fit([r["batch"] for r in group], [r["peak_bytes"] for r in group])
+    return fit(group["batch"].tolist(), group["peak_bytes"].tolist())
 
 
-def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[dict[str, Any], Line]]:
+def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[pd.Series, Line]]:
     """Lines for this case's batch: one for each machine, version and instrument, with a row that says which."""
     case = named(case_id)
     for column in ("workload", "framework", "scenario", "strategy", "size"):
         table = table[table[column] == getattr(case, column)]
-    return [(group[-1], through(group)) for group in alike(table, at_least=2)]
+    return [(group.iloc[-1], through(group)) for group in alike(table, at_least=2)]
 
 
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
@@ -112,30 +111,39 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
     `error` is that of a line through the peaks, `error_over_floor` that of a line through what they exceed the floor by, which
     knows that gradients and activations need not be there together.
     """
-    import pandas as pd
-
     return pd.DataFrame([held_out_of(group) for group in alike(table, at_least=3)])
 
 
-def held_out_of(group: list[dict[str, Any]]) -> dict[str, Any]:
-    *known, last = group
-    floors = [float(floor_of(r["case"]).total) for r in group]
-    line = through(known)
-    over = fit(line.batches, [r["peak_bytes"] - least for r, least in zip(known, floors)])
-    expected, peak = line.at(last["batch"]), last["peak_bytes"]
-    return (
-        last
-        | {"known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value}
-        | {"predicted": expected.value, "low": expected.low, "high": expected.high}
-        | {"error": expected.value / peak - 1}
-        | {"error_over_floor": (over.at(last["batch"]).value + floors[-1]) / peak - 1}
-    )
+def held_out_of(group: pd.DataFrame) -> pd.Series:
+    floors = np.array([float(floor_of(case).total) for case in group["case"]])
+    known, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
+    line, batch = through(known), int(group["batch"].iloc[-1])
+    over = fit(line.batches, (known["peak_bytes"] - floors[:-1]).tolist())
+    expected = line.at(batch)
+    found = {
+        "known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value,
+        "predicted": expected.value, "low": expected.low, "high": expected.high, "error": expected.value / peak - 1,
+        "error_over_floor": (over.at(batch).value + floors[-1]) / peak - 1,
+    }  # fmt: skip
+    return pd.concat([last, pd.Series(found, dtype=object)])
 
 
-HEAD = (
-    "workload", "framework", "strategy", "from batches", "batch", "fixed", "per sample", "predicted", "95 % interval",
-    "measured", "error", "error, floor known", "instrument",
-)  # fmt: skip
+BYTES = Shown("", ",.1f", 1 / MIB)
+SHOWN = {
+    "workload": Shown("workload"),
+    "framework": Shown("framework"),
+    "strategy": Shown("strategy"),
+    "known": Shown("from batches", lambda batches: ", ".join(map(str, batches))),
+    "batch": Shown("batch"),
+    "fixed": BYTES._replace(head="fixed"),
+    "per_sample": Shown("per sample", ",.2f", 1 / MIB),
+    "predicted": BYTES._replace(head="predicted"),
+    "interval": Shown("95 % interval"),
+    "peak_bytes": BYTES._replace(head="measured"),
+    "error": Shown("error", "+.1%"),
+    "error_over_floor": Shown("error, floor known", "+.1%"),
+    "peak_instrument": Shown("instrument"),
+}
 
 
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
@@ -143,34 +151,19 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     found = held_out(table)
     if found.empty:
         return
-    for (machine, scenario, size), group in groups(lines_of(found), "machine", "scenario", "size"):
-        ranked = sorted(group, key=lambda r: (r["workload"], FRAMEWORKS.index(r["framework"]), r["strategy"]))
+    ends = zip(found["low"], found["high"])
+    found = found.assign(
+        interval=["-" if missing(low) else f"{mib(low)} to {mib(high)}" for low, high in ends],
+        place=[FRAMEWORKS.index(framework) for framework in found["framework"]],
+    )
+    for (machine, scenario, size), group in found.groupby(["machine", "scenario", "size"]):
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
             "MiB (2^20 bytes). A straight line through the peaks at the smaller batches (least squares) predicts the largest; "
             "interval: Student's t for one new measurement, none from two batches. Floor known: the line is fitted to what the "
             f"peaks exceed the floor by. {conditions(group)}",
-            HEAD,
-            tuple(cells(r) for r in ranked),
+            group.sort_values(["workload", "place", "strategy"]),
+            SHOWN,
             left=4,
-            machine=machine,
+            machine=str(machine),
         )
-
-
-def cells(r: dict[Any, Any]) -> tuple[str, ...]:
-    interval = "-" if missing(r["low"]) else f"{mib(r['low'])} to {mib(r['high'])}"
-    return (
-        r["workload"],
-        r["framework"],
-        r["strategy"],
-        ", ".join(map(str, r["known"])),
-        str(r["batch"]),
-        mib(r["fixed"]),
-        mib(r["per_sample"], ",.2f"),
-        mib(r["predicted"]),
-        interval,
-        mib(r["peak_bytes"]),
-        number(r["error"], "+.1%"),
-        number(r["error_over_floor"], "+.1%"),
-        r["peak_instrument"],
-    )

@@ -82,4 +82,4 @@ class Results:
         found = (select if versions == "one" else select_records)(self.of_machine(chosen))
         if not found:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
-        return frames.tidy(frames.frame([frames.row(r) for r in found]))
+        return frames.frame(found)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import frames
+from analysis.selection import select_records
 from framebench.records.record import Proof, Provenance, Record, Verification
 from framebench.suite.case import Case
 
@@ -37,7 +38,7 @@ def made(
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.frame(frames.rows_of(found))
+    return frames.frame(select_records(found))
 
 
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:

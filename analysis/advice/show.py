@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pandas as pd
+
 from analysis.advice.advice import MARGIN, Advice, Change, Offer
+from analysis.comparison import Comparison, mib, number
 from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import Comparison, conditions, mib, number
+from analysis.tables import conditions
 
 HEAD = (
     "framework", "strategy", "batch", "peak is", "instrument", "peak MiB", "of budget", "host.rss MiB", "step ms", "throughput",
@@ -33,9 +36,9 @@ def tables(advice: Advice) -> Iterator[Comparison]:
         (advice.beyond, "too large, closest first"),
     ):
         if offers:
-            yield Comparison(
+            yield Comparison.of_text(
                 f"{what}, within {mib(q.budget)} MiB: {title}",
-                f"{CAPTION} {conditions([o.evidence._asdict() for o in offers])}",
+                f"{CAPTION} {conditions(pd.DataFrame([o.evidence for o in offers]))}",
                 HEAD,
                 tuple(cells(o, q.budget) for o in offers),
                 left=5,

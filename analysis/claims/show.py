@@ -8,8 +8,8 @@ from pathlib import Path
 
 from analysis.claims.ledger import Entry, Line, ledger
 from analysis.claims.rule import MEASURED
+from analysis.comparison import Comparison
 from analysis.results import Results
-from analysis.tables import Comparison
 
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "for a GPU", "instead", "records")
 LINES = ("arm", "decides", "measured", "verdict", "records")
@@ -24,7 +24,7 @@ def table(entries: Sequence[Entry]) -> Comparison:
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
-    return Comparison(
+    return Comparison.of_text(
         "Claims",
         f"{CAPTION} Machine {machine or 'unknown'}: {told}.",
         HEAD,
@@ -59,7 +59,7 @@ def count(records: Sequence[str]) -> str:
 
 def detail(entry: Entry) -> Comparison:
     """One claim's arms, the deciding ones first."""
-    return Comparison(
+    return Comparison.of_text(
         f"{entry.id}: {entry.says}",
         f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. {entry.remark} {entry.recommendation}",
         LINES,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.comparison import MIB
 from analysis.figures.batches import curves, largest, searches
 from analysis.figures.fronts import pareto
 from analysis.figures.page import COLOURS, MARKERS, said, svg
@@ -22,7 +23,6 @@ from analysis.figures.peaks import parts, train_eval
 from analysis.figures.rows import suffix
 from analysis.figures.steps import first_steps, shares
 from analysis.figures.strategies import heat, support
-from analysis.tables import MIB
 
 __all__ = [
     "COLOURS", "MARKERS", "Picture", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts", "pictures",

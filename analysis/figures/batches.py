@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from pydantic import ValidationError
 
+from analysis.comparison import GIB, MIB
 from analysis.figures import page, rows
-from analysis.tables import GIB, MIB
 from framebench.records.record import case_of
 from framebench.records.search import Fit
 from framebench.records.store import RecordWarning

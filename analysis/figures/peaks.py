@@ -11,9 +11,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.comparison import GIB, MIB
 from analysis.figures import page, rows
 from analysis.reports.breakdown import PARTS, breakdown
-from analysis.tables import GIB, MIB
 from framebench.suite.registry import BASELINES
 
 PALETTE: dict[str, Any] = dict(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from analysis.comparison import MIB, Comparison, Shown
 from analysis.lower_bound import Floor, floor
-from analysis.tables import Comparison, conditions, groups, in_order, lines_of, mib, number
+from analysis.tables import conditions
 from framebench.suite.hypothetical import named
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # what keeps bytes on disk or in host memory for a while may stay below the floor, which counts them all
 ELSEWHERE = {"mem_limit", "offload"}
@@ -42,26 +41,29 @@ def floor_of(case_id: str) -> Floor:
     return floor(named(case_id))
 
 
+SHOWN = {
+    "framework": Shown("framework"),
+    "strategy": Shown("strategy"),
+    "peak_bytes": Shown("peak", ",.1f", 1 / MIB),
+    **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
+    "peak_over_floor": Shown("peak / floor", ".2f"),
+    "peak_instrument": Shown("instrument"),
+}
+
+
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     """One for each machine, workload, size, scenario and batch."""
-    split = lines_of(breakdown(table))
-    columns = ("peak_bytes", *PARTS, "rest")
-    for key, found in groups(split, "machine", "workload", "size", "scenario", "batch"):
-        group = in_order(found)
+    split = breakdown(table)
+    for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
         machine, workload, size, scenario, batch = key
-        rows = tuple(
-            (r["framework"], r["strategy"], *(mib(r[c]) for c in columns),
-             number(r["peak_over_floor"], ".2f"), r["peak_instrument"])
-            for r in group
-        )  # fmt: skip
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
             "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the "
             "end of the forward pass), and sum to the floor, the least that any implementation needs; rest = measured peak - "
             "floor: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond the least. "
             f"{conditions(group)}",
-            ("framework", "strategy", "peak", *PARTS, "rest", "peak / floor", "instrument"),
-            rows,
-            machine=machine,
-            cases=tuple(r["case"] for r in group),
+            group,
+            SHOWN,
+            machine=str(machine),
+            cases=tuple(group["case"]),
         )

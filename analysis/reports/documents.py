@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.tables import Comparison, markdown
+from analysis.comparison import Comparison
 
 BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
 
@@ -22,6 +22,6 @@ def refresh(text: str, tables: Iterable[Comparison]) -> str:
         key = block["key"]
         if key not in by_key:
             raise NoSuchTable(f"no table {key!r}; there are: {'; '.join(sorted(by_key))}")
-        return f"{block[1]}{markdown(by_key[key])}{block[3]}"
+        return f"{block[1]}{by_key[key].markdown()}{block[3]}"
 
     return BLOCK.sub(fill, text)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.tables import MIB, Comparison, mib
+from analysis.comparison import MIB, Comparison, mib
 from framebench.records.explanation import Explanation, Holder
 from framebench.suite.case import Case
 
@@ -39,7 +39,7 @@ def by_kind(found: Explanation) -> Comparison:
             "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in found.plan.items())
         )
     notes.append(f"counted: {found.how}")
-    return Comparison(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+    return Comparison.of_text(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
 
 
 def by_layer(found: Explanation) -> Comparison:
@@ -56,7 +56,7 @@ def by_layer(found: Explanation) -> Comparison:
     if rest := [h for _, members in groups[LARGEST:] for h in members]:
         rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest), FINE)))
     head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
-    return Comparison(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
+    return Comparison.of_text(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
 
 
 def total(holders: list[Holder]) -> int:

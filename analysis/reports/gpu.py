@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.cards import utilisation
+from analysis.comparison import GIB, Comparison, number
 from analysis.selection import select_records
-from analysis.tables import GIB, Comparison, number, terminal
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
@@ -55,9 +55,9 @@ def table(found: Iterable[Record]) -> Comparison:
         "context = process - pool. device ms: between events on the stream, where the framework shows them. J/step: the "
         "whole card. MFU: model FLOPs (analysis/flops.py) by wall time and the card's dense rate (analysis/cards.py)."
     )
-    return Comparison("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(said))
+    return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(said))
 
 
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results"
-    terminal(table(store.read_all(where)), Console(width=None if sys.stdout.isatty() else 250))
+    table(store.read_all(where)).terminal(Console(width=None if sys.stdout.isatty() else 250))

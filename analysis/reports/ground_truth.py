@@ -5,16 +5,16 @@ Ours come from records and from the counted floor; nothing of ours is typed here
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
+from analysis.comparison import Comparison, Shown, mib, number
 from analysis.lower_bound import floor, layers, mixed_precision_adam
 from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import Comparison, conditions, lines_of, mib, number
+from analysis.tables import conditions
 from framebench.records.record import case_of as case_named
 from framebench.suite.case import Case
 
@@ -52,27 +52,26 @@ def speeds(table: pd.DataFrame) -> Comparison:
     rows, used = [], []
     for speed in SPEEDS:
         ours = nearest(table, speed)
-        used += [ours] if ours else []
-        found = f"{ours['throughput']:,.0f} ({ours['strategy']}, batch {ours['batch']})" if ours else NOT_HERE
-        ratio = f"{ours['throughput'] / speed.images_per_s:.2f}" if ours else "-"
+        used.append(ours)
+        found, ratio = NOT_HERE, "-"
+        for throughput, strategy, batch in ours[["throughput", "strategy", "batch"]].itertuples(index=False):
+            found, ratio = f"{throughput:,.0f} ({strategy}, batch {batch})", f"{throughput / speed.images_per_s:.2f}"
         rows.append((speed.who, speed.device, speed.strategies[0], f"{speed.images_per_s:,.0f}", found, ratio, speed.differs))
     head = ("source", "card", "strategy", "theirs", "ours", "ours / theirs", "what differs")
     caption = (
         "Images per second of ResNet-50 v1.5 training at 224 px on one card. Ours: size full, PyTorch, the fastest batch. "
-        f"{conditions(used)}"
+        f"{conditions(pd.concat(used))}"
     )
-    return Comparison("ResNet-50 throughput", caption, head, tuple(rows), left=3)
+    return Comparison.of_text("ResNet-50 throughput", caption, head, tuple(rows), left=3)
 
 
-def nearest(table: pd.DataFrame, speed: Speed) -> dict[str, Any] | None:
+def nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
+    """Our row, if there is one."""
     place = (table["workload"] == "resnet50") & (table["framework"] == "torch") & (table["scenario"] == "train")
     place &= (table["size"] == "full") & (table["status"] == "ok")
     here = table[place & table["device"].fillna("").str.contains(speed.device, regex=False)]
-    for strategy in speed.strategies:
-        ours = here[here["strategy"] == strategy]
-        if not ours.empty:
-            return ours.sort_values("throughput").to_dict("records")[-1]  # type: ignore[return-value]
-    return None
+    ours = (here[here["strategy"] == strategy] for strategy in speed.strategies)
+    return next((rows for rows in ours if len(rows)), here[:0]).sort_values("throughput").tail(1)
 
 
 def published_bytes(case: Case) -> int:
@@ -98,14 +97,13 @@ def counted_bytes(case: Case) -> int:
 
 def activations(table: pd.DataFrame) -> Comparison:
     """Per layer stack: the formula, what our floor counts, and the growth of the measured peak from one batch to the next."""
-    rows, found = [], [line for strategy in ("fp32", "attention_plain") for line in measured(table, strategy)]
-    for line in found:
-        case = case_named(line["case"])
-        seen, counted = peak_of_blocks(case, line), counted_bytes(case)
+    rows, found = [], pd.concat([measured(table, strategy) for strategy in ("fp32", "attention_plain")])
+    for case_id, peak, machine, instrument in zip(*(found[c] for c in ("case", "peak_bytes", "machine", "peak_instrument"))):
+        case = case_named(case_id)
+        seen, counted = peak_of_blocks(case, peak), counted_bytes(case)
         rows.append((
-            line["machine"], case.framework, case.strategy, str(case.batch), mib(published_bytes(case)),
-            mib(adjusted_bytes(case)), mib(counted), mib(seen), number(seen and seen / counted, ".2f"),
-            line["peak_instrument"],
+            machine, case.framework, case.strategy, str(case.batch), mib(published_bytes(case)), mib(adjusted_bytes(case)),
+            mib(counted), mib(seen), number(seen and seen / counted, ".2f"), instrument,
         ))  # fmt: skip
     head = (
         "machine", "framework", "strategy", "batch", "formula", "no dropout, float32", "floor", "measured", "measured / floor",
@@ -118,39 +116,36 @@ def activations(table: pd.DataFrame) -> Comparison:
         "formula includes. measured: peak - the floor's other parts, so workspaces and gradients of activations are in it. "
         f"{conditions(found)}"
     )
-    return Comparison("Activations of a Transformer", caption, head, tuple(rows), left=3)
+    return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
 
-def measured(table: pd.DataFrame, strategy: str) -> Iterator[dict[str, Any]]:
+def measured(table: pd.DataFrame, strategy: str) -> pd.DataFrame:
     chosen = (table["workload"] == "transformer") & (table["scenario"] == "train") & (table["size"] == "cpu")
     chosen &= (table["strategy"] == strategy) & (table["status"] == "ok") & table["peak_bytes"].notna()
-    yield from lines_of(table[chosen].sort_values(["machine", "framework", "batch"]))
+    return table[chosen].sort_values(["machine", "framework", "batch"])
 
 
-def peak_of_blocks(case: Case, line: dict[str, Any]) -> int | None:
+def peak_of_blocks(case: Case, peak: float) -> int | None:
     """The measured peak without the floor's parameters, states, inputs, gradients and what lies above the blocks."""
     least = floor(case)
     above = least.activations - counted_bytes(case)
-    rest = int(line["peak_bytes"]) - (least.total - least.activations) - max(0, above)
+    rest = int(peak) - (least.total - least.activations) - max(0, above)
     return rest if rest > 0 else None
 
 
 def recomputation(table: pd.DataFrame) -> Comparison:
     """Time of full recomputation, by framework and workload."""
     chosen = (table["strategy"] == "checkpoint") & (table["scenario"] == "train") & (table["status"] == "ok")
-    found = lines_of(table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"]))
-    rows = [
-        (r["machine"], r["workload"], r["framework"], str(r["batch"]), str(r["size"]), f"{r['time_ratio'] - 1:+.0%}")
-        for r in found
-    ]
+    found = table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"])
     caption = (
         "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 (Korthikanti et al. 2022, table "
         "4). A forward pass is a third of a step's FLOPs, so +33 % is what counting gives. Ours: one device, small models, "
         "checkpoint / fp32; kernels that a processor runs at different speeds forward and backward move it either way. Two "
         f"processes of one case differ by {BETWEEN_PROCESSES:.0%} in step time. {conditions(found)}"
     )
-    head = ("machine", "workload", "framework", "batch", "size", "time")
-    return Comparison("Time of full recomputation", caption, head, tuple(rows), left=3)
+    shown = {name: Shown(name) for name in ("machine", "workload", "framework", "batch", "size")}
+    shown["time_ratio"] = Shown("time", lambda ratio: f"{ratio - 1:+.0%}")
+    return Comparison("Time of full recomputation", caption, found, shown, left=3)
 
 
 def states() -> Comparison:
@@ -170,7 +165,9 @@ def states() -> Comparison:
         "and gradients in 16 bits, 12 for the copy and two moments in float32 (Rajbhandari et al. 2020, ZeRO, section 3.1). "
         "Ours, in float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; counted, not measured."
     )
-    return Comparison("States of Adam", caption, ("size", "parameters", "published", "ours", "bytes each"), tuple(rows), left=1)
+    return Comparison.of_text(
+        "States of Adam", caption, ("size", "parameters", "published", "ours", "bytes each"), tuple(rows), left=1
+    )
 
 
 def comparisons(table: pd.DataFrame) -> list[Comparison]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
-from analysis.reports import breakdown, explained, ground_truth, tolerances, versions
+from analysis.comparison import Comparison
+from analysis.reports import breakdown, explained, ground_truth, support, tolerances, versions
 from analysis.results import Results
+from analysis.selection import of_one_version, select_records
 from analysis.studies import drift
-from analysis.tables import Comparison
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def report_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows of strategies in use give, of one version of each framework."""
-    table = tables.used(frames.current(table))
+    """Every comparison that the rows of strategies in use give; of one version of each framework."""
+    table = tables.used(table)
     ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
     return [*ours, *ground_truth.comparisons(table)]
 
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
-    table = frames.frame(frames.rows_of(found))
-    return [*report_of(table), *tables.claim_arms(frames.current(table)), *versions.comparisons(found)]
+    table = frames.frame(of_one_version(select_records(found)))
+    return [*report_of(table), *tables.claim_arms(table), *versions.comparisons(found)]
 
 
 def for_documents(results: Results) -> list[Comparison]:
@@ -35,4 +36,4 @@ def for_documents(results: Results) -> list[Comparison]:
     accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
     found = results.records
     rest = [*claims.tables(results), drift.comparison(found), tolerances.comparison()]
-    return [*of_records(found), *tables.of_the_table(), *accounts, *rest]
+    return [*of_records(found), *support.every_table(), *accounts, *rest]

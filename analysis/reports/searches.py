@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.tables import Comparison, number
+from analysis.comparison import Comparison, number
 from framebench.records.search import MIB, Fit, Probe
 
 HEAD = ("batch", "outcome", "instrument", "peak MiB", "kept MiB", "step ms")
@@ -21,7 +21,7 @@ def table(fit: Fit) -> Comparison:
         batch, outcome, *rest = cells(fit.confirmation)
         rows.append((batch, f"without a limit: {outcome.replace('fits', 'finished')}", *rest))
     title = f"{framework}: {workload} {scenario} {strategy}, size {size}, within {fit.budget_bytes / MIB:.1f} MiB"
-    return Comparison(title, CAPTION, HEAD, tuple(rows), left=3, notes=(fit.answer,))
+    return Comparison.of_text(title, CAPTION, HEAD, tuple(rows), left=3, notes=(fit.answer,))
 
 
 def cells(p: Probe) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from statistics import median
 
-from analysis.tables import Comparison, number
+from analysis.comparison import Comparison, number
 from framebench.suite.tolerance import LEAST, MULTIPLE, honest, machines, measured, tolerance
 from models import spec
 
@@ -24,7 +24,7 @@ def comparison() -> Comparison:
         "projections; at ten times the tolerance one tensor in 700 would pass by chance, and an error is seldom in one tensor. "
         f"Tolerances are {MULTIPLE:g} times the largest honest error, as measured on {where}."
     )
-    return Comparison("Errors that verification sees", caption, HEAD, tuple(rows()), left=4)
+    return Comparison.of_text("Errors that verification sees", caption, HEAD, tuple(rows()), left=4)
 
 
 def rows() -> Iterator[tuple[str, ...]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.comparison import Comparison
 from analysis.statistics import CPU_TIME, FASTEST, FEWEST, PEAK, TIME, Quantity, Verdict, judge
-from analysis.tables import Comparison
 from framebench.records.record import CONTENDED
 
 Process = dict[str, Any]  # one arm of one round, as framebench.measure.compare.process writes it
@@ -78,7 +78,7 @@ def table(said: dict[str, Any]) -> Comparison:
     loads = [r[arm][when] for r in said["rounds"] for arm in ARMS for when in ("load_before", "load_after")]
     seen = [load for load in loads if load is not None]
     load = f"load {min(seen):.1f} to {max(seen):.1f}" if seen else "load unknown"
-    return Comparison(
+    return Comparison.of_text(
         f"{said['change']} against {said['base']}",
         f"{len(said['rounds'])} rounds. ratio = change / base, median over the rounds with its bootstrap 95 % interval. A "
         f"difference is claimed if all of it lies beyond the minimum, and p (Wilcoxon's test) is at most 5 %. "

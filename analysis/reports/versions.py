@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from analysis import tables
+from analysis.comparison import Comparison, number
 from analysis.reports import verdicts
 from analysis.selection import measured_at, select_rounds
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity, judge
-from analysis.tables import Comparison
 from framebench.records.record import Record
 from framebench.records.rounds import Round, rounds_as_json
 from framebench.suite.strategy import FRAMEWORKS
@@ -265,7 +264,7 @@ def table(rows: list[Row]) -> Comparison:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
     several = len(machines) > 1
-    return Comparison(
+    return Comparison.of_text(
         title(rows[0].base, rows[0].change),
         f"{summary(rows)}. {RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
@@ -308,7 +307,7 @@ def line(r: Row) -> tuple[str, ...]:
     values = ("-" if x is None else f"{x * factor:,.2f} {unit}" for x in (r.base_value, r.change_value))
     interval = "-" if r.low is None or r.high is None else f"{r.low:.3f} to {r.high:.3f}"
     minimum = "-" if r.minimum is None else f"{r.minimum * 100:g} %"
-    ratio, p = tables.number(r.ratio, ".3f"), tables.number(r.p, ".3f")
+    ratio, p = number(r.ratio, ".3f"), number(r.p, ".3f")
     return r.case, r.quantity, *values, ratio, interval, minimum, p, str(r.rounds), r.verdict
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from analysis import frames, tables
-from analysis.reports import breakdown
+import pandas as pd
+
+from analysis import tables
+from analysis.reports import breakdown, support
 from analysis.reports.report import report_of
 from analysis.results import Results
 from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
 from analysis.site.machine import Machine, all_cases, machines
 from analysis.site.writer import HERE, Writer
-from analysis.tables import Line
 from framebench.records.record import Record
 
 MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
@@ -32,13 +33,13 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     found = results.records if shown is None else shown
     if not found:
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
-    everywhere = machines(found, frames.frame(frames.rows_of(found)))
+    everywhere = machines(found)
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     writer.common["without_asv"] = write_asv(writer, results.root)
     writer.page("index.html", "overview.html")
-    writer.page("support.html", "support.html", comparisons=tables.of_the_table())
+    writer.page("support.html", "support.html", comparisons=support.every_table())
     for machine in everywhere:
         write_machine(writer, machine, results)
     return sorted(target.rglob("*.html"))
@@ -67,34 +68,31 @@ def empty(target: Path) -> None:
 def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
-    lines = machine.table.to_dict("records")
-    writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine, lines))
+    writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
-        of_it = report_of(machine.table[machine.table["workload"] == workload])
+        of_it = report_of(machine.shown[machine.shown["workload"] == workload])
         writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
     drawn = parts.pictures(machine, results.root)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     ledger, claims = parts.claims(machine, results)
-    arms = list(tables.claim_arms(frames.current(machine.table)))
+    arms = list(tables.claim_arms(machine.shown))
     writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms)
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
-    floors = {key(r): r for r in breakdown.breakdown(machine.table).to_dict("records")}
+    floors = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
     # of the pinned version, where a case has several
-    shown = {line["case"]: line for line in (*lines, *tables.lines_of(frames.current(machine.table)))}
-    for line in shown.values():
-        found = machine.found[line["case"]]
+    of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
+    for case, line in of_case.items():
+        found = machine.found[case]
         record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
-        write_case(writer, machine, record, found, line, floors.get(key(line)))
+        write_case(writer, machine, record, found, line, floors.get((case, line["measured_at"])))
 
 
-def key(r: Line) -> tuple[str, str]:
-    return r["case"], r["measured_at"]
-
-
-def write_case(writer: Writer, machine: Machine, record: Record, found: list[Record], line: Line, floor: Line | None) -> None:
+def write_case(
+    writer: Writer, machine: Machine, record: Record, found: list[Record], line: pd.Series, floor: pd.Series | None
+) -> None:
     """A page of the record that counts, with all others as its history."""
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,

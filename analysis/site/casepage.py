@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
+from analysis.comparison import MIB, Comparison, missing, number
 from analysis.reports import breakdown
-from analysis.tables import MIB, Comparison, Line, interval, mark, missing, number
+from analysis.tables import interval, mark
 from framebench.records.record import Compared, Record
 
 
@@ -39,10 +42,10 @@ def text(value: Any) -> str:
 def pairs(title: str, caption: str, found: Iterable[tuple[str, Any]]) -> Comparison:
     """Names and values; what is absent has no row."""
     rows = tuple((name, text(value)) for name, value in found if not missing(value) and value != "-")
-    return Comparison(title, caption, ("what", "value"), rows, left=2)
+    return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
 
 
-def key_numbers(r: Line) -> Comparison:
+def key_numbers(r: pd.Series) -> Comparison:
     """The row of the comparison tables, spelt out."""
     return pairs(
         "Numbers",
@@ -66,7 +69,7 @@ def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> st
     return "-" if missing(value) else number(value, form, times) + unit
 
 
-def interval_ms(r: Line) -> str:
+def interval_ms(r: pd.Series) -> str:
     found = interval(r["step_low_s"], r["step_high_s"])
     return found if found == "-" else f"{found} ms"
 
@@ -88,19 +91,19 @@ def peaks(record: Record) -> Comparison:
         "MiB (2^20 bytes). steady: the largest of the sampled steps; cold: the first step, with compilation and autotuning. "
         "Two instruments are not comparable."
     )
-    return Comparison(
+    return Comparison.of_text(
         "Peaks by instrument", caption, ("instrument", "steady", "cold", "samples"), tuple(map(line, names)), left=1
     )
 
 
-def floor_of(r: Line) -> Comparison:
+def floor_of(r: pd.Series) -> Comparison:
     """What the peak consists of, counted by hand (`breakdown.breakdown`)."""
     names = (*breakdown.PARTS, "floor", "rest")
     rows = [(name, number(r[name], ",.2f", 1 / MIB), number(r[name] / r["peak_bytes"], ".1%")) for name in names]
     caption = (
         "MiB (2^20 bytes). The parts sum to the floor, the least that any implementation needs; rest = measured peak - floor."
     )
-    return Comparison("Where the peak goes", caption, ("part", "MiB", "of the peak"), tuple(rows), left=1)
+    return Comparison.of_text("Where the peak goes", caption, ("part", "MiB", "of the peak"), tuple(rows), left=1)
 
 
 def verification(record: Record) -> Comparison | None:
@@ -118,7 +121,7 @@ def verification(record: Record) -> Comparison | None:
     ]
     outcome = "Passed." if found.passed else f"Not passed: {found.reason or 'an error exceeds its tolerance'}."
     head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
-    return Comparison("Verification", outcome, head, tuple(rows), left=1)
+    return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
 
 
 def tensors(kind: str, worst: Compared) -> tuple[str, str, str, str, str]:
@@ -147,7 +150,7 @@ def provenance(record: Record) -> Comparison:
 
 def spent(record: Record) -> Comparison:
     rows = tuple((name, f"{seconds:,.2f}") for name, seconds in record.spent_s.items())
-    return Comparison("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
+    return Comparison.of_text("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
 
 
 def history(found: list[Record]) -> Comparison:
@@ -158,13 +161,13 @@ def history(found: list[Record]) -> Comparison:
         peak_mib, ms = number(r.peak_bytes, ",.2f", 1 / MIB), number(r.step_time_s, ",.2f", 1e3)
         return (
             f"{proof.measured_at:%Y-%m-%d %H:%M:%S}", r.framework_version or "-", (proof.commit or "unknown")[:10],
-            str(proof.protocol), r.status, mark(r.effect.proven if r.effect else None), peak_mib, ms,
+            str(proof.protocol), r.status, mark(r.effect.proven) if r.effect else "-", peak_mib, ms,
             number(r.first_step_s, ",.2f"), str(len(r.step_s)),
         )  # fmt: skip
 
     head = ("measured (UTC)", "version", "commit", "protocol", "status", "effect", "peak MiB", "step ms", "first s", "n")
     caption = "All records of this case on this machine, newest first; numbers of different protocols are not comparable."
-    return Comparison("History", caption, head, tuple(map(line, found)), left=6)
+    return Comparison.of_text("History", caption, head, tuple(map(line, found)), left=6)
 
 
 def dots(seconds: list[float]) -> list[Dot]:
@@ -173,10 +176,10 @@ def dots(seconds: list[float]) -> list[Dot]:
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
-def sections(record: Record, found: list[Record], line: Line, floor: Line | None) -> list[Comparison]:
+def sections(record: Record, found: list[Record], line: pd.Series, floor: pd.Series | None) -> list[Comparison]:
     """The tables of the page; `line` and `floor` are the record's flat rows, `found` all of the case, newest first."""
     measured = [key_numbers(line), peaks(record)] if record.status == "ok" else []
-    parts = [*measured, floor_of(floor) if floor else None, verification(record), effect(record)]
+    parts = [*measured, floor_of(floor) if floor is not None else None, verification(record), effect(record)]
     rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
 

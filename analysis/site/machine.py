@@ -8,26 +8,43 @@ from functools import cached_property
 import pandas as pd
 
 from analysis import frames, tables
+from analysis.comparison import Comparison, Shown
 from analysis.reports import versions
+from analysis.selection import measured_at, of_one_version, select_records
 from analysis.site import casepage, headlines
-from analysis.tables import Comparison, Line, in_order
 from framebench.records.record import Record
 from models import spec
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one machine measured: flat rows, tables, and the records by case, newest first."""
+    """What one machine measured: its records by case, newest first, and as tables."""
 
     name: str
-    table: pd.DataFrame
     found: dict[str, list[Record]]
-    headlines: tuple[Comparison, ...]
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return [r for several in self.found.values() for r in several]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each case and framework version."""
+        return frames.frame(select_records(self.records))
+
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows of one version of each framework."""
+        return frames.frame(of_one_version(select_records(self.records)))
+
+    @cached_property
+    def headlines(self) -> tuple[Comparison, ...]:
+        return tuple(headlines.headlines(self.shown))
 
     @property
     def facts(self) -> Comparison:
         """Hardware and versions of its records."""
-        proofs = [r.provenance for several in self.found.values() for r in several]
+        proofs = [r.provenance for r in self.records]
         newest = max(proofs, key=lambda p: p.measured_at)
         versions = {f"{f} {v}" for f, v in zip(self.table["framework"], self.table["framework_version"]) if isinstance(v, str)}
         states = self.table["status"].value_counts().sort_index()
@@ -59,11 +76,11 @@ class Machine:
     @cached_property
     def versions(self) -> list[Comparison]:
         """Each version of a framework against the one before it, where both have a case."""
-        return versions.comparisons(r for several in self.found.values() for r in several)
+        return versions.comparisons(self.records)
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
-        return tuple(tables.frameworks(frames.current(self.table)))
+        return tuple(tables.frameworks(self.shown))
 
     @property
     def headline_keys(self) -> list[str]:
@@ -72,34 +89,25 @@ class Machine:
     @property
     def summary(self) -> str:
         """Where and with what, in one line."""
-        return tables.conditions(self.table.to_dict("records"))
+        return tables.conditions(self.table)
 
 
-def machines(found: list[Record], table: pd.DataFrame) -> list[Machine]:
+def machines(found: list[Record]) -> list[Machine]:
     """One for each machine's name; the one that measured last comes first."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
-    for record in sorted(found, key=lambda r: r.provenance.measured_at, reverse=True):
+    for record in sorted(found, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    made = []
-    for name, cases in by_machine.items():
-        own = table[table["machine"] == name]
-        made.append(Machine(name, own, cases, tuple(headlines.headlines(own))))
-    return made
+    return [Machine(name, cases) for name, cases in by_machine.items()]
 
 
-def all_cases(machine: Machine, lines: list[Line]) -> Comparison:
+def all_cases(machine: Machine) -> Comparison:
     """Every case of the machine in one table, for sorting and filtering."""
-    head = ("workload", "scenario", "batch", "size", "version", "status")
-    ranked = [r for _, group in tables.groups(lines, "workload", "size", "scenario", "batch") for r in in_order(group)]
-
-    def row(r: Line) -> tuple[str, ...]:
-        version = "-" if tables.missing(r["framework_version"]) else r["framework_version"]
-        place = (r["workload"], r["scenario"], str(r["batch"]), r["size"], version, r["status"])
-        framework, strategy, *rest = tables.cells(r)
-        return framework, strategy, *place, *(["-"] * len(rest) if r["status"] != "ok" else rest)
-
+    place = {name: Shown(name) for name in ("workload", "scenario", "batch", "size")}
+    place |= {"framework_version": Shown("version"), "status": Shown("status")}
+    first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
+    found = tables.cells(machine.table)
+    found["peak_bytes"] = found["peak_bytes"].where(found["status"] == "ok", None)  # the status has a column of its own
     caption = "The record that counts of each case and framework version. Peaks of different instruments are not comparable."
     return Comparison(
-        "All cases", caption, ("framework", "strategy", *head, *tables.HEAD[2:]), tuple(row(r) for r in ranked), left=8,
-        cases=tuple(r["case"] for r in ranked),
+        "All cases", caption, found, first | place | tables.SHOWN, left=8, cases=tuple(machine.table["case"])
     )  # fmt: skip

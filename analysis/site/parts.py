@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from analysis.comparison import Comparison
 from analysis.site.links import case_page, slug
 from analysis.site.machine import Machine
-from analysis.tables import Comparison
 
 if TYPE_CHECKING:
     from analysis.claims import Entry
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 def pictures(machine: Machine, results: Path) -> dict[str, Picture]:
     """The figures that the machine's rows can fill, by the file beside the machine's pages."""
-    from analysis import frames
     from analysis.figures import pictures
 
-    table = frames.tidy(frames.current(machine.table))
-    return {f"figures/{slug(picture.name)}.svg": picture for picture in pictures(table, results)}
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in pictures(machine.shown, results)}
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from analysis.comparison import Comparison
 from analysis.site.links import anchors, case_page, machine_folder
-from analysis.tables import Comparison
 
 HERE = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")

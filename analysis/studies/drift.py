@@ -12,8 +12,8 @@ from itertools import combinations
 
 import numpy as np
 
+from analysis.comparison import Comparison
 from analysis.selection import HOUR_S
-from analysis.tables import Comparison
 from framebench.records.record import Record
 from framebench.suite.registry import BASELINES
 
@@ -58,4 +58,4 @@ def comparison(found: Iterable[Record]) -> Comparison:
         "framework version, protocol, batch and size, of different cases or sessions: by how much the longer median step "
         "exceeds the shorter. Records that others disturbed are left out."
     )
-    return Comparison("Step times of equal work", caption, HEAD, tuple(rows), left=2)
+    return Comparison.of_text("Step times of equal work", caption, HEAD, tuple(rows), left=2)

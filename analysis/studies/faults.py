@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from analysis.tables import Comparison, groups, markdown
+import pandas as pd
+
+from analysis.comparison import Comparison
 from framebench.records.provenance import ROOT
 
 SOURCE = ROOT / "results/study/faults.json"
@@ -21,31 +23,32 @@ HEAD = ("fault", "seen as", "tried", "records lost", "false ok", "test")
 
 def table(found: dict[str, Any]) -> Comparison:
     """A row for each kind of fault, and their sum."""
-    rows = [line((fault, seen), group) for (fault, seen), group in groups(found["faults"], "fault", "seen")]
+    tried = pd.DataFrame(found["faults"])
+    rows = [line((str(fault), str(seen)), group) for (fault, seen), group in tried.groupby(["fault", "seen"])]
     caption = (
         "records lost: expected after the fault and not there. false ok: records that claim to be right, verified and with "
         "their strategy proven, and should not. Counted by the tests themselves on "
         f"{found['machine']}, {found['measured_at'][:10]}, "
         f"at {(found['commit'] or 'no commit')[:10]}{' with uncommitted changes' if found['dirty'] else ''}."
     )
-    total = line(("all", ""), found["faults"])
-    return Comparison("Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2)
+    total = line(("all", ""), tried)
+    return Comparison.of_text("Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2)
 
 
-def line(names: tuple[str, str], group: list[dict[str, Any]]) -> tuple[str, ...]:
-    sums = (str(sum(f[count] for f in group)) for count in COUNTS)
-    return (*names, *sums, "passed" if all(f["passed"] for f in group) else "FAILED")
+def line(names: tuple[str, str], group: pd.DataFrame) -> tuple[str, ...]:
+    sums = (str(group[count].sum()) for count in COUNTS)
+    return (*names, *sums, "passed" if group["passed"].all() else "FAILED")
 
 
 def document(text: str, found: dict[str, Any]) -> str:
-    return re.sub("(<!-- faults -->\n).*?(<!-- end -->)", lambda m: m[1] + markdown(table(found)) + m[2], text, flags=re.S)
+    return re.sub("(<!-- faults -->\n).*?(<!-- end -->)", lambda m: m[1] + table(found).markdown() + m[2], text, flags=re.S)
 
 
 def main(arguments: list[str]) -> None:
     found = json.loads(SOURCE.read_text())
     for file in map(Path, arguments):
         file.write_text(document(file.read_text(), found))
-    print(markdown(table(found)))
+    print(table(found).markdown())
 
 
 if __name__ == "__main__":

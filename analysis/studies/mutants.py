@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.tables import Comparison, groups, markdown
+from analysis.comparison import Comparison
 from framebench.records.provenance import ROOT
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -36,8 +36,10 @@ def comparisons(found: Line) -> list[Comparison]:
 
 
 def counts(found: Line) -> Comparison:
-    lines = [{**line, "framework": framework(line)} for line in planted(found)]
-    rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in groups(lines, "framework", "precision")]
+    lines = planted(found)
+    kinds = sorted({(framework(line), line["precision"]) for line in lines})
+    alike = [[line for line in lines if (framework(line), line["precision"]) == kind] for kind in kinds]
+    rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
     controls = [line for line in found["bugs"] if not line["bug"]]
     unharmed = f"{sum(line['status'] == 'ok' for line in controls)} ok, the largest error {largest(controls)} of its tolerance"
     where = f"protocol {found['protocol']}, {found['machine']}, {found['measured_at'][:10]}"
@@ -47,7 +49,7 @@ def counts(found: Line) -> Comparison:
         f"{len(controls)} cases without any bug: {unharmed}. {where[0].upper()}{where[1:]}, {commit}."
     )
     head = ("framework", "precision", "planted", "wrong", "equivalent", "survived", "smallest")
-    return Comparison("Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(lines))))
+    return Comparison.of_text("Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(lines))))
 
 
 def count(lines: list[Line]) -> tuple[str, ...]:
@@ -71,7 +73,7 @@ def listed(found: Line) -> Iterator[Comparison]:
     for name in FRAMEWORKS:
         lines = [line for line in planted(found) if framework(line) == name]
         notes = tuple(f"{line['bug']}: equivalent, since {line['equivalent']}" for line in lines if line["equivalent"])
-        yield Comparison(f"Bugs planted in {NAMES[name]}", "", head, tuple(map(row, lines)), left=4, notes=notes)
+        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", "", head, tuple(map(row, lines)), left=4, notes=notes)
 
 
 def row(line: Line) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def row(line: Line) -> tuple[str, ...]:
 
 
 def document(text: str, found: Line) -> str:
-    body = "\n".join(map(markdown, comparisons(found)))
+    body = "\n".join(c.markdown() for c in comparisons(found))
     return re.sub("(<!-- mutants -->\n).*?(<!-- end -->)", lambda m: m[1] + body + m[2], text, flags=re.S)
 
 
@@ -90,7 +92,7 @@ def main(arguments: list[str]) -> None:
     found = json.loads(SOURCE.read_text())
     for file in map(Path, arguments):
         file.write_text(document(file.read_text(), found))
-    print(markdown(counts(found)))
+    print(counts(found).markdown())
 
 
 if __name__ == "__main__":

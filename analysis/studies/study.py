@@ -18,10 +18,10 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from analysis.comparison import Comparison
 from analysis.figures import page
 from analysis.reports.verdicts import VALUES, Process
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity, chance, decide, interval
-from analysis.tables import Comparison, markdown
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
@@ -138,7 +138,7 @@ def tables(found: pd.DataFrame) -> Iterator[Comparison]:
             for (source, quantity, spread), line in zip(wide.index, wide.to_numpy())
         )
         head = ("noise", "quantity", "spread", *(f"{n} rounds" for n in wide.columns))
-        yield Comparison(title, "", head, tuple(rows))
+        yield Comparison.of_text(title, "", head, tuple(rows))
 
 
 SHARES = {
@@ -180,7 +180,10 @@ def study() -> pd.DataFrame:
 def document(text: str, found: pd.DataFrame) -> str:
     """The text of docs/study.md with its tables made anew."""
     return re.sub(
-        "(<!-- study -->\n).*?(<!-- end -->)", lambda m: m[1] + "\n".join(map(markdown, tables(found))) + m[2], text, flags=re.S
+        "(<!-- study -->\n).*?(<!-- end -->)",
+        lambda m: m[1] + "\n".join(c.markdown() for c in tables(found)) + m[2],
+        text,
+        flags=re.S,
     )
 
 

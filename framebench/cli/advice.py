@@ -38,7 +38,6 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
-    from analysis import tables
     from analysis.advice import advice, show
     from analysis.results import Results as Folder
 
@@ -58,7 +57,7 @@ def advise(
         typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
     else:
         for table in show.tables(found):
-            tables.terminal(table, out)
+            table.terminal(out)
         if shape is not None:
             say(f"{question.size} stands for {shape}")
         for sentence in show.sentences(found, changes, roomiest):

@@ -33,7 +33,6 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """What articles claim about memory, what was measured, and the verdict; of named claims also every arm."""
-    from analysis import tables
     from analysis.claims import as_json as plain
     from analysis.claims import detail, ledger, table
     from analysis.claims.claim import UnknownClaim
@@ -54,7 +53,7 @@ def claims(
         typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
     else:
         for shown in (table(found), *(map(detail, found) if ids else ())):
-            tables.terminal(shown, out)
+            shown.terminal(out)
     raise typer.Exit(bool(failed))
 
 

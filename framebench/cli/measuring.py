@@ -104,7 +104,6 @@ def compare_(
 
     An interrupted comparison goes on where it stopped.
     """
-    from analysis import tables
     from analysis.reports import verdicts
 
     pair = selectors.parse(base), selectors.parse(change)
@@ -125,7 +124,7 @@ def compare_(
     if as_json:
         typer.echo(json.dumps(said | verdicts.as_json(said)))
     else:
-        tables.terminal(verdicts.table(said), out)
+        verdicts.table(said).terminal(out)
 
 
 @app.command()
@@ -147,7 +146,6 @@ def fit(
 
     What this machine has found out before is answered at once.
     """
-    from analysis import tables
     from analysis.reports import searches
     from framebench.measure import max_batch as search
 
@@ -161,7 +159,7 @@ def fit(
             continue
         found.append(one)
         if not as_json:
-            tables.terminal(searches.table(found[-1]), out)
+            searches.table(found[-1]).terminal(out)
     if as_json:
         typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
     raise typer.Exit(any(f.status == "stopped" for f in found) or not found)

@@ -45,18 +45,18 @@ def list_(
 ) -> None:
     """The cases of a profile, those a selector names, or the support matrix."""
     if strategies:
-        from analysis import tables
+        from analysis.reports import support
 
         if as_json:
             rows = [
-                {"scenario": scenario, **dict(zip(tables.SUPPORT, tables.supported(stage, name)))}
+                {"scenario": scenario, **dict(zip(support.SUPPORT, support.supported(stage, name)))}
                 for scenario, stage in SCENARIOS.items()
                 for name in names(scenario)
             ]
             typer.echo(json.dumps(rows, indent=1))
         else:
-            for part in tables.of_the_table():
-                tables.terminal(part, out)
+            for part in support.every_table():
+                part.terminal(out)
         return
     found = chosen(selectors, profiles.profile(), profile)
     if as_json:
@@ -122,7 +122,6 @@ def report(
     html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
 ) -> None:
     """Comparison tables from the records, on the terminal and (of all cases) as results/tables/<machine>.md, or as a site."""
-    from analysis import tables
     from analysis.reports.documents import NoSuchTable, refresh
     from analysis.reports.report import for_documents, of_records
     from analysis.results import Results as Folder
@@ -136,12 +135,12 @@ def report(
         return site(shown, folder, html)
     found = of_records(shown)
     for comparison in found:
-        tables.terminal(comparison, out)
+        comparison.terminal(out)
     # of some of the cases nothing is written: the file is the machine's whole table
     for name in machines if not selectors else ():
         target = results / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)
-        target.write_text("\n".join(tables.markdown(c) for c in found if c.machine == name))
+        target.write_text("\n".join(c.markdown() for c in found if c.machine == name))
         say(f"the same as Markdown: {target}")
     every = for_documents(folder) if docs else []
     for document in docs or ():
@@ -188,6 +187,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from analysis.lower_bound import floor
     from analysis.predict import predictions as lines
     from analysis.results import Results as Folder
+    from analysis.selection import select_records
 
     folder = Folder(results)
     machines = machines_of(folder, machine)
@@ -202,7 +202,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    table = frames.frame(frames.rows_of(r for r in folder.records if r.provenance.machine in machines))
+    table = frames.frame(select_records(r for r in folder.records if r.provenance.machine in machines))
     for where, fitted in lines(table, case.id):
         value, low, high = fitted.at(case.batch)
         origin = (
@@ -227,7 +227,6 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
-    from analysis import tables
     from analysis.reports import explained
     from framebench.measure.explain import Unexplained, obstacle
     from framebench.measure.explain import explain as account
@@ -248,4 +247,4 @@ def explain(
         typer.echo(found.model_dump_json())
         return
     for table in (explained.by_kind(found), explained.by_layer(found)):
-        tables.terminal(table, out)
+        table.terminal(out)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import tables
 from analysis.advice import show
 from analysis.advice.advice import Advice, Offer, Question, advise, change, evidence_about, largest_that_fits
 from analysis.frames import Row, row
@@ -187,7 +186,7 @@ def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
     assert [o.case.strategy for o in advice.fitting] == ["fp32"]
     apart = list(show.tables(advice))[1]
     assert "another model" in apart.title
-    assert "half the channels" in tables.markdown(apart)
+    assert "half the channels" in apart.markdown()
 
 
 def test_if_nothing_fits_the_way_out_is_named() -> None:

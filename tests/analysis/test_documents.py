@@ -10,16 +10,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from analysis import tables
+from analysis.comparison import Comparison
 from analysis.reports.documents import NoSuchTable, refresh
 from analysis.reports.report import for_documents, of_records
 from analysis.results import Results
 from analysis.studies import faults
-from analysis.tables import Comparison
 from tests.committed import records, tracked
 from tests.processes import ROOT
 
-TABLE = Comparison("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
+TABLE = Comparison.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
 
 
 def test_blocks_are_filled_and_everything_else_stays() -> None:
@@ -65,7 +64,7 @@ def test_published_tables_are_generated() -> None:
     found = of_records(records())
     for file in tracked("results/tables"):
         machine = Path(file).stem
-        made = "\n".join(tables.markdown(c) for c in found if c.machine == machine)
+        made = "\n".join(c.markdown() for c in found if c.machine == machine)
         assert made == (ROOT / file).read_text(), file
 
 

@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from analysis import figures, frames
 from analysis.figures import fronts
 from analysis.results import Results
+from analysis.selection import select_records
 from framebench.records.record import Proof, Record, Verification
 from framebench.records.search import Fit
 from framebench.suite import registry
@@ -61,7 +62,7 @@ def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.tidy(frames.frame(frames.rows_of(found)))
+    return frames.frame(select_records(found))
 
 
 def panels(figure: Figure | None) -> list[Axes]:

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from analysis import frames
+from analysis.selection import of_one_version, select_records
 from framebench.records import store
+from framebench.records.record import Record
 from tests.committed import tracked
 from tests.processes import ROOT
 
@@ -19,14 +21,14 @@ Ratio = Callable[..., float]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[frames.Row]:
-    return frames.rows_of(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
+def chosen() -> list[Record]:
+    return select_records(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
 
 
 @pytest.fixture(scope="module")
-def ratio(rows: list[frames.Row]) -> Ratio:
+def ratio(chosen: list[Record]) -> Ratio:
     """`ratio("peak", workload, framework, scenario, strategy)`, or of the "time": to the framework's own baseline."""
-    table: pd.DataFrame = frames.current(frames.frame(rows)).set_index("case")
+    table: pd.DataFrame = frames.frame(of_one_version(chosen)).set_index("case")
 
     def of(quantity: str, workload: str, framework: str, scenario: str, strategy: str) -> float:
         case = table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu"]
@@ -98,9 +100,9 @@ def test_fusion(ratio: Ratio) -> None:
         assert ratio("peak", workload, "jittor", "train", "amp_level_3") == pytest.approx(1, abs=0.005), "changes nothing"
 
 
-def test_releases(rows: list[frames.Row]) -> None:
+def test_releases(chosen: list[Record]) -> None:
     """Of every case that was measured under both."""
-    peaks = {(r.case, r.framework_version): r.peak_bytes for r in rows if r.framework == "jax" and r.scenario == "train"}
+    peaks = {(r.case, r.framework_version): r.peak_bytes for r in chosen if r.case.split("/")[1:3] == ["jax", "train"]}
     both = [
         (peaks[case, "0.10.2"], old)
         for (case, version), old in peaks.items()

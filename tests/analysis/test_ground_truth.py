@@ -8,7 +8,7 @@ import pytest
 
 from analysis import frames
 from analysis.reports import gpu, ground_truth
-from analysis.tables import markdown
+from analysis.selection import select_records
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import case_of
@@ -36,7 +36,7 @@ def test_the_published_formula_by_hand() -> None:
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
-    rows = ground_truth.speeds(frames.frame(frames.rows_of(store.read_all(ROOT / "results")))).rows
+    rows = ground_truth.speeds(frames.frame(select_records(store.read_all(ROOT / "results")))).rows
     assert len(rows) == len(ground_truth.SPEEDS)
     table = frames.frame([])
     assert {row[4] for row in ground_truth.speeds(table).rows} == {ground_truth.NOT_HERE}
@@ -48,13 +48,13 @@ def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
         for s in (0.08, 0.04)
     )
     other = record(parse("resnet50/jax/train/tf32/b64/full"), step_s=[0.01], provenance=provenance(hardware=H200))
-    rows = {row[:3]: row for row in ground_truth.speeds(frames.frame([frames.row(r) for r in (slow, fast, other)])).rows}
+    rows = {row[:3]: row for row in ground_truth.speeds(frames.frame([slow, fast, other])).rows}
     assert rows[ground_truth.LAMBDA, "H200", "tf32"][4:6] == ("1,600 (tf32, batch 64)", f"{1600 / 2259:.2f}")
     assert rows[ground_truth.NVIDIA, "A100", "tf32"][4] == ground_truth.NOT_HERE
 
 
 def test_every_document_s_table_exists() -> None:
-    keys = {c.key for c in ground_truth.comparisons(frames.frame(frames.rows_of(store.read_all(ROOT / "results"))))}
+    keys = {c.key for c in ground_truth.comparisons(frames.frame(select_records(store.read_all(ROOT / "results"))))}
     text = (ROOT / "docs" / "ground-truth.md").read_text()
     assert all(f"<!-- table: {key} -->" in text for key in keys)
 
@@ -77,4 +77,4 @@ def test_the_table_of_a_gpu_shows_what_was_counted() -> None:
 
 def test_why_a_process_is_missing_stands_in_the_notes() -> None:
     hidden = record(step_s=[1.0], provenance=provenance(gpu=NVML | {"device.process": "NVML lists <no> processes here"}))
-    assert "NVML lists &lt;no> processes here" in markdown(gpu.table([hidden]))
+    assert "NVML lists &lt;no> processes here" in gpu.table([hidden]).markdown()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis import frames, lower_bound, tables
+from analysis import frames, lower_bound
 from analysis.lower_bound import LAYERS
 from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
+from analysis.selection import select_records
 from framebench.measure.environments import Environment
 from framebench.records.record import Record
 from framebench.records.store import read_all
@@ -176,20 +177,20 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = breakdown(frames.frame(frames.rows_of(measured())))
+    split = breakdown(frames.frame(select_records(measured())))
     assert (split[list(PARTS)].sum(axis=1) == split["floor"]).all()
     assert (split["floor"] + split["rest"] == split["peak_bytes"]).all()
     assert (split["peak_over_floor"] >= 1).all()
 
 
 def test_the_breakdown_as_tables() -> None:
-    table = frames.frame(frames.rows_of(measured()))
+    table = frames.frame(select_records(measured()))
     found = list(comparisons(table))
     assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
     assert one.rows[0][0:2] == ("torch", "fp32")
     assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)
-    assert "peak / floor" in tables.markdown(one)
+    assert "peak / floor" in one.markdown()
 
 
 def test_rows_without_a_peak_are_left_out() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import frames, tables
+from analysis import frames
 from analysis.lower_bound import floor
 from analysis.predict import TooFew, comparisons, fit, held_out, predictions
+from analysis.selection import select_records
 from framebench.instruments.host import HostPeak
 from framebench.measure.environments import Environment
 from framebench.records import store
@@ -80,7 +81,7 @@ def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
     (comparison,) = comparisons(table)
     assert [row[1] for row in comparison.rows] == ["torch", "jax"]
     assert comparison.rows[0][3:5] == ("1, 2, 4, 8", "16")
-    assert "error" in tables.markdown(comparison)
+    assert "error" in comparison.markdown()
 
 
 def test_two_batches_hold_nothing_out() -> None:
@@ -98,7 +99,7 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 
 
 def test_the_published_records_give_lines() -> None:
-    table = frames.frame(frames.rows_of(store.read_all(ROOT / "results")))
+    table = frames.frame(select_records(store.read_all(ROOT / "results")))
     for framework in ("torch", "jax", "jittor"):
         found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
         assert found, framework

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis import frames
 from analysis.reports.report import report_of
+from analysis.selection import select_records
 from framebench.records import store
 from tests.processes import ROOT
 
@@ -25,7 +26,7 @@ def copies(count: int, results: Path) -> Path:
 def processor_seconds(results: Path) -> float:
     """To read a folder and make its tables; processor time, as others may use the machine."""
     start = time.process_time()
-    report_of(frames.frame(frames.rows_of(store.read_all(results))))
+    report_of(frames.frame(select_records(store.read_all(results))))
     return time.process_time() - start
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis import tables
+from analysis.comparison import Comparison
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.handmade import died, frame, made, provenance, record
@@ -86,14 +89,14 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     assert comparison.rows[0][2:5] == ("1.000", "1.00", "1,000.0")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
-    assert "memory ran out" in tables.markdown(comparison)
+    assert "memory ran out" in comparison.markdown()
     assert "threads" in comparison.caption
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_markdown_cells_cannot_break_out(text: str) -> None:
-    table = tables.Comparison("t", text, ("a", "b"), ((text, "x"),))
-    lines = tables.markdown(table).split("\n")
+    table = Comparison.of_text("t", text, ("a", "b"), ((text, "x"),))
+    lines = table.markdown().split("\n")
     assert lines[2] == "| a | b |"
     assert "<" not in lines[4]
     unescaped = lines[4].replace("\\\\", "").replace("\\|", "")
@@ -103,19 +106,26 @@ def test_markdown_cells_cannot_break_out(text: str) -> None:
 @pytest.mark.parametrize("text", ["[red]x", "[/]", "\x1b[31m", "a|b"])
 def test_terminal_takes_any_text(text: str) -> None:
     console = Console(record=True, width=120, file=open("/dev/null", "w"))  # noqa: SIM115
-    tables.terminal(tables.Comparison("t", "c", ("a",), ((text,),)), console)
+    Comparison.of_text("t", "c", ("a",), ((text,),)).terminal(console)
     assert text.replace("\x1b", "").strip("[]/") in console.export_text() or "\x1b" in text
 
 
-def test_rows_of_a_table_are_what_pandas_makes_of_it() -> None:
-    table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
-    ours, theirs = tables.lines_of(table), table.to_dict("records")
-    assert [list(r) for r in ours] == [list(r) for r in theirs]
-    for one, other in zip(ours, theirs):
-        assert {k: v for k, v in one.items() if not tables.missing(v)} == {
-            k: v for k, v in other.items() if not tables.missing(v)
-        }
-        assert all(type(v).__module__ != "numpy" for v in one.values())
+def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
+    (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
+    assert comparison.data["peak_bytes"].tolist() == [2**30, 2**29]
+    assert comparison.data["time_ratio"].tolist() == [1.0, 1.5]
+    assert [row[2:4] for row in comparison.rows] == [("1.000", "1.00"), ("0.500", "0.50")]
+    assert comparison.head[2:4] == ("peak GiB", "x base")
+
+
+@settings(deadline=None)  # pandas compiles its template when it is first asked
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1))
+def test_a_notebook_shows_the_same_cells_and_no_markup_of_theirs(text: str) -> None:
+    shown = Comparison.of_text(text, "", ("a", "a"), ((text, "1"), ("x", "2")))
+    page = shown._repr_html_()
+    assert page == shown._repr_html_(), "the same bytes for the same table"
+    assert escape(text) in page
+    assert "<script" not in page.lower()
 
 
 def test_rows_without_a_version_stand_beside_those_with_one() -> None:

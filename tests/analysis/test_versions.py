@@ -11,10 +11,10 @@ import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
-from analysis import frames, tables
 from analysis.reports import versions
-from analysis.reports.report import report_of
+from analysis.reports.report import of_records
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
+from analysis.selection import of_one_version, select_records
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity
 from framebench.cli import versions as command
 from framebench.cli.__main__ import app
@@ -208,7 +208,7 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
     assert str(equal[0].provenance.commit)[:10] in shown.caption
     assert len(shown.rows) == 3 * len({r.case for r in equal})
     evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
-    assert "<script>" not in tables.markdown(versions.table(versions.rows_of(evil, OLD, NEW)))
+    assert "<script>" not in versions.table(versions.rows_of(evil, OLD, NEW)).markdown()
     moved = [changed(r, machine="other") for r in equal]
     both = versions.table(versions.rows_of([*equal, *moved], OLD, NEW))
     assert both.head[0] == "machine"
@@ -216,13 +216,12 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
-    table = frames.frame(frames.rows_of(equal))
-    pinned = pins.pinned_version("jax")
-    assert set(table["framework_version"]) == {"0.9.2", "0.10.2"}
-    assert set(frames.current(table)["framework_version"]) == {pinned}
-    older = table[table["framework_version"] == "0.9.2"]
-    assert len(frames.current(older)) == len(older), "where the pinned one was not measured, what was"
-    assert "0.9.2" not in "".join(c.caption for c in report_of(table))
+    chosen, pinned = select_records(equal), pins.pinned_version("jax")
+    assert {r.framework_version for r in chosen} == {"0.9.2", "0.10.2"}
+    assert {r.framework_version for r in of_one_version(chosen)} == {pinned}
+    older = [r for r in chosen if r.framework_version == "0.9.2"]
+    assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
+    assert "0.9.2" not in "".join(c.caption for c in of_records(equal) if " against " not in c.title)
     (shown,) = versions.comparisons(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"
 

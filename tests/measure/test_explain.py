@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
-from analysis import tables
 from analysis.reports import explained
 from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Account, Value
@@ -60,7 +59,7 @@ def test_layers_that_differ_in_a_number_share_a_line() -> None:
     holders = [HOLDER | {"layer": f"blocks.{i}.fc1", "bytes": 2} for i in range(2)] + [HOLDER | {"bytes": 1}]
     table = explained.by_layer(Explanation(**FIELDS, holders=holders))
     assert [(row[0], row[4], row[5]) for row in table.rows] == [("blocks.*.fc* (2)", "2", "0.00"), ("blocks.0", "1", "0.00")]
-    assert "blocks" in tables.markdown(table)
+    assert "blocks" in table.markdown()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import MEASURED, Verdict
 from analysis.claims.store import Measured
 from analysis.results import Results
-from analysis.tables import markdown
 from framebench.cli.__main__ import app
 from framebench.measure import claim_probes, runner
 from framebench.records import store
@@ -294,7 +293,7 @@ def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -
     put(results, "transformer/torch/train/compile/b4/tiny", status="crashed", reason=reason)
     made = table(ledger(Results(results), "m", "tiny"))
     assert [row[0] for row in made.rows] == IDS
-    text = markdown(made)
+    text = made.markdown()
     assert "<script>" not in text
     assert len([line for line in text.splitlines() if line.startswith("| ")]) == len(IDS) + 2
     assert detail(one(results, "B19")).rows

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from analysis import frames
 from analysis.claims.registry import REGISTRY
 from analysis.results import Results
+from analysis.selection import select_records
 from analysis.site import asv, headlines
 from analysis.site.build import Unbuildable, build
 from analysis.site.links import anchors, case_page, slug
@@ -154,13 +155,13 @@ def test_differences_within_the_noise_are_none() -> None:
     """Half a per cent less memory is none, nor is a shorter median whose interval overlaps; an unproven effect is left out."""
     base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
     unseen = made("amp_bf16", 100, [0.1, 0.1], effect=Proof(proven=False, evidence={}))
-    (comparison,) = headlines.headlines(frames.frame(frames.rows_of([base, close, unseen])))
+    (comparison,) = headlines.headlines(frames.frame(select_records([base, close, unseen])))
     assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none lower", "none shorter"]
 
 
 def test_a_single_step_is_never_the_shortest() -> None:
     """It has no interval."""
-    found = frames.frame(frames.rows_of([made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])]))
+    found = frames.frame(select_records([made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])]))
     (comparison,) = headlines.headlines(found)
     assert [c for c in comparison.rows[0] if c.startswith("none")] == ["none shorter"]
 
