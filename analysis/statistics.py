@@ -129,7 +129,8 @@ def lower_end(size: int) -> tuple[int, int]:
 def chance(logs: np.ndarray) -> np.ndarray:
     """Two-sided p of Wilcoxon's signed-rank test over the last axis (1945; for pairs what Mann and Whitney's is for samples).
 
-    By permutation, so that ties and zeros, which peaks have, need no approximation.
+    By permutation, so that ties and zeros, which peaks have, need no approximation. `scipy.stats.wilcoxon` gives the same p up
+    to 12 rounds, in a thousand times the time where there are ties, and beyond 13 approximates them.
     """
     ranks = stats.rankdata(np.abs(logs), axis=-1) * np.sign(logs)
     swapped = np.abs(ranks @ swaps(logs.shape[-1]).T)

@@ -1,1 +1,1 @@
-"""Instruments: each names what its "peak" means. Two instruments never share a column."""
+"""Instruments: each names what its "peak" means. Two instruments never share a ratio."""
