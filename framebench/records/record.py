@@ -83,6 +83,22 @@ class Calibration(BaseModel):
     failed: list[str] = []
 
 
+class Turns(Part):
+    """How a record's steps were timed: a block's processes are alive at once on one core, and in each round every one of them
+    makes a turn of `steps` steps, in random order. Ratios of step times exist within a round only; `step_s[i]` of the record is
+    the time of a step in round `round[i]`."""
+
+    block: str  # an id that all records of the block share
+    arm: int  # which of the block's processes; two of them may run the same case
+    arms: list[str]  # the cases of all of them
+    seed: int  # of the order
+    steps: int  # in one turn
+    round: list[int]
+    at_s: list[float]  # when each turn began, since the block's first one
+    reference_s: list[float]  # of the same rounds: what a fixed float32 product by NumPy's BLAS took
+    reference_flop: float  # of that product
+
+
 class Provenance(Part):
     session: str
     measured_at: datetime
@@ -143,6 +159,8 @@ class Record(Part):
     device_step_s: list[float] = []  # of the last of these steps, by events on the device; where the framework has them
     energy_j_per_step: float | None = None  # of the whole card, idle power included
     cpu_s_per_step: float | None = None
+    instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
+    turns: Turns | None = None  # since protocol 3
     shares: dict[str, float] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
