@@ -273,7 +273,8 @@ def backward(case: Case) -> tuple[int, int]:
     what, kept, again, gradients = options(case), graph(case), recomputed(case), gradient_bytes(case)
     per_element = width(case) * (case.batch // case.plan.micro_batches)
     always = case.plan.micro_batches > 1 or "keep_grads" in what
-    one_by_one = "optimizer_in_backward" in what or "donate" in what
+    in_place = case.framework == "jax" and "no_donate" not in what
+    one_by_one = "optimizer_in_backward" in what or in_place
 
     own = [gradients.get(k.name, 0) for k in kept]
     above = sum(own)  # gradients of this layer and of those above it

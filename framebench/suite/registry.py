@@ -50,7 +50,6 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
         "amp_bf16+sdpa_efficient",
         "amp_bf16+sdpa_cudnn",
         "amp_bf16+checkpoint+compile",
-        "checkpoint+donate",
         "checkpoint+rewrite",
         "checkpoint+accumulate",
         "accumulate+long",
