@@ -1,8 +1,8 @@
 """JAX with Flax NNX and optax: one jitted, functional step over plain dictionaries of arrays.
 
 The step is traced, lowered and compiled ahead of time inside the first `step()`, so that the first step's time contains
-all three and every later one calls the executable. A training step is given what it updates, to be written over, as in the training loops
-of google/flax/examples (lm1b, gemma).
+all three and every later one calls the executable. A training step is given what it updates, to be written over, as in the
+training loops of google/flax/examples (lm1b, gemma).
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class JaxAdapter(Adapter):
         self.model_options: dict[str, Any] = {}  # of the model's build()
         self.trained: Callable[[str], bool] = lambda name: True  # by canonical name
         self.optimizer = make_optimizer(self.workload.optimizer)
+        self.calls = 1  # of the compiled step, each with its part of the batch
         self.eager = False
         self.jit_options: dict[str, Any] = {"donate_argnums": (0, 1, 2)} if case.stage.trains else {}
         self.compiler_options: dict[str, str | bool] = {}
@@ -181,7 +182,8 @@ class JaxAdapter(Adapter):
             (_, found), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
             return found, grads
 
-        return accumulated(gradient, self.micro) if self.micro > 1 else gradient
+        inside = self.micro // self.calls
+        return accumulated(gradient, inside) if inside > 1 else gradient
 
     def training_step(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Tree, Tree, Array]]:
         """(parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and the loss before."""
@@ -206,10 +208,18 @@ class JaxAdapter(Adapter):
         steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
-        x, y = self.inputs = self.next_batch()
-        self.params, self.stats, self.optimizer_state, self.output = self.program(
-            self.params, self.stats, self.optimizer_state, self.constants, x, y
-        )
+        self.inputs = self.next_batch()
+        self.output = 0.0
+        for x, y in self.parts():
+            self.params, self.stats, self.optimizer_state, loss = self.program(
+                self.params, self.stats, self.optimizer_state, self.constants, x, y
+            )
+            self.output = loss if self.calls == 1 else self.output + loss / self.calls
+
+    def parts(self) -> Iterator[Batch]:
+        """The batch, in as many parts as the step has calls."""
+        x, y = self.inputs
+        return iter([(x, y)]) if self.calls == 1 else zip(jnp.split(x, self.calls), jnp.split(y, self.calls))
 
     def eval_step(self) -> None:
         self.release()
@@ -251,10 +261,11 @@ class JaxAdapter(Adapter):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:
-        """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers."""
+        """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers. The gradients that
+        `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`."""
         for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
             fields = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
-            if value.ndim > 0:
+            if value.ndim > 0 and "acc_grads" not in fields:
                 for name, array in self.names.unload(keys(path), np.asarray(value)):
                     yield State(STATES.get(fields[-1], fields[-1]), name, array, array.nbytes)
 
@@ -339,6 +350,8 @@ class JaxAdapter(Adapter):
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
         planned = {a.unsafe_buffer_pointer() for a in jax.tree.leaves((self.arguments(), self.output, self.kept, self.inputs))}
+        if self.calls > 1:  # the plan has a part of the batch
+            planned -= {a.unsafe_buffer_pointer() for a in self.inputs}
         return unique_bytes([a for a in jax.live_arrays() if a.unsafe_buffer_pointer() not in planned])
 
     def compile(self) -> None:

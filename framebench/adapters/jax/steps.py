@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
@@ -76,6 +77,18 @@ def tf32(run: JaxAdapter) -> Proof:
         e |= errors_of_products(run)
         asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
         return asked and single(e) and rounding.rounded(e)
+
+    return proof
+
+
+@switch
+def default(run: JaxAdapter) -> Proof:
+    """Where it rounds nothing it is `fp32` once more, and proves nothing."""
+    run.precision = "default"
+
+    def proof(e: Evidence) -> bool:
+        e |= errors_of_products(run)
+        return single(e) and not rounding.exact(e)
 
     return proof
 
@@ -238,6 +251,23 @@ def accumulate(run: JaxAdapter) -> Proof:
         e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
         e["compiled_loops"] = compiled_loops(run)
         return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.eager)
+
+    return proof
+
+
+@switch
+def multi_steps(run: JaxAdapter) -> Proof:
+    """Its state counts the updates."""
+    run.calls = run.micro
+    run.optimizer = optax.MultiSteps(run.optimizer, run.micro).gradient_transformation()
+
+    def proof(e: Evidence) -> bool:
+        before = int(run.optimizer_state.gradient_step)
+        run.step()
+        run.synchronize()
+        e["updates"] = int(run.optimizer_state.gradient_step) - before
+        e["compiled_batches"] = [shape[0] for shape in run.program.compiled]
+        return e["updates"] == 1 and e["compiled_batches"] == [run.case.batch // run.micro]
 
     return proof
 

@@ -30,6 +30,7 @@ COUNTERS = {
 }
 STATES = {"momentum_buffer": "momentum", "exp_avg": "first moment", "exp_avg_sq": "second moment"}
 
+TF32_AT_IMPORT = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
     "MATH": "",
     "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",

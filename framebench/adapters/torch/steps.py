@@ -16,7 +16,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import FUSED, TorchAdapter, allow_attention
+from framebench.adapters.torch.adapter import FUSED, TF32_AT_IMPORT, TorchAdapter, allow_attention
 from framebench.adapters.torch.profiled import Profiled
 
 switch = Switches()
@@ -134,6 +134,18 @@ def tf32(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         e |= errors_of_products(run)
         return single(e) and rounding.rounded(e)
+
+    return proof
+
+
+@switch
+def default(run: TorchAdapter) -> Proof:
+    """Where it rounds nothing it is `fp32` once more, and proves nothing."""
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = TF32_AT_IMPORT
+
+    def proof(e: Evidence) -> bool:
+        e |= errors_of_products(run)
+        return single(e) and not rounding.exact(e)
 
     return proof
 

@@ -31,6 +31,15 @@ _PRECISION = (
         precision="tf32",
     ),
     Strategy(
+        "default", ("train", "eval"), "precision", "float32 as the framework computes it where nothing is set", "rounding of a product or of a convolution",
+        cells(
+            Native("allow_tf32 left as it is at import: for cuDNN, not for matmul", gpu=True),
+            Native("jax_default_matmul_precision left unset", gpu=True),
+            AlwaysOn("fp32 sets nothing"),
+        ),
+        precision="tf32",
+    ),
+    Strategy(
         "amp_bf16", ("train", "eval"), "precision", "bfloat16 activations, float32 weights and optimizer", "dtypes of the products that ran (JAX: of the executable), of weights and states",
         cells(
             Native("torch.autocast(dtype=bfloat16): products; norms, sums and the Transformer's residual stream stay float32"),
@@ -127,6 +136,16 @@ _BATCHING = (
             how="accumulate", micro_batches=k, quick=k == 4,
         )
         for k in (2, 4, 8)
+    ),
+    Strategy(
+        "multi_steps", ("train",), "batching", "4 micro-batches per update, each a call of its own; the optimizer adds the gradients up",
+        "updates of a step; the batch that was compiled for",
+        cells(
+            AlwaysOn("backward adds to .grad, call by call: see accumulate"),
+            Native("optax.MultiSteps(optimizer, 4)"),
+            AlwaysOn("Optimizer.backward adds up, call by call: see accumulate"),
+        ),
+        micro_batches=4,
     ),
 )  # fmt: skip
 
