@@ -1,19 +1,21 @@
-"""Is one arm slower than the other, or does it need more memory? From rounds: one fresh process of each arm, back to back.
+"""Does a step take longer than another, and by how much? From live blocks: processes that take turns on one core.
 
-- The process is the unit. Steps of one process share its memory layout, its core and its minute, so that more steps do not
-  stand in for more processes (Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time"). Each gives one value.
-- The round is the block. A machine that drifts changes both arms of a round alike; what counts is the ratio within a round.
-- The ratio is the median over the rounds: about one round in ten strays by 10 % and more, and must not decide.
-- Logarithms of ratios are compared, so that swapping the arms inverts every result.
-- A difference is claimed if its interval lies beyond a minimum effect and a rank test finds it too (the bootstrap alone is too
-  bold with few rounds); its absence, if the interval stays within the minimum effect. In between it is undecided.
+- Within a block, rounds are compared: both arms step within the same second, so that a machine that drifts changes both alike.
+  The block's ratio is the median over its rounds, since single rounds stray.
+- The block is the unit of the interval, as its processes are fresh: what a process got (addresses, pages, places of threads)
+  stays with it, and more rounds do not average it out (Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time").
+- Logarithms are averaged over blocks, so that swapping the arms inverts every result.
+- Of few blocks the variance is hardly known. It is moderated by that of the other pairs (Smyth 2004, "Linear models and
+  empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t.
+- A ratio whose interval is wider than `WIDE` either way is undecided, and is printed as such.
 
-How often this errs, and how many rounds it needs: docs/study.md.
+Peaks repeat: they need no blocks. How often all this errs: docs/study.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -21,11 +23,106 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-RESAMPLES = 999
-FEWEST = 6  # rounds that can show a difference: with fewer, even one that all of them see has p > 1 - CONFIDENCE
-# standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
-BETWEEN_PROCESSES = 0.073
-EXACT = 14  # rounds up to which the test goes through every way of swapping the arms
+WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
+PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
+RESOLUTION = {"host.rss": 0.005}  # relative, of one process's peak (docs/peak.md); every other instrument is exact
+WORK = 0.001  # relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
+
+
+class Ratio(NamedTuple):
+    """Change over base, in the mean over blocks."""
+
+    value: float
+    low: float | None = None  # 95 % interval; None where nothing tells how blocks differ
+    high: float | None = None
+    p: float | None = None  # two-sided, of a ratio of 1
+    blocks: int = 0
+
+    @property
+    def decided(self) -> bool:
+        return self.low is not None and self.high is not None and max(self.high / self.value, self.value / self.low) <= 1 + WIDE
+
+    @property
+    def text(self) -> str:
+        """`1.23 (1.20 to 1.26)`, `undecided (0.93 to 1.12)`, or `undecided` without an interval."""
+        between = "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
+        return f"{self.value:.2f}{between}" if self.decided else f"undecided{between}"
+
+
+class Pool(NamedTuple):
+    """How blocks differ, over several pairs of arms: squared deviations of log ratios from their pair's mean."""
+
+    squares: float = 0.0
+    freedom: int = 0
+
+
+def of_block(base: Mapping[int, float], change: Mapping[int, float]) -> float | None:
+    """Log ratio of one block: the median over the rounds that both arms have. Seconds by round; None if they share no round.
+
+    Raises ValueError for a time that is no positive number.
+    """
+    both = sorted(base.keys() & change.keys())
+    times = np.array([[base[r] for r in both], [change[r] for r in both]], dtype=float)
+    if not ((times > 0) & np.isfinite(times)).all():
+        raise ValueError(f"not all times are positive numbers: {times.tolist()}")
+    return float(np.median(np.log(times[1]) - np.log(times[0]))) if both else None
+
+
+def pooled(pairs: Iterable[Sequence[float]]) -> Pool:
+    """Of log ratios by pair and block. A pair of one block tells nothing."""
+    several = [np.asarray(logs, dtype=float) for logs in pairs if len(logs) > 1]
+    return Pool(sum(float(np.sum((logs - logs.mean()) ** 2)) for logs in several), sum(len(logs) - 1 for logs in several))
+
+
+NOTHING = Pool()
+
+
+def over_blocks(logs: Sequence[float], others: Pool = NOTHING) -> Ratio:
+    """The ratio, from one log ratio a block. `others` are other pairs of the same machine; a pair that were its own prior would
+    be counted twice.
+
+    Raises ValueError without blocks, and for what is no number.
+    """
+    found = np.asarray(logs, dtype=float)
+    if not found.size or not np.isfinite(found).all():
+        raise ValueError(f"log ratios of blocks must be numbers, one at least: {found.tolist()}")
+    mean, own = float(found.mean()), pooled([logs])
+    prior = min(PRIOR, others.freedom)
+    freedom = prior + own.freedom
+    if not freedom:
+        return Ratio(math.exp(mean), blocks=len(found))
+    spread = (prior * others.squares / others.freedom if prior else 0.0) + own.squares
+    error = math.sqrt(spread / freedom / len(found))
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    p = float(2 * stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, len(found))
+
+
+def of_peaks(base: Sequence[float], change: Sequence[float], instrument: str) -> Ratio:
+    """Largest over largest peak, each of one number of bytes per process. The interval reaches over the processes that were
+    seen, and over what the instrument resolves; of exact counters that agree it is a point.
+
+    Raises ValueError without processes, and for peaks that are not positive.
+    """
+    if not base or not change or min(*base, *change) <= 0:
+        raise ValueError(f"peaks must be positive, one at least of each arm: {list(base)}, {list(change)}")
+    wide = math.exp(math.hypot(*[RESOLUTION.get(instrument, 0.0)] * 2))  # errors of two processes
+    low, high = min(change) / max(base) / wide, max(change) / min(base) * wide
+    return Ratio(max(change) / max(base), low, high, blocks=min(len(base), len(change)))
+
+
+def same_work(base: float, change: float) -> bool:
+    """Whether two counts of instructions per step tell of the same work. How fast it was they do not tell."""
+    return abs(change / base - 1) <= WORK
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of several tests on one page, corrected for their number (Holm 1979), in the order given."""
+    order = np.argsort(ps, kind="stable")
+    steps = np.maximum.accumulate(np.asarray(ps, dtype=float)[order] * np.arange(len(ps), 0, -1))
+    corrected = np.empty(len(ps))
+    corrected[order] = np.minimum(steps, 1.0)
+    return [float(p) for p in corrected]
 
 
 class Quantity(NamedTuple):
@@ -39,9 +136,36 @@ class Quantity(NamedTuple):
 
 
 TIME = Quantity("step time", "s", 0.03, "slower", "faster")
+PEAK = Quantity("peak memory", "bytes", 0.01, "more memory", "less memory")
+NONE, UNDECIDED = "no difference", "undecided"
+
+
+def verdict(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
+    """The quantity's `more` or `less`, NONE or UNDECIDED.
+
+    A difference matters (`minimum`) and is hardly chance: p (of several tests on one page, corrected) is at most 5 %; where
+    there is no p, as with peaks, the interval excludes 1. No difference: the whole interval lies within the minimum.
+    """
+    if ratio.low is None or ratio.high is None:
+        return UNDECIDED
+    p = ratio.p if p is None else p
+    limit = 1 + quantity.minimum
+    seen = not ratio.low <= 1 <= ratio.high if p is None else p <= 1 - CONFIDENCE
+    if seen and (ratio.value > limit or ratio.value < 1 / limit):
+        return quantity.more if ratio.value > 1 else quantity.less
+    return NONE if 1 / limit <= ratio.low and ratio.high <= limit else UNDECIDED
+
+
+# What follows judges pairs of processes by their order; nothing new uses it.
+RESAMPLES = 999
+FEWEST = 6  # rounds that can show a difference: with fewer, even one that all of them see has p > 1 - CONFIDENCE
+# standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
+BETWEEN_PROCESSES = 0.073
+EXACT = 14  # rounds up to which the test goes through every way of swapping the arms
+
+
 FASTEST = Quantity("fastest step", "s", 0.03, "slower", "faster")
 CPU_TIME = Quantity("CPU time", "s", 0.03, "more CPU time", "less CPU time")
-PEAK = Quantity("peak memory", "bytes", 0.01, "more memory", "less memory")
 
 
 class Verdict(NamedTuple):

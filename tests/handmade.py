@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from analysis import frames
 from analysis.selection import select_records
-from framebench.records.record import Proof, Provenance, Record, Verification
+from framebench.records.record import Proof, Provenance, Record, Turns, Verification
 from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 RIGHT = {"verification": Verification(passed=True, relative_error={"loss": 1e-8}), "effect": Proof(proven=True, evidence={})}
@@ -45,3 +49,34 @@ def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Re
     """A worker that ended before it could name its framework's version."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
     return record(case, status="crashed", reason="SIGKILL", provenance=provenance(versions={}, measured_at=when))
+
+
+def blocks(
+    arms: Sequence[tuple[Case, Sequence[Sequence[float]]]],
+    *,
+    instructions: int | None = None,
+    reference: tuple[float, float] = (0.05, 1e9),
+    peaks: Sequence[int] = (),
+    **origin: Any,
+) -> list[Record]:
+    """Records of live blocks. Of each arm the seconds of a step by block and round; NaN is a round that it missed.
+
+    Peaks (one per arm) stand in the first block's records alone. `reference`: seconds and operations of the reference product.
+    """
+    found = []
+    for number, arm in product(range(len(arms[0][1])), range(len(arms))):
+        case, times = arms[arm]
+        kept = {i: s for i, s in enumerate(times[number]) if not math.isnan(s)}
+        turns = Turns(
+            block=f"block {number}", arm=arm, arms=[c.id for c, _ in arms], seed=number, steps=1, round=list(kept),
+            at_s=[float(i) for i in kept], reference_s=[reference[0]] * len(kept), reference_flop=reference[1],
+        )  # fmt: skip
+        when = datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=number)
+        proof = {"measured_at": when, "versions": {case.framework: "1"}, "protocol": VERSION, "core": 1, **origin}
+        read: dict[str, Any] = {}
+        if peaks and number == 0:
+            read = {"peaks": {"host.rss": peaks[arm]}, "cold_peaks": {"host.rss": 2 * peaks[arm]}}
+        counted = [] if instructions is None else [instructions] * len(kept)
+        steps = {"step_s": list(kept.values()), "instructions": counted, "turns": turns}
+        found.append(record(case, provenance=provenance(**proof), **steps, **read, **RIGHT))
+    return found
