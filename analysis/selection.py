@@ -7,7 +7,7 @@ Records made under a limit of memory are in no table (`unlimited`): what a case 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from framebench.records.pins import pinned_version
@@ -27,26 +27,35 @@ def measured_at(r: Record) -> datetime:
 
 def select(found: Iterable[Record]) -> list[Record]:
     """One record for each machine and case, of one version of each framework and one protocol: what `analysis.load` shows."""
-    return of_one_protocol(of_one_version(select_records(found)))
+    return of_one_protocol(select_cases(found))
 
 
 def select_records(found: Iterable[Record]) -> list[Record]:
     """One for each machine, case and framework version (`select_record`), sorted by these."""
-    every: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
-    for r in unlimited(found):
-        every[r.provenance.machine, r.case, r.framework_version or ""].append(r)
-    return [select_record(every[key]) for key in sorted(every)]
+    return one_of_each(unlimited(found), lambda r: (r.provenance.machine, r.case, r.framework_version or ""))
+
+
+def select_cases(found: Iterable[Record]) -> list[Record]:
+    """One for each machine and case (`select_record`), of one version of each framework (`of_one_version`)."""
+    return one_of_each(of_one_version(unlimited(found)), lambda r: (r.provenance.machine, r.case))
+
+
+def one_of_each(found: Iterable[Record], key: Callable[[Record], tuple[str, ...]]) -> list[Record]:
+    every: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for r in found:
+        every[key(r)].append(r)
+    return [select_record(every[of]) for of in sorted(every)]
 
 
 def select_record(found: list[Record]) -> Record:
-    """Of one case's records the newest, if it has no numbers; else the newest of the `undisturbed` ones of its protocol."""
+    """Of one case's records the newest, if it has no numbers; else the newest of the `uncontended` ones of its protocol."""
     last = max(found, key=measured_at)
     if last.status != "ok":
         return last
-    return max(undisturbed(r for r in found if r.provenance.protocol == last.provenance.protocol), key=measured_at)
+    return max(uncontended(r for r in found if r.provenance.protocol == last.provenance.protocol), key=measured_at)
 
 
-def undisturbed(found: Iterable[Record]) -> list[Record]:
+def uncontended(found: Iterable[Record]) -> list[Record]:
     """Of one case's ok records those that are not contended, or all of them, if all are. Of these the ones that were measured
     alone, if there are some: the others are rounds of a comparison, to be paired with their neighbours."""
     good = [r for r in found if r.status == "ok"]
@@ -56,9 +65,9 @@ def undisturbed(found: Iterable[Record]) -> list[Record]:
 
 
 def select_repeats(found: Iterable[Record]) -> list[Record]:
-    """Of one case's records the processes of one experiment, oldest first: of the `undisturbed` ones those that were taken at
+    """Of one case's records the processes of one experiment, oldest first: of the `uncontended` ones those that were taken at
     the newest's commit and within the hour before it. Older code, or another time, is another experiment."""
-    good = sorted(undisturbed(unlimited(found)), key=measured_at)
+    good = sorted(uncontended(unlimited(found)), key=measured_at)
     return [
         r
         for r in good
@@ -80,14 +89,14 @@ def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
 
 
 def of_one_version(found: Iterable[Record]) -> list[Record]:
-    """Those of one version of each framework and machine (`select_version`), for tables in which a case has one row."""
+    """Those of one version of each framework and machine (`select_version`). A process that died before it could name its
+    version counts as one of it, until its case was measured again."""
     every = sorted(found, key=measured_at)
     measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
     for r in every:
         if r.framework_version is not None:
             measured[r.provenance.machine, r.parsed.framework][r.framework_version] = measured_at(r)
     versions = {place: select_version(place[1], of_place) for place, of_place in measured.items()}
-    # a process that died before it could name its version is forgotten once its case was measured again
     newest = {(r.provenance.machine, r.case): r for r in every}
 
     def counts(r: Record) -> bool:

@@ -10,7 +10,7 @@ from analysis.claims import show as claims
 from analysis.comparison import Comparison
 from analysis.reports import breakdown, explained, ground_truth, support, tolerances, versions
 from analysis.results import Results
-from analysis.selection import of_one_version, select_records
+from analysis.selection import select_cases
 from analysis.studies import drift
 from framebench.records.record import Record
 
@@ -27,7 +27,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
-    table = frames.frame(of_one_version(select_records(found)))
+    table = frames.frame(select_cases(found))
     return [*report_of(table), *tables.claim_arms(table), *versions.comparisons(found)]
 
 

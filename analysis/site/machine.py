@@ -10,7 +10,7 @@ import pandas as pd
 from analysis import frames, tables
 from analysis.comparison import Comparison, Shown
 from analysis.reports import versions
-from analysis.selection import measured_at, of_one_version, select_records
+from analysis.selection import measured_at, select_cases, select_records
 from analysis.site import casepage, headlines
 from framebench.records.record import Record
 from models import spec
@@ -35,7 +35,7 @@ class Machine:
     @cached_property
     def shown(self) -> pd.DataFrame:
         """The rows of one version of each framework."""
-        return frames.frame(of_one_version(select_records(self.records)))
+        return frames.frame(select_cases(self.records))
 
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:

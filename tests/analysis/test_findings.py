@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import frames
-from analysis.selection import of_one_version, select_records
+from analysis.selection import select_cases, select_records
 from framebench.records import store
 from framebench.records.record import Record
 from tests.committed import tracked
@@ -28,7 +28,7 @@ def chosen() -> list[Record]:
 @pytest.fixture(scope="module")
 def ratio(chosen: list[Record]) -> Ratio:
     """`ratio("peak", workload, framework, scenario, strategy)`, or of the "time": to the framework's own baseline."""
-    table: pd.DataFrame = frames.frame(of_one_version(chosen)).set_index("case")
+    table: pd.DataFrame = frames.frame(select_cases(chosen)).set_index("case")
 
     def of(quantity: str, workload: str, framework: str, scenario: str, strategy: str) -> float:
         case = table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu"]

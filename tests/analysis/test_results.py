@@ -19,7 +19,7 @@ from framebench.cli.__main__ import app
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
-from tests.handmade import made, provenance
+from tests.handmade import died, made, provenance
 from tests.processes import ROOT
 
 
@@ -105,6 +105,12 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
     assert not table.loc["checkpoint", "usable"]
     assert pd.isna(table.loc["checkpoint", "peak_bytes"])
     assert table.loc["checkpoint", "reason"] == "memory"
+
+
+def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(results: Path) -> None:
+    for r in (made("checkpoint", 100, 1.0), died("checkpoint")):
+        store.write(r, store.folder(results, "m", "torch", r.parsed))
+    assert list(analysis.load(results, "m")["status"]) == ["crashed"]
 
 
 def test_importing_analysis_imports_no_pandas() -> None:

@@ -13,6 +13,7 @@ from analysis.selection import (
     comparable_times,
     of_one_protocol,
     of_one_version,
+    select_cases,
     select_records,
     select_repeats,
     select_version,
@@ -32,7 +33,7 @@ def test_the_newest_record_counts() -> None:
     ("cpu_s", "changes", "peak"),
     [(0.5, {}, 200), (0.95, {}, 300), (0.5, {"threads": 2}, 300), (0.5, {"protocol": 2}, 300)],
 )
-def test_a_disturbed_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[str, Any], peak: int) -> None:
+def test_a_contended_record_gives_way_to_a_calm_one(cpu_s: float, changes: dict[str, Any], peak: int) -> None:
     """The calm one is older; it counts if the newer one took well more than its CPU time, on one core, by the same protocol."""
     made_at = {"measured_at": "2027-01-01T00:00:00Z", "versions": {"torch": "1"}, "threads": 1, **changes}
     later = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": cpu_s, "provenance": provenance(**made_at)})
@@ -65,9 +66,17 @@ def test_what_ran_under_a_limit_is_in_no_table() -> None:
 def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
     (again,) = of_one_version([died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)])
     assert again.status == "ok"
-    later = of_one_version([died(), made("checkpoint", 100, 1.0)])
-    assert {r.status for r in later} == {"ok", "crashed"}, "a newer failure is told beside it"
     assert of_one_version([]) == []
+
+
+def test_a_newer_crash_without_a_version_is_its_cases_one_record() -> None:
+    """As any newer failure is; but not one that is older than the case's newest record, be that one contended."""
+    calm, crash = made("checkpoint", 100, 1.0), died(when="2027-01-01T00:00:00Z")
+    assert [r.status for r in select_cases([crash, calm])] == ["crashed"]
+    later = provenance(measured_at="2027-01-02T00:00:00Z", versions={"torch": "1"}, threads=1)
+    contended = calm.model_copy(update={"cpu_s_per_step": 0.5, "provenance": later})
+    assert contended.contended
+    assert select_cases([calm, crash, contended]) == [calm]
 
 
 def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
