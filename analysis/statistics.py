@@ -20,7 +20,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95
 WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
@@ -221,6 +220,8 @@ def judge(base: Sequence[float], change: Sequence[float], quantity: Quantity) ->
 
 def interval(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bootstrap 95 % interval of the median over the last axis: rounds are resampled (percentile method, Efron 1979)."""
+    from scipy import stats  # takes most of a second, and few commands need it
+
     found = stats.bootstrap(
         (logs,), np.median, axis=-1, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", rng=0
     ).confidence_interval
@@ -256,7 +257,9 @@ def chance(logs: np.ndarray) -> np.ndarray:
     By permutation, so that ties and zeros, which peaks have, need no approximation. `scipy.stats.wilcoxon` gives the same p up
     to 12 rounds, in a thousand times the time where there are ties, and beyond 13 approximates them.
     """
-    ranks = stats.rankdata(np.abs(logs), axis=-1) * np.sign(logs)
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.abs(logs), axis=-1) * np.sign(logs)
     swapped = np.abs(ranks @ swaps(logs.shape[-1]).T)
     return (swapped >= np.abs(ranks.sum(axis=-1, keepdims=True)) - 1e-9).mean(axis=-1)
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from analysis.frames import Row, row
-from analysis.lower_bound import WIDE, floor, layers, width
+from analysis.lower_bound import WIDE, layers, lower_bound, width
 from analysis.predict import fit
 from analysis.selection import comparable_times, select
 from framebench.records import store
 from framebench.records.record import case_of
 from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import Described
-from framebench.suite.registry import names
+from framebench.suite.registry import in_use
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
@@ -137,7 +137,7 @@ def peak_at(rows: Sequence[Row], case: Case) -> Peak:
     if len(set(batches)) < 2:
         return by_parts(rows[-1], case)
     value, low, high = fit(batches, [r.peak_bytes or 0 for r in rows]).at(case.batch)
-    known, least = f"line through batches {', '.join(map(str, batches))}", floor(case).total
+    known, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
     if low is None or high is None:
         return Peak("predicted", known, max(value, least), margin=MARGIN)
     return Peak("predicted", known, max(value, least), max(low, least), max(high, least))
@@ -145,8 +145,8 @@ def peak_at(rows: Sequence[Row], case: Case) -> Peak:
 
 def by_parts(r: Row, case: Case) -> Peak:
     """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
-    is a line through these and the measured peak; the other adds to the floor what the measured peak exceeded it by."""
-    known, least = floor(replace(case, batch=r.batch)), floor(case)
+    is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
+    known, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
     peak, fixed = float(r.peak_bytes or 0), known.parameters + known.buffers + known.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
     low, high = sorted((max(line, least.total), max(least.total + peak - known.total, least.total)))
@@ -156,16 +156,16 @@ def by_parts(r: Row, case: Case) -> Peak:
 
 
 def by_ratio(rows: Sequence[Row], case: Case) -> Peak:
-    """Of a model that was only described: its floor, times what peaks of the same strategy were to theirs.
+    """Of a model that was only described: its lower bound, times what peaks of the same strategy were to theirs.
 
-    The floor counts the logits once, in the precision of the activations. A loss that is not fused with its gradient holds
-    three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
+    The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
+    holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [(r.peak_bytes or 0) / floor(case_of(r.case)).total for r in rows]
-    least = floor(case).total
+    ratios = [(r.peak_bytes or 0) / lower_bound(case_of(r.case)).total for r in rows]
+    least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits
-    known = f"floor x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
+    known = f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
     return Peak("predicted", known, (low + high) / 2, low, high)
 
 
@@ -185,9 +185,9 @@ def largest(rows: Sequence[Row], case: Case, budget: int) -> Offer:
     """
     unit = case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
-    foreseen = bisect_right(batches, budget, key=lambda batch: peak_at(rows, replace(case, batch=batch)).needs) * unit
+    expected = bisect_right(batches, budget, key=lambda batch: peak_at(rows, replace(case, batch=batch)).needs) * unit
     measured = [r.batch for r in rows if r.size == case.size]
-    candidates = (offer(rows, replace(case, batch=batch)) for batch in sorted({foreseen, *measured, unit} - {0}, reverse=True))
+    candidates = (offer(rows, replace(case, batch=batch)) for batch in sorted({expected, *measured, unit} - {0}, reverse=True))
     found = next((o for o in candidates if o.fits(budget)), offer(rows, replace(case, batch=unit)))
     within = [r for r in found.timed if r.batch <= found.case.batch] or found.timed[:1]
     return replace(found, speed=max(within, key=lambda r: r.throughput or 0, default=None))
@@ -221,8 +221,9 @@ def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
 
 
 def advise(rows: Sequence[Row], question: Question) -> Advice:
-    """From the rows of one machine. Raises NoRecords."""
-    asked = [r for r in rows if r.framework in question.frameworks and (question.shape is not None or r.size == question.size)]
+    """From the rows of one machine; what only tests an article's sentence is nobody's choice. Raises NoRecords."""
+    used = [r for r in rows if r.framework in question.frameworks and not r.only_for_claims]
+    asked = [r for r in used if question.shape is not None or r.size == question.size]
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
@@ -245,7 +246,7 @@ def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
     if question.shape is not None:
         return []
     workload = spec.workload(question.workload)
-    pairs = ((f, s) for f in question.frameworks for s in names(question.scenario) if (f, s) not in known)
+    pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in known)
     cases = (question.case(*pair, workload.preset(question.size).base) for pair in pairs)
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.page import NAMES
+from analysis.tables import conditions
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import names
@@ -107,7 +108,7 @@ def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
     rows = df[df["usable"]]
     by = read_by or ", ".join(instruments(rows))
     read = f"Peaks by {by}. " if by else ""
-    return [*more, left_out(df), *cautions(rows), read + provenance(rows if len(rows) else df)]
+    return [*more, left_out(df), *cautions(rows), read + conditions(rows if len(rows) else df)]
 
 
 def left_out(df: pd.DataFrame) -> str:
@@ -125,7 +126,7 @@ def shortened(found: Iterable[str]) -> str:
 
 
 def cautions(df: pd.DataFrame) -> list[str]:
-    """Records of an older protocol, of code that was not committed, and of steps that others disturbed."""
+    """Records of an older protocol, of code that was not committed, and of contended steps."""
     which = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
         "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),
@@ -136,18 +137,3 @@ def cautions(df: pd.DataFrame) -> list[str]:
         for what, mask in which.items()
         if mask.any()
     ]
-
-
-def provenance(df: pd.DataFrame) -> str:
-    """What was held constant, and where and when it was measured."""
-
-    def one(column: str) -> str:
-        return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
-
-    found = df[["framework", "framework_version"]].dropna().drop_duplicates()
-    versions = ", ".join(sorted(f"{f} {v}" for f, v in found.itertuples(index=False)))
-    commits = ", ".join(sorted(df["commit"].fillna("unknown").str[:10].unique()))
-    return (
-        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}; "
-        f"calibration {one('calibration')}; {versions}; measured {between(df['measured_at'].dt.date, '{}')} at {commits}."
-    )

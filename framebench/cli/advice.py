@@ -11,7 +11,7 @@ from framebench.cli.shared import AsJson, Machine, Results, app, fail, machine_o
 from framebench.measure import runner
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
-from framebench.suite.registry import SCENARIOS
+from framebench.suite.registry import SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
@@ -24,7 +24,7 @@ def advise(
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
     workload: Annotated[str, typer.Option(help="such as transformer")] = "transformer",
     scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
-    batch: Annotated[int | None, typer.Option(min=1, help="samples; without it the largest that fits is foretold")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="samples; without it the largest that fits is predicted")] = None,
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
     size: str = DEFAULT_SIZE,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
@@ -108,6 +108,9 @@ def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
     if len(named) > 1:
         raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {', '.join(sorted(named))}")
     (strategy,) = named
+    if find(question.scenario, strategy).only_for_claims:
+        known = ", ".join(in_use(question.scenario))
+        raise UnknownCase(f"--from {have} only tests an article's sentence, so advice leaves it out; choose from: {known}")
     wanted = [f for f in question.frameworks if framework in ("*", f)]
     changes = [c for f in wanted if (c := advice.change(found, f, strategy))]
     if not changes:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.advice import show
-from analysis.advice.advice import Advice, Offer, Question, advise, change, evidence_about, largest_that_fits
+from analysis.advice.advice import Advice, NoRecords, Offer, Question, advise, change, evidence_about, largest_that_fits
 from analysis.frames import Row, row
-from analysis.lower_bound import floor
+from analysis.lower_bound import lower_bound
 from analysis.selection import select
 from framebench.instruments.limits import Order
 from framebench.measure.environments import Environment
@@ -24,9 +24,10 @@ from framebench.measure.probes import carry_out
 from framebench.measure.runner import Options
 from framebench.records import store
 from framebench.records.provenance import machine_name
-from framebench.records.record import Proof, Record, Verification, case_of
+from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
+from framebench.suite.registry import claims_only, find
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
@@ -55,6 +56,7 @@ one = st.builds(
     st.integers(100 * 1024, 10 * MIB),
     st.floats(0.001, 10),
 )
+several = st.lists(one, min_size=1, max_size=12).filter(lambda found: any(not r.parsed.plan.only_for_claims for r in found))
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
@@ -71,7 +73,7 @@ def everything(advice: Advice) -> list[Offer]:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(one, min_size=1, max_size=12), st.integers(0, 12 * MIB), st.sampled_from([None, 4, 8, 12]))
+@given(several, st.integers(0, 12 * MIB), st.sampled_from([None, 4, 8, 12]))
 def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record], budget: int, batch: int | None) -> None:
     question = replace(QUESTION, budget=budget, batch=batch)
     advice = asked(found, question)
@@ -81,17 +83,18 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     assert all(o.case.plan.same_loss for o in advice.fitting)
     assert not any(o.case.plan.same_loss for o in advice.changed)
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
-    for r in rows(found):  # every measured case of the batch that fits by its own instrument is offered, with its own number
+    used = [r for r in rows(found) if not r.only_for_claims]
+    for r in used:  # every measured case of the batch that fits by its own instrument is offered, with its own number
         if r.batch == batch and r.peak_bytes and r.peak_bytes <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.peak_bytes, r.throughput)
-    same = [r for r in rows(found) if case_of(r.case).plan.same_loss]
-    assert said >= {(r.framework, r.strategy) for r in same}, "of every strategy something is said"
+    assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"
+    assert not any(find("train", strategy).only_for_claims for _, strategy in said), "and nothing of the others"
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(one, min_size=1, max_size=12),
+    several,
     st.integers(0, 12 * MIB),
     st.integers(0, 12 * MIB),
     st.sampled_from([None, 4, 8, 16]),
@@ -129,6 +132,18 @@ def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], w
     assert left[0] == "transformer/torch/train/checkpoint/b4/tiny"
     assert why in left[1]
     assert why in "\n".join(show.sentences(advice, [], None))
+
+
+def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
+    found = [made("torch", s, 4, peak, 0.1) for s, peak in (("fp32", 100), ("student", 50), ("amp_bf16+gc_frozen", 60))]
+    advice = asked(found)
+    assert [o.case.strategy for o in everything(advice)] == ["fp32"]
+    assert advice.left_out == {}, "nor is it named as something that went wrong"
+    offered = {case.split("/")[3] for case in advice.unmeasured}
+    assert {"checkpoint", "accumulate"} <= offered
+    assert not offered & set(claims_only("train")), "nor recommended to be measured"
+    with pytest.raises(NoRecords):
+        asked(found[1:])
 
 
 def test_numbers_of_two_versions_or_protocols_are_not_ranked_together() -> None:
@@ -182,11 +197,13 @@ def test_a_fit_by_the_frameworks_instrument_that_the_kernel_would_not_grant_is_t
 
 
 def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
-    advice = asked([made("torch", "width_half", 4, 100, 0.1), made("torch", "fp32", 4, 200, 1.0)])
-    assert [o.case.strategy for o in advice.fitting] == ["fp32"]
+    base = made("torch", "fp32", 4, 200, 1.0)
+    found = [base.model_copy(update={"case": f"resnet50/torch/finetune/{s}/b4/tiny"}) for s in ("half", "head")]
+    advice = asked(found, Question("resnet50", "finetune", MIB, batch=4, size="tiny"))
+    assert [o.case.strategy for o in advice.fitting] == ["half"]
     apart = list(show.tables(advice))[1]
     assert "another model" in apart.title
-    assert "half the channels" in apart.markdown()
+    assert "the last layer alone trained" in apart.markdown()
 
 
 def test_if_nothing_fits_the_way_out_is_named() -> None:
@@ -204,12 +221,12 @@ def test_if_nothing_fits_the_way_out_is_named() -> None:
     assert "no smaller batch fits" in "\n".join(show.sentences(asked(found, hopeless), [], None))
 
 
-def test_without_a_batch_the_largest_is_foretold() -> None:
+def test_without_a_batch_the_largest_is_predicted() -> None:
     found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
     (offer,) = asked(found, replace(QUESTION, budget=100 * MIB, batch=None)).fitting
     assert (offer.case.batch, offer.peak.kind) == (94, "predicted")  # 95 MiB and a twentieth
     assert offer.speed
-    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", "speeds are measured, not foretold"
+    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", "speeds are measured, not predicted"
     (single,) = asked(found[:1], replace(QUESTION, budget=5 * MIB, batch=None)).fitting
     assert (single.case.batch, single.peak.kind) == (4, "measured")
     (split,) = asked([made("torch", "accumulate", 4, MIB, 1.0)], replace(QUESTION, budget=9 * MIB, batch=None)).fitting
@@ -217,7 +234,7 @@ def test_without_a_batch_the_largest_is_foretold() -> None:
 
 
 def test_one_measured_batch_brackets_the_others() -> None:
-    """What the published records say about the Transformer at batch 8, foretold from batch 4 alone."""
+    """What the published records say about the Transformer at batch 8, predicted from batch 4 alone."""
     for framework in FRAMEWORKS:
         rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
@@ -229,7 +246,7 @@ def test_one_measured_batch_brackets_the_others() -> None:
         assert offer.peak.kind == "predicted"
         assert offer.peak.low is not None
         assert offer.peak.low <= (eight.peak_bytes or 0) <= offer.peak.needs
-        assert offer.peak.low >= floor(offer.case).total
+        assert offer.peak.low >= lower_bound(offer.case).total
 
 
 DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
@@ -245,7 +262,7 @@ def test_a_described_transformer() -> None:
     with pytest.raises(ValueError, match="the closest has"):
         described(1e6, 1024)
     like = Described("transformer", "torch", "train", "fp32", 8, "124M", config)
-    assert floor(like) == floor(parse("transformer/torch/train/fp32/b8/full"))
+    assert lower_bound(like) == lower_bound(parse("transformer/torch/train/fp32/b8/full"))
     narrow = replace(like, strategy="width_half")
     assert narrow.config.width == 384
 
@@ -257,7 +274,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
     for o in advice.fitting:
         assert o.peak.low is not None
-        assert floor(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
+        assert lower_bound(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
     assert advice.changed == []
 
 
@@ -297,12 +314,12 @@ def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Pa
 
 
 def test_the_command_waits_for_no_heavy_import() -> None:
-    """What draws takes longer to import than the answer takes."""
+    """What draws and what tests takes longer to import than the answer takes."""
     code = """
 import sys
 from framebench.cli.__main__ import app
 app(["advise", "--budget", "8GiB"], standalone_mode=False)
-sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib"} & sys.modules.keys()) else 0)
+sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -332,6 +349,7 @@ def test_the_command_for_people() -> None:
         (["--budget", "1GiB", "--framework", "tensorflow"], "jittor"),
         (["--budget", "1GiB", "--size", "huge"], "tiny"),
         (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
+        (["--budget", "1GiB", "--from", "gc_frozen"], "choose from: fp32"),
         (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "another workload"),
         (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
         (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
