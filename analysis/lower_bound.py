@@ -47,7 +47,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Floor:
+class LowerBound:
     """Bytes at the moment of a step when they are most. A step cannot peak below their sum."""
 
     parameters: int
@@ -299,10 +299,10 @@ def forward(case: Case) -> int:
 
 
 @cache
-def floor(case: Case) -> Floor:
+def lower_bound(case: Case) -> LowerBound:
     """The least peak of one step of this case, by what it is made of."""
     gradients, activations = backward(case) if case.stage.trains else (0, forward(case))
-    return Floor(
+    return LowerBound(
         parameters=held(case, trainable=True),
         buffers=held(case, trainable=False),
         optimizer=optimizer_bytes(case) if case.stage.trains else 0,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison import MIB, Comparison, Shown, mib, missing
-from analysis.reports.breakdown import floor_of
+from analysis.reports.breakdown import lower_bound_of
 from analysis.tables import conditions
 from framebench.suite.hypothetical import named
 from framebench.suite.strategy import FRAMEWORKS
@@ -108,22 +108,22 @@ def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[pd.Series, Line
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
     """The peak at the largest batch against what the smaller ones predict: one row for each group with three batches or more.
 
-    `error` is that of a line through the peaks, `error_over_floor` that of a line through what they exceed the floor by, which
-    knows that gradients and activations need not be there together.
+    `error` is that of a line through the peaks, `error_over_bound` that of a line through what they exceed the lower
+    bound by, which knows that gradients and activations need not be there together.
     """
     return pd.DataFrame([held_out_of(group) for group in alike(table, at_least=3)])
 
 
 def held_out_of(group: pd.DataFrame) -> pd.Series:
-    floors = np.array([float(floor_of(case).total) for case in group["case"]])
+    bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
     known, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
     line, batch = through(known), int(group["batch"].iloc[-1])
-    over = fit(line.batches, (known["peak_bytes"] - floors[:-1]).tolist())
+    over = fit(line.batches, (known["peak_bytes"] - bounds[:-1]).tolist())
     expected = line.at(batch)
     found = {
         "known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value,
         "predicted": expected.value, "low": expected.low, "high": expected.high, "error": expected.value / peak - 1,
-        "error_over_floor": (over.at(batch).value + floors[-1]) / peak - 1,
+        "error_over_bound": (over.at(batch).value + bounds[-1]) / peak - 1,
     }  # fmt: skip
     return pd.concat([last, pd.Series(found, dtype=object)])
 
@@ -141,7 +141,7 @@ SHOWN = {
     "interval": Shown("95 % interval"),
     "peak_bytes": BYTES._replace(head="measured"),
     "error": Shown("error", "+.1%"),
-    "error_over_floor": Shown("error, floor known", "+.1%"),
+    "error_over_bound": Shown("error, lower bound known", "+.1%"),
     "peak_instrument": Shown("instrument"),
 }
 
@@ -160,8 +160,8 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
             "MiB (2^20 bytes). A straight line through the peaks at the smaller batches (least squares) predicts the largest; "
-            "interval: Student's t for one new measurement, none from two batches. Floor known: the line is fitted to what the "
-            f"peaks exceed the floor by. {conditions(group)}",
+            "interval: Student's t for one new measurement, none from two batches. Lower bound known: the line is fitted to "
+            f"what the peaks exceed the lower bound by. {conditions(group)}",
             group.sort_values(["workload", "place", "strategy"]),
             SHOWN,
             left=4,

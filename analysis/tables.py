@@ -20,7 +20,7 @@ from framebench.suite.registry import BASELINES, find
 from framebench.suite.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
-APART = "times have no ratio where over an hour lies between a case and its baseline, since a shared processor drifts"
+APART = "time ratios only where a case and its baseline were measured within an hour, since a shared processor drifts"
 
 
 def mark(value: Any) -> str:

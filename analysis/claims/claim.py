@@ -29,7 +29,7 @@ class Claim:
     says: str
     claimed: str  # the claimed effect, short
     metric: str
-    transfers_to_gpu: bool  # whether a CPU's result may stand for a GPU's
+    transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
     recommendation: str  # what to do
     if_so: str = ""  # what to do where the claim is reproduced, if that differs

@@ -62,7 +62,7 @@ class Entry:
     high: float | None
     form: str
     recommendation: str
-    transfers_to_gpu: bool  # whether a CPU's result may stand for a GPU's
+    transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     remark: str  # why it does or not, what is missing, and facts from documents
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
@@ -178,11 +178,7 @@ def figure(one: Line) -> str:
 
 def remark(claim: Claim, lines: list[Line]) -> str:
     """What the numbers cannot say: about a GPU, about arms without a number, from documents."""
-    gpu = (
-        f"A CPU stands for a GPU here: {claim.why}."
-        if claim.transfers_to_gpu
-        else f"A CPU does not stand for a GPU here: {claim.why}."
-    )
+    gpu = f"Transferable to a GPU: {claim.why}." if claim.transfers_to_gpu else f"Not transferable to a GPU: {claim.why}."
     without = [one for one in lines if one.decides and one.value is None]
     told = f"{len(without)} of {sum(one.decides for one in lines)} arms have no measurement." if without else ""
     failed = "; ".join(dict.fromkeys(one.remark for one in without if one.remark))

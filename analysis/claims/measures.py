@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.claims.rule import Effect
 from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
-from analysis.lower_bound import floor
+from analysis.lower_bound import lower_bound
 from analysis.selection import comparable_times
 from framebench.records.probed import Probed
 from framebench.records.record import Record
@@ -310,7 +310,7 @@ class OfProbe:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Change / base of the activations that the analytic floor counts (analysis/lower_bound.py), at any batch. Nothing is
+    """Change / base of the activations that the analytic lower bound counts (analysis/lower_bound.py), at any batch. Nothing is
     measured: there is no interval, and arms of it never decide."""
 
     change: str  # full case ids
@@ -323,5 +323,5 @@ class Predicted:
         return []
 
     def effect(self, store: Store, size: str) -> Effect:
-        change, base = (floor(named(case)).activations for case in (self.change, self.base))
+        change, base = (lower_bound(named(case)).activations for case in (self.change, self.base))
         return Effect(*[change / base] * 3)

@@ -11,7 +11,7 @@ from analysis.claims.rule import MEASURED
 from analysis.comparison import Comparison
 from analysis.results import Results
 
-HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "for a GPU", "instead", "records")
+HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transferable to a GPU", "recommendation", "records")
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
@@ -37,7 +37,6 @@ def table(entries: Sequence[Entry]) -> Comparison:
 
 def row(entry: Entry) -> tuple[str, ...]:
     verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
-    stands = "stands" if entry.transfers_to_gpu else "does not stand"
     return (
         entry.id,
         entry.says,
@@ -45,7 +44,7 @@ def row(entry: Entry) -> tuple[str, ...]:
         entry.metric,
         entry.measured,
         verdict,
-        stands,
+        "yes" if entry.transfers_to_gpu else "no",
         entry.recommendation,
         count(entry.records),
     )

@@ -25,7 +25,7 @@ from analysis.claims.rule import Target
 from analysis.claims.samples import ADDED, HOST, PARAMETERS, PEAK, RESERVED, TIME, evidence, observed, share
 
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
-CPU_HALF = "bytes stand, where the CPU's kernels take bfloat16; speed does not, and XLA:CPU widens to float32"
+CPU_HALF = "bytes hold, where the CPU's kernels take bfloat16; speed does not, and XLA:CPU widens to float32"
 ONE_MORE_FORWARD = times(4 / 3, SECONDS)  # a step is a forward and a backward of two forwards' work
 NO_RANKS = "the suite runs one process on one device; data parallelism is not in it"
 GRADIENT = observed("grad_norm")
@@ -136,7 +136,7 @@ CLAIMS = (
         "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",
         "step time, pool emptied after every step / kept", False,
         "on a GPU an allocation synchronises the device: without a pool far more is lost",
-        "Leave the pool alone. Emptied after every step it cost {range} of time here.",
+        "Leave the pool alone: emptying it after every step changed the step time by {range}.",
         arms=(
             *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, quantity=TIME),
             *ratios("train/pool_off", "train/fp32", SLOWER, frameworks=(*TORCH, *JAX), label="no pool", quantity=TIME),

@@ -62,7 +62,7 @@ def stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame)
     for place, peak in enumerate(split["peak_bytes"] / MIB):
         if peak > end:
             axes.annotate(f"{peak:,.0f}", (end, place), (-3, 0), textcoords="offset points", ha="right", va="center", size=6)
-    why = rows.outcome(measured).fillna("-").where(split["floor"].isna())
+    why = rows.outcome(measured).fillna("-").where(split["lower_bound"].isna())
     for place, reason in enumerate(why):
         if isinstance(reason, str):
             axes.annotate(reason, (0, place), (3, 0), textcoords="offset points", va="center", size=6, color="0.55")
@@ -77,8 +77,8 @@ def parts_title(split: pd.DataFrame) -> str:
     name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
     if base.empty:
         return f"{name}: where the peak goes"
-    over = rows.listed(f"{r.peak_over_floor:.2f} times in {r.framework} ({r.peak_instrument})" for r in rows.each(base))
-    shares = base[[*PARTS]].div(base["floor"], axis=0)
+    over = rows.listed(f"{r.peak_over_bound:.2f} times in {r.framework} ({r.peak_instrument})" for r in rows.each(base))
+    shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
     largest = shares.mean().idxmax()
     most = rows.between(shares[largest] * 100, "{:.0f}")
     return f"{name} ({base['strategy'].iloc[0]}): the peak is {over} the lower bound; {most} % of the bound: {largest}"

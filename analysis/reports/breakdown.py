@@ -8,17 +8,17 @@ from functools import cache
 import pandas as pd
 
 from analysis.comparison import MIB, Comparison, Shown
-from analysis.lower_bound import Floor, floor
+from analysis.lower_bound import LowerBound, lower_bound
 from analysis.tables import conditions
 from framebench.suite.hypothetical import named
 
-# what keeps bytes on disk or in host memory for a while may stay below the floor, which counts them all
+# what keeps bytes on disk or in host memory for a while may stay below the bound, which counts them all
 ELSEWHERE = {"mem_limit", "offload"}
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
 
 
 def breakdown(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a peak, with a column of bytes for each part, and `floor`, `rest` and `peak_over_floor`.
+    """Rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest` and `peak_over_bound`.
 
     The parts are those of the moment when the least that is needed is most: often the end of the forward pass, when there are
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
@@ -26,19 +26,19 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     """
     here = table["strategy"].map(lambda strategy: ELSEWHERE.isdisjoint(strategy.split("+"))).astype(bool)
     measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & here].reset_index(drop=True)
-    floors = [floor_of(case) for case in measured["case"]]
+    bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
-        measured[part] = [getattr(f, part) for f in floors]
-    measured["floor"] = [float(f.total) for f in floors]
-    measured["rest"] = measured["peak_bytes"] - measured["floor"]
-    measured["peak_over_floor"] = measured["peak_bytes"] / measured["floor"]
+        measured[part] = [getattr(f, part) for f in bounds]
+    measured["lower_bound"] = [float(f.total) for f in bounds]
+    measured["rest"] = measured["peak_bytes"] - measured["lower_bound"]
+    measured["peak_over_bound"] = measured["peak_bytes"] / measured["lower_bound"]
     return measured
 
 
 @cache  # many records are of few cases
-def floor_of(case_id: str) -> Floor:
+def lower_bound_of(case_id: str) -> LowerBound:
     """Raises UnknownCase."""
-    return floor(named(case_id))
+    return lower_bound(named(case_id))
 
 
 SHOWN = {
@@ -46,7 +46,7 @@ SHOWN = {
     "strategy": Shown("strategy"),
     "peak_bytes": Shown("peak", ",.1f", 1 / MIB),
     **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
-    "peak_over_floor": Shown("peak / floor", ".2f"),
+    "peak_over_bound": Shown("peak / lower bound", ".2f"),
     "peak_instrument": Shown("instrument"),
 }
 
@@ -59,9 +59,9 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
             "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the "
-            "end of the forward pass), and sum to the floor, the least that any implementation needs; rest = measured peak - "
-            "floor: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond the least. "
-            f"{conditions(group)}",
+            "end of the forward pass), and sum to the lower bound, the least that any implementation needs; rest = measured "
+            "peak - lower bound: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond "
+            f"the least. {conditions(group)}",
             group,
             SHOWN,
             machine=str(machine),

@@ -1,6 +1,6 @@
 """Figures that others published, beside ours: `framebench report --docs docs/ground-truth.md` writes the tables there.
 
-Ours come from records and from the counted floor; nothing of ours is typed here. Where no record fits, the cell says so.
+Ours come from records and from the counted lower bound; nothing of ours is typed here. Where no record fits, the cell says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.comparison import Comparison, Shown, mib, number
-from analysis.lower_bound import floor, layers, mixed_precision_adam
+from analysis.lower_bound import layers, lower_bound, mixed_precision_adam
 from analysis.statistics import BETWEEN_PROCESSES
 from analysis.tables import conditions
 from framebench.records.record import case_of as case_named
@@ -91,12 +91,12 @@ def adjusted_bytes(case: Case) -> int:
 
 @cache  # many records are of few cases
 def counted_bytes(case: Case) -> int:
-    """The floor's own count of what the blocks keep, in float32."""
+    """The lower bound's own count of what the blocks keep, in float32."""
     return 4 * case.batch * sum(k.elements for k in layers(case) if k.block)
 
 
 def activations(table: pd.DataFrame) -> Comparison:
-    """Per layer stack: the formula, what our floor counts, and the growth of the measured peak from one batch to the next."""
+    """For all layers: the formula, our lower bound, and the part of the measured peak that is theirs."""
     rows, found = [], pd.concat([measured(table, strategy) for strategy in ("fp32", "attention_plain")])
     for case_id, peak, machine, instrument in zip(*(found[c] for c in ("case", "peak_bytes", "machine", "peak_instrument"))):
         case = case_named(case_id)
@@ -106,15 +106,15 @@ def activations(table: pd.DataFrame) -> Comparison:
             mib(counted), mib(seen), number(seen and seen / counted, ".2f"), instrument,
         ))  # fmt: skip
     head = (
-        "machine", "framework", "strategy", "batch", "formula", "no dropout, float32", "floor", "measured", "measured / floor",
-        "instrument",
+        "machine", "framework", "strategy", "batch", "formula", "no dropout, float32", "lower bound", "measured",
+        "measured / lower bound", "instrument",
     )  # fmt: skip
     caption = (
         "MiB (2^20 bytes) that the Transformer's blocks keep for the backward pass, size cpu. formula: s b h (34 + 5 a s / h) "
         "bytes a layer (Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models, section 4.1): "
-        "16 bits, dropout, scores stored. floor: our count for the strategy; fused attention (fp32) keeps no scores, which the "
-        "formula includes. measured: peak - the floor's other parts, so workspaces and gradients of activations are in it. "
-        f"{conditions(found)}"
+        "16 bits, dropout, scores stored. lower bound: our count for the strategy; fused attention (fp32) keeps no scores, "
+        "which the formula includes. measured: peak - the bound's other parts, so with workspaces and gradients of "
+        f"activations. {conditions(found)}"
     )
     return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
@@ -126,8 +126,8 @@ def measured(table: pd.DataFrame, strategy: str) -> pd.DataFrame:
 
 
 def peak_of_blocks(case: Case, peak: float) -> int | None:
-    """The measured peak without the floor's parameters, states, inputs, gradients and what lies above the blocks."""
-    least = floor(case)
+    """The measured peak without the lower bound's parameters, states, inputs, gradients and what lies above the blocks."""
+    least = lower_bound(case)
     above = least.activations - counted_bytes(case)
     rest = int(peak) - (least.total - least.activations) - max(0, above)
     return rest if rest > 0 else None
@@ -155,7 +155,7 @@ def states() -> Comparison:
         spec = case_named("transformer/torch/train/fp32/b1/cpu").spec
         base = replace(case_named("transformer/torch/train/fp32/b1/cpu"), size=size, batch=spec.preset(size).base)
         count = spec.parameter_count(base.config)
-        least = floor(base)
+        least = lower_bound(base)
         ours = least.parameters + least.optimizer + count * 4
         rows.append(
             (size, f"{count:,}", f"{mixed_precision_adam(count) / 2**30:.3f}", f"{ours / 2**30:.3f}", f"{ours / count:.1f}")

@@ -81,20 +81,20 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms)
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
-    floors = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
+    bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
     # of the pinned version, where a case has several
     of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
     for case, line in of_case.items():
         found = machine.found[case]
         record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
-        write_case(writer, machine, record, found, line, floors.get((case, line["measured_at"])))
+        write_case(writer, machine, record, found, line, bounds.get((case, line["measured_at"])))
 
 
 def write_case(
-    writer: Writer, machine: Machine, record: Record, found: list[Record], line: pd.Series, floor: pd.Series | None
+    writer: Writer, machine: Machine, record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None
 ) -> None:
     """A page of the record that counts, with all others as its history."""
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
-        sections=casepage.sections(record, found, line, floor), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
+        sections=casepage.sections(record, found, line, bound), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
     )  # fmt: skip

@@ -96,12 +96,13 @@ def peaks(record: Record) -> Comparison:
     )
 
 
-def floor_of(r: pd.Series) -> Comparison:
+def lower_bound_of(r: pd.Series) -> Comparison:
     """What the peak consists of, counted by hand (`breakdown.breakdown`)."""
-    names = (*breakdown.PARTS, "floor", "rest")
+    names = (*breakdown.PARTS, "lower_bound", "rest")
     rows = [(name, number(r[name], ",.2f", 1 / MIB), number(r[name] / r["peak_bytes"], ".1%")) for name in names]
     caption = (
-        "MiB (2^20 bytes). The parts sum to the floor, the least that any implementation needs; rest = measured peak - floor."
+        "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation needs; "
+        "rest = measured peak - lower bound."
     )
     return Comparison.of_text("Where the peak goes", caption, ("part", "MiB", "of the peak"), tuple(rows), left=1)
 
@@ -176,10 +177,10 @@ def dots(seconds: list[float]) -> list[Dot]:
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
-def sections(record: Record, found: list[Record], line: pd.Series, floor: pd.Series | None) -> list[Comparison]:
-    """The tables of the page; `line` and `floor` are the record's flat rows, `found` all of the case, newest first."""
+def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
+    """The tables of the page; `line` and `bound` are the record's flat rows, `found` all of the case, newest first."""
     measured = [key_numbers(line), peaks(record)] if record.status == "ok" else []
-    parts = [*measured, floor_of(floor) if floor is not None else None, verification(record), effect(record)]
+    parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
     rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
 

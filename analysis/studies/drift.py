@@ -56,6 +56,6 @@ def comparison(found: Iterable[Record]) -> Comparison:
     caption = (
         "Every two records of equal work (the baseline, and the same with Python's collector off or frozen) of one machine, "
         "framework version, protocol, batch and size, of different cases or sessions: by how much the longer median step "
-        "exceeds the shorter. Records that others disturbed are left out."
+        "exceeds the shorter. Contended records are left out."
     )
     return Comparison.of_text("Step times of equal work", caption, HEAD, tuple(rows), left=2)

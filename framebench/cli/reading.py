@@ -1,4 +1,4 @@
-"""Commands that read and foretell: `list | show | report | predict | explain`."""
+"""Commands that read records and predict: `list | show | report | predict | explain`."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def predict(
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
-    """The peak of a case without running it: its floor, fake tensors (PyTorch, eager), a line through measured batches."""
+    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), a line through measured batches."""
     asked = hypothetical.named(case)
     found = predictions(asked, machine, results)
     if as_json:
@@ -184,7 +184,7 @@ def predict(
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
     """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
     from analysis import frames
-    from analysis.lower_bound import floor
+    from analysis.lower_bound import lower_bound
     from analysis.predict import predictions as lines
     from analysis.results import Results as Folder
     from analysis.selection import select_records
@@ -192,7 +192,12 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     folder = Folder(results)
     machines = machines_of(folder, machine)
     found: list[dict[str, Any]] = [
-        {"method": "floor", "instrument": "counted", "bytes": floor(case).total, "note": "the least that any framework needs"}
+        {
+            "method": "lower bound",
+            "instrument": "counted",
+            "bytes": lower_bound(case).total,
+            "note": "the least that any framework needs",
+        }
     ]
     fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
     if why := hypothetical.obstacle(case):

@@ -43,7 +43,7 @@ JAX_STATS = [
 NVML_IN_A_CONTAINER_OF = "NVIDIA/nvidia-docker, issue 1483"
 NVML_IN_A_CONTAINER = {"own": 19, "listed": [(40170, 185 * 2**20)]}
 
-# How it sounds when memory runs out, with where it was said.
+# Messages of running out of memory, by where they were posted.
 OUT_OF_MEMORY = {
     "kerrj/lerf, issue 73": "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which "
     "1.66 GiB is free.",

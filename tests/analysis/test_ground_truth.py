@@ -20,7 +20,7 @@ NVML = {"before": {"name": "NVIDIA H200"}, "after": {}}
 
 
 @pytest.mark.parametrize(("batch", "size"), [(1, "cpu"), (16, "cpu"), (8, "full"), (2, "full-1b")])
-def test_our_floor_is_the_published_formula_less_dropout(batch: int, size: str) -> None:
+def test_our_lower_bound_is_the_published_formula_less_dropout(batch: int, size: str) -> None:
     """Two independent lists of tensors, to the byte, where the scores are stored."""
     case = case_of(f"transformer/torch/train/attention_plain/b{batch}/{size}")
     assert ground_truth.counted_bytes(case) == ground_truth.adjusted_bytes(case)

@@ -1,4 +1,4 @@
-"""Floors: exact where something exact can be counted, below every measured peak, and not far below what PyTorch saves."""
+"""Lower bounds: exact where something exact can be counted, below every measured peak, and not far below what PyTorch saves."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def test_sixteen_bytes_per_parameter() -> None:
     assert lower_bound.mixed_precision_adam(7_500_000_000) == 120e9  # the example of Rajbhandari et al. (2020), section 3.1
 
 
-def test_every_case_has_a_floor_that_no_strategy_raises() -> None:
+def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
     """Saving strategies lower it, everything else leaves it; only other models, batches and held copies differ."""
     for case in (c for c in every_case() if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported):
-        found = lower_bound.floor(case)
+        found = lower_bound.lower_bound(case)
         assert found.total > 0, case.id
         assert min(found.__dict__.values()) >= 0, case.id
-    train = {s: lower_bound.floor(parse(f"transformer/torch/train/{s}/b8/cpu")).total for s in SAVING}
+    train = {s: lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total for s in SAVING}
     assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
 
 
@@ -82,7 +82,7 @@ def test_below_every_measured_peak() -> None:
     for record in measured():
         if not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
             continue
-        least = lower_bound.floor(record.parsed).total
+        least = lower_bound.lower_bound(record.parsed).total
         for instrument, peak in record.peaks.items():
             assert least <= peak, (record.case, instrument)
 
@@ -91,7 +91,7 @@ def test_close_below_pytorch() -> None:
     """Training in float32 on the CPU, in the two workloads whose kernels need little workspace: within 15 %."""
     prefixes = tuple(f"{w}/torch/train/{s}/" for w in ("transformer", "resnet50") for s in ("fp32", "checkpoint", "accumulate"))
     found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]
-    ratios = {r.case: r.peaks["host.rss"] / lower_bound.floor(r.parsed).total for r in found if "host.rss" in r.peaks}
+    ratios = {r.case: r.peaks["host.rss"] / lower_bound.lower_bound(r.parsed).total for r in found if "host.rss" in r.peaks}
     assert len(ratios) >= 8
     assert {case: ratio for case, ratio in ratios.items() if ratio > 1.15} == {}
 
@@ -164,7 +164,7 @@ def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[
 
 
 def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None:
-    """PyTorch saves at least the floor and at most a quarter more, but for a loss that makes most of it: U-Net's, head only."""
+    """PyTorch saves at least the bound and at most a quarter more, but for a loss that makes most of it: U-Net's, head only."""
     for case in (c for c in chosen() if c.strategy not in ("no_grad", "bf16")):
         least = lower_bound.width(case) * case.batch * sum(k.elements for k in lower_bound.graph(case))
         if case.scenario == "eval":
@@ -178,9 +178,9 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 def test_the_breakdown_sums_to_the_peak() -> None:
     split = breakdown(frames.frame(select_records(measured())))
-    assert (split[list(PARTS)].sum(axis=1) == split["floor"]).all()
-    assert (split["floor"] + split["rest"] == split["peak_bytes"]).all()
-    assert (split["peak_over_floor"] >= 1).all()
+    assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
+    assert (split["lower_bound"] + split["rest"] == split["peak_bytes"]).all()
+    assert (split["peak_over_bound"] >= 1).all()
 
 
 def test_the_breakdown_as_tables() -> None:
@@ -190,7 +190,7 @@ def test_the_breakdown_as_tables() -> None:
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
     assert one.rows[0][0:2] == ("torch", "fp32")
     assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)
-    assert "peak / floor" in one.markdown()
+    assert "peak / lower bound" in one.markdown()
 
 
 def test_rows_without_a_peak_are_left_out() -> None:

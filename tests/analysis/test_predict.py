@@ -1,4 +1,4 @@
-"""Predictions: a line finds what made the data, its interval covers, and fake tensors foresee what is then measured."""
+"""Predictions: a line finds what made the data, its interval covers, and fake tensors predict what is then measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import frames
-from analysis.lower_bound import floor
+from analysis.lower_bound import lower_bound
 from analysis.predict import TooFew, comparisons, fit, held_out, predictions
 from analysis.selection import select_records
 from framebench.instruments.host import HostPeak
@@ -126,7 +126,7 @@ def test_fake_tensors_take_every_case_that_has_no_obstacle(choose: Callable[[str
     found = predicted(*(c.id for c in cases))
     for case in cases:
         assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
-        assert found[case.id]["predicted"] >= floor(case).total, case.id
+        assert found[case.id]["predicted"] >= lower_bound(case).total, case.id
 
 
 def test_fake_tensors_scale(predicted: Predicted) -> None:
@@ -139,7 +139,7 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
-def test_fake_tensors_foresee_what_is_measured(predicted: Predicted, steady: Steady) -> None:
+def test_fake_tensors_predict_what_is_measured(predicted: Predicted, steady: Steady) -> None:
     cases = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
     cases += ["resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"]
     foreseen = predicted(*cases)
@@ -150,7 +150,7 @@ def test_fake_tensors_foresee_what_is_measured(predicted: Predicted, steady: Ste
 @pytest.mark.slow
 def test_the_command(environment: dict[str, Environment]) -> None:
     found = json.loads(framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json").stdout)["predictions"]
-    assert [p["method"] for p in found][:2] == ["floor", "fake tensors"]
+    assert [p["method"] for p in found][:2] == ["lower bound", "fake tensors"]
     least, fake, *_ = (p["bytes"] for p in found)
     assert least < fake < 1.2 * least
     compiled = framebench("predict", "transformer/torch/train/compile/b4/cpu")

@@ -176,8 +176,8 @@ def said(*arms: Record) -> dict[str, object]:
 
 def test_cautions() -> None:
     assert list(verdicts.cautions(said(made(1, 1), made(2, 2)))) == []
-    (disturbed, disagree) = verdicts.cautions(said(made(1, 1), made(2, 1)))
-    assert "change: a step took 2.00 times its CPU time" in disturbed
+    (contended, disagree) = verdicts.cautions(said(made(1, 1), made(2, 1)))
+    assert "change: a step took 2.00 times its CPU time" in contended
     assert disagree == "step time (slower) and CPU time (no difference) do not agree"
     mixed = said(made(1, 1), made(1, 1, instrument="allocator.in_use"))
     assert ["different instruments" in text for text in verdicts.cautions(mixed)] == [True]

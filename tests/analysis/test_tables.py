@@ -64,7 +64,7 @@ def test_a_break_even_needs_more_than_processes_differ_by(first: float, step: fl
     assert tables.steps(row["break_even_steps"]) == steps
 
 
-def test_a_disturbed_record_without_another_says_so() -> None:
+def test_a_contended_record_without_another_says_so() -> None:
     origin = provenance(versions={"torch": "1"}, threads=1)
     alone = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": 0.5, "provenance": origin})
     waiting = alone.model_copy(update={"shares": {"wait": 0.5}})
