@@ -82,6 +82,8 @@ def over_blocks(logs: Sequence[float], others: Pool = NOTHING) -> Ratio:
 
     Raises ValueError without blocks, and for what is no number.
     """
+    from scipy import stats  # takes most of a second, and few commands need it
+
     found = np.asarray(logs, dtype=float)
     if not found.size or not np.isfinite(found).all():
         raise ValueError(f"log ratios of blocks must be numbers, one at least: {found.tolist()}")
@@ -220,7 +222,7 @@ def judge(base: Sequence[float], change: Sequence[float], quantity: Quantity) ->
 
 def interval(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bootstrap 95 % interval of the median over the last axis: rounds are resampled (percentile method, Efron 1979)."""
-    from scipy import stats  # takes most of a second, and few commands need it
+    from scipy import stats
 
     found = stats.bootstrap(
         (logs,), np.median, axis=-1, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", rng=0
