@@ -53,9 +53,10 @@ test-all: environments
 environments: $(READY)
 	$(BIN)/framebench setup
 
-# Bugs planted in copies of the source, one at a time, which verification must call wrong: all, or with THIRD=0, 1 or 2 a third
+# Bugs planted in copies of the source, one at a time, which verification must call wrong. THIRD=n: every third, from n mod 3 on, in
+# an order of its own; MINUTES=m: none is begun when so much time has passed
 mutants: environments
-	$(BIN)/python -m tests.mutants.run $(if $(THIRD),--third $(THIRD))
+	$(BIN)/python -m tests.mutants.run $(if $(THIRD),--third $(THIRD)) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: $(READY)
 	$(BIN)/ruff check .

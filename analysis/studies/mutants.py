@@ -1,98 +1,175 @@
-"""The planted bugs' table: `python -m analysis.studies.mutants docs/faults.md` puts it where the document has its markers.
+"""The planted bugs' tables: `python -m analysis.studies.mutants docs/faults.md` puts them where the document has its markers.
 
-`make mutants` plants them and writes what came of each.
+`make mutants` plants the bugs and writes what came of each; `python -m tests.mutants.run --profile standard` verifies each case
+of a profile without any bug.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from analysis.comparison import Comparison
 from framebench.records.provenance import ROOT
+from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 
-SOURCE = ROOT / "results/study/mutants.json"
+MUTANTS, CELLS = ROOT / "results/study/mutants.json", ROOT / "results/study/cells.json"
 NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
-Line = dict[str, Any]
 
 
-def framework(line: Line) -> str:
-    return str(line["case"].split("/")[1])
+class Row(BaseModel):
+    """What came of a bug, or of a case without any: then `bug` is empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    bug: str
+    case: str
+    precision: str
+    equivalent: str  # why no verification could see it
+    status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
+    by: str  # what was furthest off
+    margin: float | None  # by how many tolerances; None: what `by` says is no such number
+    reason: str
+    seconds: float
+    key: str  # of the bug and of the sources that it was tried with
+
+    @property
+    def framework(self) -> str:
+        return Case.of(self.case).framework
+
+    @property
+    def as_wanted(self) -> bool:
+        """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
+        unharmed = not self.bug or bool(self.equivalent)
+        return self.status in (("ok", "not proven") if unharmed else ("wrong",))
 
 
-def planted(found: Line) -> list[Line]:
-    """Without the cases that were tried without any bug."""
-    return [line for line in found["bugs"] if line["bug"]]
+class Campaign(BaseModel):
+    """A file of them. `cases` counts those that were to be tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    measured_at: datetime
+    commit: str | None
+    dirty: bool | None
+    machine: str
+    protocol: int
+    cases: int
+    bugs: tuple[Row, ...]
+
+    @property
+    def planted(self) -> list[Row]:
+        return [row for row in self.bugs if row.bug]
+
+    @property
+    def controls(self) -> list[Row]:
+        return [row for row in self.bugs if not row.bug]
+
+    @property
+    def where(self) -> str:
+        commit = f"at {(self.commit or 'no commit')[:10]}{' with uncommitted changes' if self.dirty else ''}"
+        return f"Protocol {self.protocol}, {self.machine}, {self.measured_at:%Y-%m-%d}, {commit}."
 
 
-def comparisons(found: Line) -> list[Comparison]:
+def read(file: Path) -> Campaign:
+    """Raises OSError, or ValueError for a file of another form."""
+    return Campaign.model_validate_json(file.read_text())
+
+
+def comparisons(found: Campaign) -> list[Comparison]:
     """The count, then each framework's bugs."""
     return [counts(found), *listed(found)]
 
 
-def counts(found: Line) -> Comparison:
-    lines = planted(found)
-    kinds = sorted({(framework(line), line["precision"]) for line in lines})
-    alike = [[line for line in lines if (framework(line), line["precision"]) == kind] for kind in kinds]
+def counts(found: Campaign) -> Comparison:
+    kinds = sorted({(row.framework, row.precision) for row in found.planted})
+    alike = [[row for row in found.planted if (row.framework, row.precision) == kind] for kind in kinds]
     rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
-    controls = [line for line in found["bugs"] if not line["bug"]]
-    unharmed = f"{sum(line['status'] == 'ok' for line in controls)} ok, the largest error {largest(controls)} of its tolerance"
-    where = f"protocol {found['protocol']}, {found['machine']}, {found['measured_at'][:10]}"
-    commit = f"at {(found['commit'] or 'no commit')[:10]}{' with uncommitted changes' if found['dirty'] else ''}"
     caption = (
-        "smallest: the smallest error of those that were caught, in units of its tolerance. Their "
-        f"{len(controls)} cases without any bug: {unharmed}. {where[0].upper()}{where[1:]}, {commit}."
+        "smallest: the smallest error of those that were caught, in units of its tolerance. "
+        f"Their {len(found.controls)} cases without any bug: {unharmed(found.controls)}. {found.where}"
     )
     head = ("framework", "precision", "planted", "wrong", "equivalent", "survived", "smallest")
-    return Comparison.of_text("Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(lines))))
+    return Comparison.of_text(
+        "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(found.planted)))
+    )
 
 
-def count(lines: list[Line]) -> tuple[str, ...]:
-    wrong = [line for line in lines if line["status"] == "wrong"]
-    equivalent = [line for line in lines if line["equivalent"] and line["status"] == "ok"]
-    margins = [line["margin"] for line in wrong if line["margin"] is not None]
+def unharmed(controls: Sequence[Row]) -> str:
+    good = sum(row.as_wanted for row in controls)
+    return f"{good} pass, the largest error {largest(controls)} of its tolerance"
+
+
+def count(rows: list[Row]) -> tuple[str, ...]:
+    wrong = [row for row in rows if row.status == "wrong"]
+    equivalent = [row for row in rows if row.equivalent and row.as_wanted]
+    margins = [row.margin for row in wrong if row.margin is not None]
     smallest = times(min(margins)) if margins else "-"
-    return str(len(lines)), str(len(wrong)), str(len(equivalent)), str(len(lines) - len(wrong) - len(equivalent)), smallest
+    return str(len(rows)), str(len(wrong)), str(len(equivalent)), str(len(rows) - len(wrong) - len(equivalent)), smallest
 
 
 def times(margin: float) -> str:
     return f"{margin:,.0f}" if margin >= 100 else f"{margin:.3g}"
 
 
-def largest(controls: list[Line]) -> str:
-    return f"{max(line['margin'] or 0.0 for line in controls):.2g}"
+def largest(controls: Sequence[Row]) -> str:
+    return f"{max((row.margin or 0.0 for row in controls), default=0.0):.2g}"
 
 
-def listed(found: Line) -> Iterator[Comparison]:
+def listed(found: Campaign) -> Iterator[Comparison]:
     head = ("bug", "case", "came out", "seen in", "error / tolerance")
     for name in FRAMEWORKS:
-        lines = [line for line in planted(found) if framework(line) == name]
-        notes = tuple(f"{line['bug']}: equivalent, since {line['equivalent']}" for line in lines if line["equivalent"])
-        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", "", head, tuple(map(row, lines)), left=4, notes=notes)
+        rows = [row for row in found.planted if row.framework == name]
+        notes = tuple(f"{row.bug}: equivalent, since {row.equivalent}" for row in rows if row.equivalent)
+        caption = "error / tolerance: -, where what was seen is no such number."
+        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(cells, rows)), left=4, notes=notes)
 
 
-def row(line: Line) -> tuple[str, ...]:
-    seen = line["by"] if line["status"] == "wrong" else ""
-    margin = "" if not seen else "no number" if line["margin"] is None else times(line["margin"])
-    status = "ok (equivalent)" if line["equivalent"] and line["status"] == "ok" else line["status"]
-    return line["bug"], line["case"].removesuffix("/b4/tiny"), status, seen, margin
+def cells(row: Row) -> tuple[str, ...]:
+    seen = row.by if row.status == "wrong" else ""
+    margin = times(row.margin) if seen and row.margin is not None else "-"
+    status = f"{row.status} (equivalent)" if row.equivalent and row.as_wanted else row.status
+    return row.bug, row.case.removesuffix("/b4/tiny"), status, seen, margin
 
 
-def document(text: str, found: Line) -> str:
-    body = "\n".join(c.markdown() for c in comparisons(found))
-    return re.sub("(<!-- mutants -->\n).*?(<!-- end -->)", lambda m: m[1] + body + m[2], text, flags=re.S)
+def verified(found: Campaign) -> Comparison:
+    """Cases without any bug, by framework and size."""
+    kinds = sorted({(row.framework, Case.of(row.case).size) for row in found.controls})
+    alike = [[row for row in found.controls if (row.framework, Case.of(row.case).size) == kind] for kind in kinds]
+    rows = [(NAMES[name], size, *outcomes(group)) for (name, size), group in zip(kinds, alike)]
+    failed = tuple(f"{row.case}: {row.status}, {row.reason}" for row in found.controls if not row.as_wanted)
+    caption = (
+        f"{len(found.controls)} of {found.cases} cases were tried, in random order. largest error: in units of its tolerance, "
+        f"of those that pass. {found.where}"
+    )
+    head = ("framework", "size", "tried", "pass", "wrong", "other", "largest error")
+    total = ("all", "", *outcomes(found.controls))
+    return Comparison.of_text("Cases verified without any bug", caption, head, (*rows, total), notes=failed)
+
+
+def outcomes(rows: list[Row]) -> tuple[str, ...]:
+    good, wrong = [row for row in rows if row.as_wanted], [row for row in rows if row.status == "wrong"]
+    return str(len(rows)), str(len(good)), str(len(wrong)), str(len(rows) - len(good) - len(wrong)), largest(good)
+
+
+def document(text: str, planted: Campaign, unplanted: Campaign) -> str:
+    """With both tables between their markers."""
+    for name, tables in (("mutants", comparisons(planted)), ("cells", [verified(unplanted)])):
+        body = "\n".join(table.markdown() for table in tables)
+        text = re.sub(f"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, body=body: m[1] + body + m[2], text, flags=re.S)  # type: ignore[misc]
+    return text
 
 
 def main(arguments: list[str]) -> None:
-    found = json.loads(SOURCE.read_text())
+    planted, unplanted = read(MUTANTS), read(CELLS)
     for file in map(Path, arguments):
-        file.write_text(document(file.read_text(), found))
-    print(counts(found).markdown())
+        file.write_text(document(file.read_text(), planted, unplanted))
+    for table in (counts(planted), verified(unplanted)):
+        print(table.markdown())
 
 
 if __name__ == "__main__":

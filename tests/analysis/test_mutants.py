@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from analysis.studies import mutants
+from analysis.studies.mutants import Campaign, Row
 
 
-def line(bug: str, status: str, margin: float | None = None, equivalent: str = "", framework: str = "torch") -> dict[str, Any]:
-    case = f"transformer/{framework}/train/fp32/b4/tiny"
-    about = {"bug": bug, "case": case, "precision": "fp32", "equivalent": equivalent}
-    return about | {"status": status, "by": "loss_0", "margin": margin, "reason": "", "seconds": 1.0, "key": ""}
+def line(
+    bug: str, status: str, margin: float | None = None, equivalent: str = "", framework: str = "torch", size: str = "tiny"
+) -> Row:
+    case = f"transformer/{framework}/train/fp32/b4/{size}"
+    about = {
+        "bug": bug,
+        "case": case,
+        "precision": "fp32",
+        "equivalent": equivalent,
+        "reason": "why" if status == "wrong" else "",
+    }
+    return Row(**about, status=status, by="loss_0", margin=margin, seconds=1.0, key="")
 
 
 LINES = [
@@ -25,7 +36,15 @@ LINES = [
     line("hole", "ok", 0.9),
     line("gelu", "wrong", 17.0, framework="jax"),
 ]
-FOUND = {"measured_at": "2026-11-22T10:00:00", "commit": None, "dirty": True, "machine": "vm", "protocol": 3, "bugs": LINES}
+ABOUT = {"measured_at": "2026-11-22T10:00:00+00:00", "commit": None, "dirty": True, "machine": "vm", "protocol": 3}
+FOUND = Campaign.model_validate(ABOUT | {"cases": 8, "bugs": LINES})
+UNPLANTED = (
+    line("", "ok", 0.25),
+    line("", "not proven", 0.5, framework="jax", size="cpu"),
+    line("", "wrong", 1.5, framework="jax", size="cpu"),
+    line("", "crashed", framework="jax"),
+)
+CELLS = Campaign.model_validate(ABOUT | {"cases": 400, "bugs": UNPLANTED})
 
 
 def test_each_frameworks_bugs_are_counted_by_what_came_of_them() -> None:
@@ -35,7 +54,7 @@ def test_each_frameworks_bugs_are_counted_by_what_came_of_them() -> None:
         ("PyTorch", "fp32", "5", "3", "1", "1", "3"),
         ("all", "", "6", "4", "1", "1", "3"),
     )
-    assert "2 cases without any bug: 2 ok, the largest error 0.5 of its tolerance" in table.caption
+    assert "2 cases without any bug: 2 pass, the largest error 0.5 of its tolerance" in table.caption
     assert "no commit with uncommitted changes" in table.caption
 
 
@@ -44,18 +63,43 @@ def test_each_bug_has_its_row() -> None:
     assert torch.rows == (
         ("eps", "transformer/torch/train/fp32", "wrong", "loss_0", "1,234"),
         ("mask", "transformer/torch/train/fp32", "wrong", "loss_0", "3"),
-        ("NaN", "transformer/torch/train/fp32", "wrong", "loss_0", "no number"),
-        ("constant", "transformer/torch/train/fp32", "ok (equivalent)", "", ""),
-        ("hole", "transformer/torch/train/fp32", "ok", "", ""),
+        ("NaN", "transformer/torch/train/fp32", "wrong", "loss_0", "-"),
+        ("constant", "transformer/torch/train/fp32", "ok (equivalent)", "", "-"),
+        ("hole", "transformer/torch/train/fp32", "ok", "", "-"),
     )
     assert torch.notes == ("constant: equivalent, since it cancels",)
     assert (len(jax.rows), len(jittor.rows)) == (1, 0)
 
 
-@pytest.mark.parametrize("text", ["a\n<!-- mutants -->\nold\n<!-- end -->\nb"])
-def test_the_document_keeps_what_is_around(text: str) -> None:
-    filled = mutants.document(text, FOUND)
+def test_cases_without_a_bug_are_counted_by_framework_and_size_and_the_failed_named() -> None:
+    table = mutants.verified(CELLS)
+    assert table.rows == (
+        ("JAX", "cpu", "2", "1", "1", "0", "0.5"),
+        ("JAX", "tiny", "1", "0", "0", "1", "0"),
+        ("PyTorch", "tiny", "1", "1", "0", "0", "0.25"),
+        ("all", "", "4", "2", "1", "1", "0.5"),
+    )
+    assert "4 of 400 cases were tried" in table.caption
+    assert table.notes == (
+        "transformer/jax/train/fp32/b4/cpu: wrong, why",
+        "transformer/jax/train/fp32/b4/tiny: crashed, ",
+    )
+
+
+def test_the_document_keeps_what_is_around() -> None:
+    text = "a\n<!-- mutants -->\nold\n<!-- end -->\nb\n<!-- cells -->\n<!-- end -->\nc"
+    filled = mutants.document(text, FOUND, CELLS)
     assert filled.startswith("a\n<!-- mutants -->\n### Bugs that were planted")
-    assert filled.endswith("<!-- end -->\nb")
+    assert "<!-- end -->\nb\n<!-- cells -->\n### Cases verified" in filled
+    assert filled.endswith("<!-- end -->\nc")
     assert "old" not in filled
-    assert mutants.document(filled, FOUND) == filled
+    assert mutants.document(filled, FOUND, CELLS) == filled
+
+
+@pytest.mark.parametrize("change", [{"margin": float("nan")}, {"status": None}, {"colour": "red"}])
+def test_a_file_of_another_form_is_refused(change: dict[str, object], tmp_path: Path) -> None:
+    file = tmp_path / "mutants.json"
+    rows = [json.loads(LINES[0].model_dump_json()) | change]
+    file.write_text(json.dumps(ABOUT | {"cases": 1, "bugs": rows}))
+    with pytest.raises(ValidationError, match=next(iter(change))):
+        mutants.read(file)

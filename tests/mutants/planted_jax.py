@@ -21,7 +21,8 @@ ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)"
 SGD = "optax.sgd(o.lr, o.momentum)"
 UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
 APPLIED = "return optax.apply_updates(params, updates), stats, state, loss"
-BATCH = "x, y = self.inputs = self.next_batch()"
+BATCH = "self.inputs = self.next_batch()"
+PARTS = "for x, y in self.parts():"
 TOTAL = "jax.tree.map(lambda t, g: t + g / k, total, grads)"
 
 TRAIN, EVAL, HALF = (f"transformer/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -97,7 +98,7 @@ STEP = (
     bug("one gradient zeroed", TRAIN, ADAPTER, UPDATED, f'{UPDATED}\n            grads["ln_f"]["scale"] *= 0'),
     bug("one gradient zeroed, in bfloat16", UNET_HALF, ADAPTER, UPDATED, f'{UPDATED}\n            grads["up"][0]["upsample"]["bias"] *= 0'),
     bug("every update applied twice", UNET_TRAIN, ADAPTER, APPLIED, APPLIED.replace("apply_updates(params, updates)", "apply_updates(optax.apply_updates(params, updates), updates)")),
-    bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            x, y = x[::2], y[::2]"),
+    bug("half the batch once verified", TRAIN, ADAPTER, PARTS, f"{PARTS}\n            if self.steps >= 6:\n                x, y = x[::2], y[::2]"),
     bug("steps do nothing once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            return"),
     bug("every other step does nothing, once verified, in bfloat16", HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6 and self.steps % 2:\n            return"),
     bug("micro-batches summed, the loss averaged", "transformer/jax/train/accumulate", ACCUMULATION, TOTAL, TOTAL.replace("g / k", "g")),

@@ -17,15 +17,18 @@ import random
 import sys
 import tempfile
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from analysis.studies.mutants import CELLS, MUTANTS, Campaign, Row, read
 from framebench.measure import environments
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
@@ -33,10 +36,9 @@ from framebench.suite.profiles import profile as cases_of
 from framebench.suite.protocol import VERSION
 from tests.mutants.bug import Bug
 from tests.mutants.planted import BUGS
-from tests.mutants.slot import SOURCES, Slot
+from tests.mutants.slot import SOURCES, STEPS, Slot
 
-MUTANTS, CELLS = ROOT / "results/study/mutants.json", ROOT / "results/study/cells.json"
-Line = dict[str, Any]
+ONE = 1  # timed step of a case without any bug: nothing needs to set in
 
 
 @cache
@@ -50,121 +52,153 @@ def key(bug: Bug) -> str:
     return hashlib.sha256((sources() + repr(bug)).encode()).hexdigest()[:16]
 
 
-def controls(bugs: list[Bug]) -> list[Bug]:
-    """The bugs' cases as they are: were one not `ok`, its bugs would be `wrong` for nothing."""
-    return [Bug("", case, ()) for case in sorted({bug.case_id for bug in bugs})]
+def control(case_id: str) -> Bug:
+    """The case as it is: were it not `ok`, its bugs would be `wrong` for nothing."""
+    return Bug("", case_id, ())
 
 
-def line(bug: Bug, slot: Slot) -> Line:
-    found = slot.verify(bug.case, bug.edited(ROOT))
-    about = {"bug": bug.name, "case": bug.case_id, "precision": bug.case.plan.precision, "equivalent": bug.equivalent}
-    return about | asdict(found) | {"key": key(bug)}
+def with_controls(bugs: list[Bug]) -> list[Bug]:
+    """Each case without a bug, before the first of its bugs."""
+    found: dict[Bug, None] = {}
+    for bug in bugs:
+        found |= {control(bug.case_id): None, bug: None}
+    return list(found)
+
+
+def mixed(bugs: list[Bug], seed: int) -> list[Bug]:
+    """In random order, but for the frameworks: a part from the beginning has of each about the share that all have."""
+    shuffled = random.Random(seed).sample(bugs, len(bugs))
+    lists: dict[str, list[Bug]] = defaultdict(list)
+    for bug in shuffled:
+        lists[bug.case.framework].append(bug)
+    places = {bug: (i + 0.5) / len(group) for group in lists.values() for i, bug in enumerate(group)}
+    return sorted(shuffled, key=lambda bug: places[bug])
 
 
 def cells(name: str) -> list[Bug]:
-    """The cases of a profile as they are, the frameworks mixed, so that a part says something of each."""
-    found = [case.id for case in cases_of(name) if case.support.supported and not case.support.gpu]
-    return [Bug("", case, ()) for case in random.Random(0).sample(found, len(found))]
+    """The cases of a profile as they are, mixed, so that a part says something of each framework."""
+    return mixed([control(case.id) for case in cases_of(name) if case.support.supported and not case.support.gpu], 0)
 
 
-def tried(bugs: list[Bug], slots: int) -> Iterator[Line]:
-    """What came of each, as soon as it is known."""
+def row(bug: Bug, slot: Slot, steps: int = STEPS) -> Row:
+    found = slot.verify(bug.case, bug.edited(ROOT), steps)
+    precision = bug.case.plan.precision
+    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent, "key": key(bug)}
+    return Row.model_validate(about | asdict(found))
+
+
+def tried(bugs: list[Bug], slots: int, steps: int = STEPS, minutes: float | None = None) -> Iterator[Row]:
+    """What came of each, as soon as it is known; none is begun when so many minutes have passed."""
     waiting: queue.Queue[Bug] = queue.Queue()
-    done: queue.Queue[Line | BaseException] = queue.Queue()
+    done: queue.Queue[Row | BaseException | None] = queue.Queue()
+    ends = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     for bug in bugs:
         waiting.put(bug)
 
     def work(folder: Path) -> None:
         try:
             with Slot(folder) as slot:
-                while True:
-                    done.put(line(waiting.get_nowait(), slot))
+                while time.monotonic() < ends:
+                    done.put(row(waiting.get_nowait(), slot, steps))
         except queue.Empty:
             pass
         except BaseException as error:
             done.put(error)
+        done.put(None)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         threads = [threading.Thread(target=work, args=(Path(scratch) / str(i),), daemon=True) for i in range(slots)]
         for thread in threads:
             thread.start()
-        for _ in bugs:
+        working = len(threads)
+        while working:
             found = done.get()
             if isinstance(found, BaseException):
                 raise found
-            yield found
+            if found is None:
+                working -= 1
+            else:
+                yield found
         for thread in threads:
             thread.join()
 
 
-def as_wanted(found: Line) -> bool:
-    """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
-    unharmed = not found["bug"] or bool(found["equivalent"])
-    return found["status"] in (("ok", "not proven") if unharmed else ("wrong",))
-
-
-def in_words(found: Line) -> str:
-    off = "" if found["margin"] is None else f" {found['margin']:.3g} x tolerance"
-    said = f"  {found['reason'][:160]}" if found["status"] not in ("ok", "wrong") else ""
-    mark = "  " if as_wanted(found) else "! "
-    seen = f"{found['by']}{off}, {found['seconds']} s{said}"
-    return f"{mark}{found['status']:10s} {found['case']:48s} {found['bug'] or '(no bug)'}: {seen}"
+def in_words(found: Row) -> str:
+    off = "" if found.margin is None else f" {found.margin:.3g} x tolerance"
+    said = f"  {found.reason[:160]}" if found.status not in ("ok", "wrong") else ""
+    mark = "  " if found.as_wanted else "! "
+    seen = f"{found.by}{off}, {found.seconds} s{said}"
+    return f"{mark}{found.status:10s} {found.case:48s} {found.bug or '(no bug)'}: {seen}"
 
 
 def chosen(words: list[str], third: int | None) -> list[Bug]:
+    """In the order of the table; a third of them, which any number chooses, mixed in an order of that number's own."""
     bugs = [b for b in BUGS if not words or any(w in b.name or w in b.case_id for w in words)]
-    return bugs if third is None else bugs[third % 3 :: 3]
+    return bugs if third is None else mixed(bugs[third % 3 :: 3], third)
 
 
-def write(file: Path, lines: list[Line]) -> None:
+def write(file: Path, rows: list[Row], wanted: int) -> None:
     """In the order of the table, cases without a bug first; what was not tried with these sources is not among them."""
     order = {(b.name, b.case_id): i for i, b in enumerate(BUGS)}
-    lines = sorted(lines, key=lambda found: (order.get((found["bug"], found["case"]), -1), found["case"]))
-    about = {"commit": provenance.commit(), "dirty": provenance.dirty(), "machine": provenance.machine_name()}
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    text = json.dumps({"measured_at": when, **about, "protocol": VERSION, "sources": sources(), "bugs": lines}, indent=1)
-    file.write_text(text + "\n")
+    rows = sorted(rows, key=lambda found: (order.get((found.bug, found.case), -1), found.case))
+    found = Campaign(
+        measured_at=datetime.now(UTC).replace(microsecond=0),
+        commit=provenance.commit(),
+        dirty=provenance.dirty(),
+        machine=provenance.machine_name(),
+        protocol=VERSION,
+        cases=wanted,
+        bugs=tuple(rows),
+    )
+    file.write_text(json.dumps(found.model_dump(mode="json"), indent=1) + "\n")
+
+
+def known(file: Path, bugs: list[Bug]) -> list[Row]:
+    """What the file has of these bugs, with the sources as they are."""
+    keys = {key(bug) for bug in bugs}
+    return [found for found in read(file).bugs if found.key in keys] if file.exists() else []
 
 
 def main(
     words: Annotated[list[str] | None, typer.Argument(help="only bugs whose name or case contains one of these")] = None,
-    third: Annotated[int | None, typer.Option(help="every third bug, from this one on")] = None,
+    third: Annotated[
+        int | None, typer.Option(help="every third bug, from the place that this number divided by 3 leaves")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="begin none after so many minutes")] = None,
     profile: Annotated[str, typer.Option(help="no bug, but every case of this profile")] = "",
     slots: Annotated[int, typer.Option(help="so many at a time")] = os.cpu_count() or 1,
     again: Annotated[bool, typer.Option(help="also those that are in the file already")] = False,
 ) -> None:
     """Plant bugs in copies of the source, one at a time, and see whether verification calls them wrong."""
-    bugs = cells(profile) if profile else chosen(words or [], third)
-    if not bugs:
+    chosen_bugs = cells(profile) if profile else with_controls(chosen(words or [], third))
+    if not chosen_bugs:
         raise typer.BadParameter(f"no planted bug has {' or '.join(words or [])!r} in its name or case")
-    file = CELLS if profile else MUTANTS if len(bugs) == len(BUGS) else None
-    finish(every(bugs if profile else controls(bugs) + bugs, file, slots, again))
-
-
-def every(bugs: list[Bug], file: Path | None, slots: int, again: bool) -> list[Line]:
-    """What came of all bugs: read from the file as far as it is there, the others tried and written to it."""
-    for framework in sorted({bug.case.framework for bug in bugs}):
+    everything = not words and third is None
+    file = CELLS if profile else MUTANTS if everything else None
+    for framework in sorted({bug.case.framework for bug in chosen_bugs}):
         environments.ensure(framework)
-    known = {b["key"]: b for b in json.loads(file.read_text())["bugs"]} if file and file.exists() and not again else {}
-    lines = [known[key(bug)] for bug in bugs if key(bug) in known]
-    for found in tried([bug for bug in bugs if key(bug) not in known], slots):
+    rows = known(file, chosen_bugs) if file and not again else []
+    there = {found.key for found in rows}
+    left = [bug for bug in chosen_bugs if key(bug) not in there]
+    for found in tried(left, slots, ONE if profile else STEPS, minutes):
         print(in_words(found), flush=True)
-        lines.append(found)
+        rows.append(found)
         if file:
-            write(file, lines)
-    return lines
+            write(file, rows, len(chosen_bugs))
+    finish(rows, len(chosen_bugs) - len(rows))
 
 
-def finish(lines: list[Line]) -> None:
-    failed = [found for found in lines if not as_wanted(found)]
-    planted = [found for found in lines if found["bug"]]
-    wrong = sum(found["status"] == "wrong" for found in planted)
-    equivalent = sum(bool(found["equivalent"]) for found in planted)
-    print(
-        f"\n{len(planted)} bugs: {wrong} wrong, {equivalent} equivalent; {len(lines) - len(planted)} cases without a bug; ",
-        end="",
-    )
-    print(f"{len(failed)} not as they should be")
+def finish(rows: list[Row], untried: int) -> None:
+    failed = [found for found in rows if not found.as_wanted]
+    planted = [found for found in rows if found.bug]
+    wrong = sum(found.status == "wrong" for found in planted)
+    said = [
+        f"{len(planted)} bugs: {wrong} wrong, {sum(bool(found.equivalent) for found in planted)} equivalent",
+        f"{len(rows) - len(planted)} cases without a bug",
+        *([f"{untried} not tried, the time being up"] if untried else []),
+        f"{len(failed)} not as they should be",
+    ]
+    print(f"\n{'; '.join(said)}")
     for found in failed:
         print(in_words(found))
     sys.exit(1 if failed else 0)

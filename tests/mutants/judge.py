@@ -1,0 +1,88 @@
+"""What a worker's answer says of a bug: the status by the harness's own rule, what was furthest off, and by how much."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from framebench.measure.runner import join
+from framebench.measure.supervisor import Outcome
+from framebench.records.record import Status
+
+LATER = " after the timed steps"
+WORDS = {  # of verification's reasons that are no error of a value or tensor, by what they contain
+    "states take": "bytes of the optimizer's states",
+    "that should have none": "tensors that should not exist",
+    "no gradient of": "missing tensors",
+    "as it was": "steps that changed nothing",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of one worker. `by` is the quantity with the largest error, `margin` that error in units of its tolerance:
+    above 1 it is wrong. None: there is no such number, and `by` says what was seen instead."""
+
+    status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
+    by: str
+    margin: float | None
+    reason: str
+    seconds: float
+
+
+def outcome_of(code: int, out: str, log: str) -> Outcome:
+    final: dict[str, Any] = {}
+    for line in out.splitlines():
+        with suppress(ValueError):
+            final |= json.loads(line)
+    if "result" in final:
+        return Outcome(result=final["result"])
+    said = final.get("error", {"type": f"exit code {code}", "message": "\n".join(log.splitlines()[-5:])})
+    status: Status = "unsupported" if said.get("no_device") else "crashed"
+    return Outcome(status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log)
+
+
+def judged(outcome: Outcome, seconds: float) -> Found:
+    """Status by the harness's own rule."""
+    fields, status, reason = join({"time": outcome})
+    unproven = status == "ok" and not fields["effect"].proven
+    by, margin = worst(outcome.result.get("verification", {}))
+    return Found("not proven" if unproven else status, by, margin, (reason or "")[:500], round(seconds, 1))
+
+
+def worst(verification: dict[str, Any]) -> tuple[str, float | None]:
+    """What is furthest off of all values and kinds of tensors, before the timed steps and after them, and by how many
+    tolerances. Where nothing is beyond its tolerance and it is wrong all the same, the reason in a few words, and None."""
+    off = dict(margins(verification))
+    by = max(off, key=lambda name: math.inf if math.isnan(off[name]) else off[name], default="")
+    if reason := next(reasons(verification), "") if not by or off[by] <= 1 else "":
+        return reason, None
+    return by, off[by] if by and math.isfinite(off[by]) else None
+
+
+def margins(verification: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Error over tolerance of each value, and of the worst tensor of each kind."""
+    tolerances = verification.get("tolerance", {})
+    for part, when in ((verification, ""), (verification.get("again") or {}, LATER)):
+        for name, error in part.get("relative_error", {}).items():
+            yield name + when, over(error, part.get("tolerance", tolerances)[name])
+        for kind, found in part.get("tensors", {}).items():
+            yield (
+                f"{kind} of {found['worst']}{when}" if found["worst"] else kind + when,
+                over(found["error"], found["tolerance"]),
+            )
+
+
+def over(error: float | None, tolerance: float) -> float:
+    return math.nan if error is None else error / tolerance
+
+
+def reasons(verification: dict[str, Any]) -> Iterator[str]:
+    """Why it is wrong where no error says so."""
+    for part, when in ((verification, ""), (verification.get("again") or {}, LATER)):
+        if not part.get("passed", True) and (reason := part.get("reason")):
+            yield next((word for text, word in WORDS.items() if text in reason), reason[:60]) + when
