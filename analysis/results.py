@@ -58,12 +58,12 @@ class Results:
 
         Raises NoRecords, and UnknownMachine with the names there are.
         """
+        here = provenance.machine_name()
         if named is not None and named not in self.machines:
             there = ", ".join(sorted(self.machines)) or "none"
             raise UnknownMachine(f"no records of machine {named!r} under {self.root}; machines: {there}")
         if not self.machines:
             raise NoRecords(f"no records under {self.root}; measure first: framebench run, or make bench")
-        here = provenance.machine_name()
         return named or (here if here in self.machines else self.machines[0])
 
     def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:

@@ -119,6 +119,14 @@ def _only_head(asked: str | list[str] | None) -> None:
         )
 
 
+def _named(machine: str | None) -> None:
+    """Raises UserError where results would be stored under what is no machine's name."""
+    try:
+        provenance.as_machine(machine) if machine else provenance.machine_name()
+    except provenance.BadMachine as bad:
+        raise util.UserError(str(bad)) from bad
+
+
 def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     """Run only what is a case of the environment's framework: asv itself shows pages of n/a for the others.
 
@@ -177,6 +185,7 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
     @wraps(run)
     def in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
         _only_head(kwargs.pop("range_spec", None))
+        _named(kwargs.get("machine"))
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
         progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
         with _stoppable(), _alone(), heard(progress):

@@ -10,6 +10,7 @@ from framebench.cli.shared import app, fail, say
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy
 from framebench.records import pins
+from framebench.records.provenance import BadMachine
 from framebench.suite.case import UnknownCase
 from models.spec import UnknownName
 
@@ -21,7 +22,7 @@ def main() -> None:
         fail("this copy has no requirements/: framebench is used from a checkout; clone it, and call `make setup` there", 2)
     try:
         app()
-    except (UnknownCase, UnknownName, SetupError, Busy) as error:
+    except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
     except OSError as error:
         said = f"{error.strerror}: {error.filename}" if error.filename else str(error)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from framebench.measure.session import Session, alone
 from framebench.records import provenance
+from framebench.records.provenance import ALL
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.selectors import select
@@ -33,9 +34,18 @@ Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRA
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"
-ALL = "all"
-Machine = Annotated[str | None, typer.Option(help=WHOSE)]
-Machines = Annotated[str | None, typer.Option(help=f"{WHOSE}; `{ALL}` takes every machine's")]
+
+
+def named(machine: str | None) -> str | None:
+    """The name of a machine, or `all`. Raises typer.BadParameter."""
+    try:
+        return machine if machine in (None, ALL) else provenance.as_machine(machine)
+    except provenance.BadMachine as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Machine = Annotated[str | None, typer.Option(callback=named, help=WHOSE)]
+Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE}; `{ALL}` takes every machine's")]
 
 
 def chosen(

@@ -28,7 +28,12 @@ class Busy(Exception):
 
 @contextmanager
 def alone(results: Path) -> Iterator[None]:
-    """Hold the results folder meanwhile. Raises Busy if another process does, OSError if nothing can be written there."""
+    """Hold the results folder meanwhile.
+
+    Raises Busy if another process does, OSError if nothing can be written there, and BadMachine if what this machine is called
+    cannot name a folder in it.
+    """
+    provenance.machine_name()
     results.mkdir(parents=True, exist_ok=True)
     file = results / LOCK
     try:

@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
+MACHINE = re.compile(r"\w[\w.-]{0,99}")  # it becomes a folder's name, so it has no strokes, and does not begin with a dot
+ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 
 
@@ -51,9 +53,23 @@ def new_modules() -> list[str]:
     return sorted(name for name in (found or "").split("\0") if name)
 
 
+class BadMachine(ValueError):
+    """A text that cannot be a machine's name; the message says what can."""
+
+
+def as_machine(text: str) -> str:
+    """The text, if it can name a machine. Raises BadMachine."""
+    if not MACHINE.fullmatch(text) or text == ALL:
+        raise BadMachine(
+            f"{text!r} is no name of a machine: it takes up to 100 letters, digits, '_', '-' and '.', begins with none "
+            f"of the last two, and is not {ALL!r}"
+        )
+    return text
+
+
 def machine_name() -> str:
-    """FRAMEBENCH_MACHINE, or the host's name as asv uses it."""
-    return os.environ.get("FRAMEBENCH_MACHINE") or platform.node()
+    """FRAMEBENCH_MACHINE, or the host's name as asv uses it. Raises BadMachine."""
+    return as_machine(os.environ.get("FRAMEBENCH_MACHINE") or platform.node())
 
 
 @functools.cache

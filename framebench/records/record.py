@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
+from framebench.records.provenance import as_machine
 from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
@@ -19,6 +20,10 @@ Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
 ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "device.process")
+# More than any machine has or anybody waits for is damage, as is less than nothing.
+Bytes = Annotated[int, Field(ge=0, le=2**60)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Duration = Annotated[float, Field(gt=0, le=1e9)]  # of what took place
 
 
 class Part(BaseModel):
@@ -101,21 +106,21 @@ class Turns(Part):
 
 class Provenance(Part):
     session: str
-    measured_at: datetime
+    measured_at: AwareDatetime
     command: str
     commit: str | None
     dirty: bool | None
-    machine: str
+    machine: Annotated[str, AfterValidator(as_machine)]
     hardware: dict[str, Any]
     python: str | None = None
     versions: dict[str, str] = {}
     environment: dict[str, str] = {}  # the variables set for the worker
-    threads: int | None = None
+    threads: Annotated[int, Field(ge=1)] | None = None
     core: int | None = None  # the timing worker was pinned to it
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
-    memory_limit: int | None = None  # bytes that the worker was allowed to map: a record under a limit is in no table
+    memory_limit: Bytes | None = None  # bytes that the worker was allowed to map: a record under a limit is in no table
     calibration: Calibration | None = None
     gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
     protocol: int
@@ -149,19 +154,19 @@ class Record(Part):
     case: str
     status: Status
     reason: str | None = None
-    peaks: dict[str, int] = {}  # of a steady step, by instrument
-    peak_samples: list[dict[str, int]] = []
-    cold_peaks: dict[str, int] = {}  # of the first step: what compilation and autotuning add
-    live_bytes: int | None = None  # weights, gradients, optimizer states, inputs between steps
-    allocator: dict[str, int] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
-    first_step_s: float | None = None
-    step_s: list[float] = []
-    device_step_s: list[float] = []  # of the last of these steps, by events on the device; where the framework has them
-    energy_j_per_step: float | None = None  # of the whole card, idle power included
-    cpu_s_per_step: float | None = None
+    peaks: dict[str, Bytes] = {}  # of a steady step, by instrument
+    peak_samples: list[dict[str, Bytes]] = []
+    cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
+    live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
+    allocator: dict[str, Bytes] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
+    first_step_s: Duration | None = None
+    step_s: list[Duration] = []
+    device_step_s: list[Seconds] = []  # of the last of these steps, by events on the device; where the framework has them
+    energy_j_per_step: Annotated[float, Field(ge=0)] | None = None  # of the whole card, idle power included
+    cpu_s_per_step: Seconds | None = None
     instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
     turns: Turns | None = None  # since protocol 3
-    shares: dict[str, float] = {}  # of the step time: `wait` for input, Python's `collector`
+    shares: dict[str, Annotated[float, Field(ge=0)]] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
     effect: Proof | None = None

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from framebench.records.record import INSTRUMENTS, Part, Provenance
+from framebench.records.record import INSTRUMENTS, Bytes, Duration, Part, Provenance
 
 MIB = 2**20
+Batch = Annotated[int, Field(ge=1)]
 
 
 class Probe(Part):
     """Three steps with one batch in a fresh process. Bytes are bytes, times are seconds."""
 
-    batch: int
+    batch: Batch
     outcome: Literal["fits", "memory", "failed"]
     reason: str | None = None
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
-    peaks: dict[str, int] = Field(default={})  # of a steady step, by instrument
-    cold_peaks: dict[str, int] = Field(default={})  # of the first step
+    peaks: dict[str, Bytes] = Field(default={})  # of a steady step, by instrument
+    cold_peaks: dict[str, Bytes] = Field(default={})  # of the first step
     kept_bytes: int | None = None  # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
-    step_s: float | None = None  # with an allocator that returns memory at once: slower than in a record
+    step_s: Duration | None = None  # with an allocator that returns memory at once: slower than in a record
 
     @property
     def instrument(self) -> str | None:
@@ -42,10 +43,10 @@ class Fit(Part):
 
     schema_version: Literal[1] = 1
     case: str  # at the smallest batch that is possible
-    budget_bytes: int
+    budget_bytes: Annotated[Bytes, Field(ge=1)]
     status: Literal["found", "none", "open", "stopped", "unsupported"]  # open: the greatest batch that was allowed still fits
     answer: str
-    largest: int | None = None
+    largest: Batch | None = None
     probes: list[Probe] = Field(default=[])
     confirmation: Probe | None = None  # the smallest batch that does not fit, once more without a limit
     provenance: Provenance

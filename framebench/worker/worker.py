@@ -130,6 +130,9 @@ def limit_memory(task: Task) -> None:
     if task.memory_limit is not None:
         import resource
 
+        if task.memory_limit <= (mapped := limits.mapped()):
+            asked, imports = (f"{size / 2**20:,.1f} MiB" for size in (task.memory_limit, mapped))
+            raise MemoryError(f"the limit of {asked} is too small: the imports alone map {imports}")
         resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 

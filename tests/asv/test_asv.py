@@ -150,6 +150,16 @@ def test_other_commits_are_refused_in_a_line(clone: Clone, asked: tuple[str, ...
     assert clone.records() == before
 
 
+def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
+    """asv itself would store results outside the results folder."""
+    before = {path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts}
+    assert clone.asv("machine", "--yes", "--machine", "../../../x").returncode == 0
+    done = clone.asv("run", "--machine", "../../../x")
+    assert done.returncode != 0
+    assert "'../../../x' is no name of a machine" in done.stdout + done.stderr
+    assert {path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts} == before
+
+
 def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
     done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", "TransformerTorch.track_first_step.'train', 'fp32'")
     assert done.returncode == 0, done.stdout + done.stderr

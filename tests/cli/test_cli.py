@@ -77,6 +77,9 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
         (["golden", "resnet51"], "resnet50"),
+        (["show", "--machine", "../../../x"], "no name of a machine"),
+        (["report", "--machine", "a/b"], "no name of a machine"),
+        (["figures", "--machine", "/tmp"], "no name of a machine"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
@@ -84,6 +87,29 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert done.returncode != 0
     assert named in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", CASE],
+        ["overhead"],
+        ["explain", CASE],
+        ["claims", "B5", "--run"],
+        ["show"],
+        ["advise", "--budget", "1GiB"],
+        ["fit", "--workload", "transformer", "--budget", "1GiB"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_machine_that_is_no_name_writes_nowhere(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`../../../x` once put records outside the results folder."""
+    results = tmp_path / "deep" / "er" / "results"
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "../../../x")
+    done = framebench(*command, "--results", str(results))
+    assert done.returncode == 2, done.stderr
+    assert "'../../../x' is no name of a machine" in done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.fixture

@@ -165,6 +165,13 @@ def test_running_out_of_memory_is_a_result(
     assert record.provenance.memory_limit == mib * 2**20
 
 
+def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str, Environment], results: Path) -> None:
+    record = runner.measure(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
+    assert record.status == "oom", record.reason
+    assert record.reason is not None
+    assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason
+
+
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
     code = f"""
 from pathlib import Path

@@ -22,7 +22,6 @@ from tests.handmade import CASE, provenance, record
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
-nonnegative = st.floats(0, 1e6)
 size = st.integers(0, 2**60)
 
 
@@ -35,12 +34,14 @@ made = st.builds(
     peak_samples=st.lists(st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size), max_size=3),
     live_bytes=st.none() | size,
     step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
-    first_step_s=st.none() | nonnegative,
+    first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
     | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
     effect=st.none() | st.builds(Proof, proven=st.booleans(), evidence=st.dictionaries(st.text(), size | st.text())),
     log_tail=st.none() | st.text(),
-    provenance=st.builds(provenance, session=st.text(), command=st.text(), machine=st.text()),
+    provenance=st.builds(
+        provenance, session=st.text(), command=st.text(), machine=st.from_regex(r"[a-z]\w{0,9}", fullmatch=True)
+    ),
 )
 
 
@@ -94,6 +95,45 @@ def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path, tried: T
     tried(f"bad file beside a record: {Path(name).stem.replace('-', ' ')}", found, seen="refused, named and left alone")
     assert found == [record()]
     assert bad.read_text() == BAD[name]
+
+
+DAMAGED: dict[str, Any] = {
+    "peaks": {"host.rss": -1},
+    "peak_samples": [{"host.rss": 10**400}],
+    "live_bytes": -5,
+    "step_s": [0.1, 0.0],
+    "first_step_s": -1.0,
+    "cpu_s_per_step": -0.1,
+    "energy_j_per_step": -1.0,
+    "shares": {"wait": -0.5},
+    "device_step_s": [1e300],
+}
+
+
+@pytest.mark.parametrize("field", DAMAGED)
+def test_less_than_nothing_and_more_than_there_is_are_refused(field: str, tmp_path: Path) -> None:
+    whole = json.loads(record().model_dump_json())
+    (tmp_path / "damaged.json").write_text(json.dumps(whole | {field: DAMAGED[field]}))
+    with pytest.raises(BadRecord, match=f"damaged.json: not a framebench record: {field}"):
+        store.read(tmp_path / "damaged.json")
+
+
+@pytest.mark.parametrize("name", ["../../../x", "/tmp/x", "a/b", "..", ".hidden", "-x", "", "all", "a b", "x" * 101, "a\n"])
+def test_a_machine_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
+    whole = json.loads(record().model_dump_json())
+    whole["provenance"]["machine"] = name
+    (tmp_path / "r.json").write_text(json.dumps(whole))
+    with pytest.raises(BadRecord, match="no name of a machine"):
+        store.read(tmp_path / "r.json")
+
+
+def test_a_moment_without_a_time_zone_is_refused(tmp_path: Path) -> None:
+    """Beside others it could not be said which came first."""
+    whole = json.loads(record().model_dump_json())
+    whole["provenance"]["measured_at"] = "2026-01-01T00:00:00"
+    (tmp_path / "r.json").write_text(json.dumps(whole))
+    with pytest.raises(BadRecord, match="measured_at"):
+        store.read(tmp_path / "r.json")
 
 
 def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
