@@ -367,9 +367,9 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
 
 @pytest.fixture(scope="module")
 def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Three strategies, measured on this machine now."""
+    """Two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
-    selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint", "accumulate")]
+    selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
     done = framebench("run", *selectors, "--results", str(results), "--samples", "3")
     assert done.returncode == 0, done.stderr
     return evidence_about(results, machine_name(), "transformer", "train")

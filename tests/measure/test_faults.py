@@ -115,13 +115,13 @@ def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
 ) -> None:
     """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
     rng = random.Random(7)
-    selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode", "bf16")]
+    selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")]
     command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--samples", "3"]
     seen: set[str] = set()
     sent = 0
-    for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 3:
+    for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(rng.uniform(0.5, 12))
+        time.sleep(rng.uniform(0.5, 8))
         process.send_signal(fault)
         if process.wait() == 0:
             break
