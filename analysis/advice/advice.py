@@ -109,11 +109,11 @@ class Advice:
     changed: list[Offer]  # they fit, but compute something else
     beyond: list[Offer]
     left_out: dict[str, str]  # case -> why its record is no advice
-    unmeasured: list[str]  # cases that this machine could run and that nobody measured
+    unmeasured: list[str]  # cases that a CPU could run and that have no record
 
 
 def useless(r: Row) -> str | None:
-    """Why a row is no evidence, if it is none."""
+    """Why a row cannot support advice; None if it can."""
     if r.usable:
         return None if r.peak_bytes else "it has no peak"
     if r.status != "ok":
@@ -194,7 +194,7 @@ def largest(rows: Sequence[Row], case: Case, budget: int) -> Offer:
 
 
 def answers(evidence: Evidence, question: Question) -> list[Offer]:
-    """One for each framework and strategy that can be said anything about."""
+    """One for each framework and strategy with evidence."""
     found = []
     for (framework, strategy), rows in evidence.items():
         case = question.case(framework, strategy, question.batch or 1)
@@ -206,12 +206,12 @@ def answers(evidence: Evidence, question: Question) -> list[Offer]:
 
 
 def by_speed(offers: Iterable[Offer]) -> list[Offer]:
-    """Fastest first, of equals the smallest; those whose speed nobody knows last."""
+    """Fastest first, ties by the smaller peak; those without a measured speed last."""
     return sorted(offers, key=lambda o: (-o.throughput, o.peak.needs, o.case))
 
 
 def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
-    """What can be said about the question: the rows of its size, or of every size where the model is only described."""
+    """The rows that bear on the question: those of its size, or of every size where the model is only described."""
     found: Evidence = {}
     for r in sorted(rows, key=lambda r: r.batch):
         described = question.shape is not None and case_of(r.case).plan.same_loss
@@ -221,7 +221,7 @@ def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
 
 
 def advise(rows: Sequence[Row], question: Question) -> Advice:
-    """From the rows of one machine; what only tests an article's sentence is nobody's choice. Raises NoRecords."""
+    """From the rows of one machine, without strategies that only test an article's sentence. Raises NoRecords."""
     used = [r for r in rows if r.framework in question.frameworks and not r.only_for_claims]
     asked = [r for r in used if question.shape is not None or r.size == question.size]
     if not asked:
@@ -252,7 +252,7 @@ def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
 
 
 def fair(one: Row, other: Row) -> bool:
-    """Whether their times have a ratio."""
+    """Whether their times may be compared."""
     return comparable_times(one.measured_at, other.measured_at, device=one.device)
 
 
@@ -274,7 +274,7 @@ class Change(NamedTuple):
 
 
 def change(advice: Advice, framework: str, strategy: str) -> Change | None:
-    """None if nothing is known of what the user has."""
+    """None without records of what the user has."""
     everything = [*advice.fitting, *advice.changed, *advice.beyond]
     base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
     own = [o for o in advice.fitting if o.case.framework == framework]

@@ -1,4 +1,4 @@
-"""Arms by the dozen: one for each workload and framework in which both cases exist."""
+"""Many arms at once: one for each workload and framework in which both cases exist."""
 
 from __future__ import annotations
 

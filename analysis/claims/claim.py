@@ -1,4 +1,4 @@
-"""The nouns of the ledger: a claim, its arms, and the cases an arm compares."""
+"""What the ledger is made of: a claim, its arms, and the cases an arm compares."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Arm:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row. `says` and `instead` are sentences of our own; the latter may use the figures in braces that `ledger` gives it:
-    {measured}; of the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and
-    {most_arm}; and {range}, from the one to the other."""
+    """One row. `says` and `recommendation` are sentences of our own; the latter may use the figures in braces that `ledger`
+    gives it: {measured}; of the deciding arms the {least} and the {most} departure from no effect, with their names
+    {least_arm} and {most_arm}; and {range}, from the one to the other."""
 
     id: str  # A1 .. D5
     says: str

@@ -30,7 +30,7 @@ class Nothing(Exception):
 
 
 class Drifted(Nothing):
-    """Step times on a processor, between which so much time lies that their ratio says nothing."""
+    """Step times on a processor that were measured too far apart to be compared."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def quotient(change: Estimate, base: Estimate) -> Effect:
 
 
 def fair(*times: Estimate) -> None:
-    """Whether they have a ratio. Raises Drifted."""
+    """Whether their times may be compared. Raises Drifted."""
     taken = [moment for one in times for moment in one.taken]
     if taken and not comparable_times(*taken):
         raise Drifted(f"step times of {min(taken):%Y-%m-%d %H:%M} and {max(taken):%Y-%m-%d %H:%M} UTC have no ratio")

@@ -125,7 +125,7 @@ def share(purpose: str) -> Quantity:
 
 
 def exact(name: str, of: Callable[[Record], Any]) -> Quantity:
-    """A number that is counted; what a file has in its place that is none does not count."""
+    """A counted number; values that are not numbers are ignored."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
         seen = [float(v) for r in records if isinstance(v := of(r), int | float) and math.isfinite(v)]

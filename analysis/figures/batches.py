@@ -58,7 +58,7 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
 
 
 def spans(group: pd.DataFrame) -> bool:
-    """Whether there are numbers for one batch at least, and for another one numbers, or the news that memory ran out."""
+    """Whether there are numbers for one batch at least, and for another one numbers, or a run out of memory."""
     shown = set(group["batch"][group["usable"]])
     return bool(shown) and len(shown | set(group["batch"][group["status"] == "oom"])) > 1
 

@@ -103,7 +103,7 @@ def shared_peak(df: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
-    """Where the numbers come from, what is missing and why, and what to beware of. `read_by`: the one instrument that the
+    """Where the numbers come from, what is missing and why, and cautions. `read_by`: the one instrument that the
     figure shows, where it is not each row's own."""
     rows = df[df["usable"]]
     by = read_by or ", ".join(instruments(rows))

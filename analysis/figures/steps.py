@@ -1,4 +1,4 @@
-"""What does the first step cost, when has it paid, and what is lost beside the work of a step?"""
+"""What does the first step cost, when does it pay off, and how much of a step is overhead?"""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def shares(df: pd.DataFrame) -> Figure | None:
 
 
 def shares_title(group: pd.DataFrame) -> str:
-    """Where each of the two is most."""
+    """Where each of the two is largest."""
     said = []
     for column, text in SHARES.items():
         most = group.sort_values(column).iloc[-1]

@@ -143,7 +143,7 @@ def catalog() -> pd.DataFrame:
 
 
 def outcomes(df: pd.DataFrame) -> pd.DataFrame:
-    """What came of each scenario, strategy and framework: seen at work if any of its cases has numbers, or failed."""
+    """The outcome of each scenario, strategy and framework: proven if any of its cases has numbers, or else failed."""
     seen = df.assign(outcome=rows.outcome(df).map(dict.fromkeys(FAILED, FAIL)).mask(df["usable"], SEEN))
     return seen.groupby(["scenario", "strategy", "framework"])["outcome"].max().reset_index()
 

@@ -1,4 +1,4 @@
-"""What error is certain to be seen: the tolerances that follow from the honest errors, in short."""
+"""The smallest error that verification always finds: the tolerances that follow from the honest errors, in short."""
 
 from __future__ import annotations
 

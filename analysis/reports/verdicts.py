@@ -1,4 +1,4 @@
-"""What a comparison says: verdicts on the rounds that `framebench compare` measured, and what to beware of."""
+"""What a comparison says: verdicts on the rounds that `framebench compare` measured, and cautions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other rooms make for the site: figures and the claims ledger, imported when asked for, as they take seconds to load."""
+"""What other packages make for the site: figures and the claims ledger, imported when asked for: loading takes seconds."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ HEAD = ("machine", "hours between", "pairs", "median", "90 % within", "largest")
 
 
 def equal(r: Record) -> bool:
-    """Whether it is one of those that are set against each other."""
+    """Whether it is one of the strategies that are compared."""
     calm = r.status == "ok" and r.provenance.memory_limit is None and not r.contended
     return calm and r.parsed.strategy in (BASELINES[r.parsed.scenario], *SAME) and r.provenance.hardware.get("device") == "cpu"
 

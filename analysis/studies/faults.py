@@ -1,6 +1,6 @@
 """The fault campaign's count: `python -m analysis.studies.faults docs/faults.md` puts it where the document has its markers.
 
-The tests that plant a fault enter what came of it; `pytest --faults results/study/faults.json` writes that down.
+The tests that plant a fault enter its outcome; `pytest --faults results/study/faults.json` writes that down.
 """
 
 from __future__ import annotations
