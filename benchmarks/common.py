@@ -8,8 +8,8 @@ import sys
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from framebench.asv.progress import tell
-from framebench.measure import environments, runner
+from framebench.asv.block import measured_with
+from framebench.measure import runner
 from framebench.records.record import Record
 from framebench.suite import profiles, protocol
 from framebench.suite.case import Case
@@ -28,8 +28,8 @@ class CaseFailed(RuntimeError):
 class CaseBenchmarks(ABC):
     """One workload in one framework. A subclass states `workload` and `framework`, no more.
 
-    asv runs every metric of every parameter in a process of its own. The first to ask for a case measures it; the
-    others find its record of the same session.
+    asv runs every metric of every parameter in a process of its own. The first to ask for a case measures the block that it is
+    in; the others, and the other cases of the block, find their records of the same session.
     """
 
     workload: ClassVar[str]
@@ -40,7 +40,7 @@ class CaseBenchmarks(ABC):
     param_names: ClassVar[list[str]] = ["scenario", "strategy", "batch"]
     # asv compares results of one version only; by default, every edit of this file would start a new one
     version = f"{protocol.VERSION}-{SIZE}"
-    timeout = 3600  # more than the runner's own limits: were asv to cut a case off, the reason would be lost
+    timeout = 24 * 3600  # more than the limits of a whole block: were asv to cut a case off, the reason would be lost
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class CaseBenchmarks(ABC):
         if self.case not in PROFILE:
             raise NotImplementedError(f"{self.case.id} is not in the profile {profiles.profile_name()}")
         if why := runner.unsupported(self.case):
-            self._measure()  # the record keeps the reason, which asv does not
+            self._record()  # the record keeps the reason, which asv does not
             raise NotImplementedError(f"unsupported: {why}")
 
     def track_peak_memory(self, scenario: str, strategy: str, batch: int) -> float:
@@ -90,12 +90,5 @@ class CaseBenchmarks(ABC):
         return math.nan if value is None else float(value)
 
     def _record(self) -> Record:
-        tell(ENV, self.case.id, "start")
-        record = self._measure(lambda part, phase: tell(ENV, self.case.id, f"{part}: {phase}"))
-        tell(ENV, self.case.id, f"end: {record.status}")
-        return record
-
-    def _measure(self, progress: runner.Progress = lambda part, phase: None) -> Record:
-        session = os.environ["FRAMEBENCH_SESSION"]
-        options = runner.Options(profile=profiles.profile_name())
-        return runner.measure_once(self.case, session, environments.describe(*ENV.split("==")), options, progress=progress)
+        """Of this session: the first question for a case measures all that it is compared with."""
+        return measured_with(self.case, ENV, PROFILE)

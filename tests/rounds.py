@@ -65,7 +65,7 @@ def noise() -> np.ndarray:
 
 
 def rounds(
-    record: Record, count: int = measuring.ROUNDS, change: Change = unchanged, session: str = "s", seed: int = 0
+    record: Record, count: int = measuring.BLOCKS, change: Change = unchanged, session: str = "s", seed: int = 0
 ) -> list[Record]:
     """Rounds of one real record in two versions that differ by the noise that was measured between equal arms, and by a change
     of the newer one."""

@@ -69,6 +69,7 @@ class Adapter(ABC):
 
     float64 = False  # set before build() to compute reference values
     biased_variance = False  # of batch norm's running statistics
+    budget_s = math.inf  # seconds that all steps of the case may take
     teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:

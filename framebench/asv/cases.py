@@ -32,11 +32,16 @@ def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     return kept
 
 
-def planned(benchmarks: Benchmarks, framework: str) -> int:
-    """How many cases of a framework asv's selection measures at most."""
-    found = {case for name in benchmarks for _, case in selected(benchmarks, name)}
-    runnable = (case for case in profile() if case.framework == framework and not unsupported(case))
-    return len(found.intersection(runnable))
+def measured(selection: dict[str, Any]) -> list[Case]:
+    """All that asv selected and that can be measured, in every environment; of several versions of a framework once for each.
+    Nothing before asv has decided."""
+    return [case for env in selection.get("environments", ()) for case in planned(selection["benchmarks"], env.framework)]
+
+
+def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
+    """Those of one framework."""
+    found = {case for name in benchmarks if framework_of(name) == framework for _, case in selected(benchmarks, name)}
+    return [case for case in profile() if case in found and not unsupported(case)]
 
 
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:

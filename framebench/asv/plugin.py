@@ -22,6 +22,7 @@ from asv.console import log
 from asv.runner import skip_benchmarks
 
 from framebench.asv import cases, comparison
+from framebench.asv.block import SELECTED
 from framebench.asv.progress import Progress, heard
 from framebench.measure import environments
 from framebench.measure.runner import RESULTS
@@ -99,7 +100,7 @@ class FrameworkEnvironment(environment.Environment):
 
 def planned(selection: dict[str, Any]) -> int:
     """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
-    return sum(cases.planned(selection["benchmarks"], env.framework) for env in selection.get("environments", ()))
+    return len(cases.measured(selection))
 
 
 def _only_head(asked: str | list[str] | None) -> None:
@@ -142,6 +143,7 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
                 raise util.UserError(f"--bench selects no case of the profile {profile_name()}; framebench list has them")
             # what a record tells about its origin is known here, not in the benchmark processes
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
+            os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))
             _Run.open()
         own = cases.own(benchmarks, env.framework)
         for _ in range(len(benchmarks) - len(own)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from framebench.cli.shared import (
     AsJson,
     Profile,
     Results,
+    Rounds,
     Selectors,
     app,
     broken,
@@ -26,11 +26,14 @@ from framebench.cli.shared import (
     say,
     session,
 )
-from framebench.measure import compare, environments, installed, references, runner
+from framebench.measure import blocks as measured
+from framebench.measure import compare, environments, installed, runner
 from framebench.measure.environments import Environment, SetupError
-from framebench.measure.progress import CaseProgress, line
+from framebench.measure.groups import groups
+from framebench.measure.live import Arm
+from framebench.measure.progress import CaseProgress
 from framebench.measure.session import Session
-from framebench.records.rounds import ROUNDS, rounds_as_json
+from framebench.records.rounds import rounds_as_json
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
@@ -43,14 +46,16 @@ Env = Annotated[
     typer.Option(help="`installed`: this interpreter, as it is; or the path of a python; else the pinned environments"),
 ]
 
+Blocks = Annotated[int, typer.Option(min=1, help="fresh processes of each case, so often: what is published takes 5 or more")]
+
 
 @app.command()
 def run(
     selectors: Selectors = None,
     profile: Profile = None,
     results: Results = runner.RESULTS,
-    samples: Annotated[int, typer.Option(min=1, help="timed steps at most")] = 20,
-    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
+    blocks: Blocks = 1,
+    rounds: Rounds = runner.Options.rounds,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
@@ -60,47 +65,50 @@ def run(
     profile = profile or (None if selectors else profiles.profile_name())
     found = chosen(selectors, [], profile)
     options = runner.Options(
-        profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit,
+        profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
     # options too: what was measured with other threads or under a limit does not stand for what is asked for now
-    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else []), str(options)])
+    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else []), f"{blocks} blocks", str(options)])
     with session(results, named) as opened:
         ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
-        found = references.in_order([c for c in found if not env or c.framework in ready])
+        found = [c for c in found if not env or c.framework in ready]
         for environment in ready.values():
             environments.warm(environment, "standard" if profile == "standard" else "quick", say)
-        statuses = measure_all(found, opened, ready, options, results)
+        statuses = measure_all(found, opened, ready, options, results, blocks)
     raise typer.Exit(broken(statuses))
 
 
 def measure_all(
-    found: list[Case], session: Session, ready: dict[str, Environment], options: runner.Options, results: Path
+    found: list[Case], session: Session, ready: dict[str, Environment], options: runner.Options, results: Path, blocks: int = 1
 ) -> list[str]:
-    """Each case's status; those that this session has measured already are not repeated."""
-    statuses: list[str] = []
-    with CaseProgress(found, results, err) as progress:
+    """Each case's status, the worst of its blocks; what this session has measured already is not repeated."""
+    able = [case for case in found if not runner.unsupported(case)]
+    where = {case: ready.get(case.framework) or environments.describe(case.framework) for case in found}
+    with (
+        CaseProgress(found, results, err, blocks) as progress,
+        measured.Run(session.id, options, results, progress) as run,
+    ):
         for case in found:
-            environment = ready.get(case.framework) or environments.describe(case.framework)
-            record = runner.measure_once(case, session.id, environment, options, results, partial(progress.phase, case))
-            progress.done(case, record)
-            statuses.append(record.status)
-    return statuses
+            if case not in able:
+                measured.not_measured(case, run, where[case])
+        measured.measure(groups(able, ready), run, blocks)
+        records = {case: run.records(Arm(case, where[case])) for case in found}
+    return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
 
 
 @app.command("compare")
 def compare_(
     base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
-    rounds: Annotated[int, typer.Option(min=2, help="fresh processes of each case, alternately")] = ROUNDS,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of both, so often")] = compare.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
-    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core")] = 1,
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Measured alternately; the records are kept.
+    """Is CHANGE slower than BASE, or does it need more memory? Measured in turn; the records are kept.
 
     An interrupted comparison goes on where it stopped.
     """
@@ -109,14 +117,15 @@ def compare_(
     pair = selectors.parse(base), selectors.parse(change)
     for difference in compare.differences(*pair):
         say(f"note: the cases differ in {difference}")
-    options = runner.Options(threads=threads, samples=samples, budget_s=seconds)
-    named = " ".join(["compare", base, change, str(rounds), *([f"--env {env}"] if env else []), str(options)])
+    options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
+    named = " ".join(["compare", base, change, f"{blocks} blocks", *([f"--env {env}"] if env else []), str(options)])
     with session(results, named) as opened:
         try:
             ready = installed.ready((c.framework for c in pair), env, say)
             if missing := {c.framework for c in pair} - ready.keys():
                 raise compare.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
-            found = compare.measure(pair, rounds, opened.id, ready, options, results, lambda record: say(line(record)))
+            with CaseProgress(list(dict.fromkeys(pair)), results, err, blocks) as progress:
+                found = compare.measure(pair, blocks, opened.id, ready, options, results, progress)
         except compare.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)

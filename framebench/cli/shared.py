@@ -31,6 +31,7 @@ BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails th
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
+Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(help="folder of the records")]
 WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"

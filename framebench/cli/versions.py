@@ -8,9 +8,23 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Machines, Profile, Results, app, broken, fail, machines_of, out, say, session
+from framebench.cli.shared import (
+    AsJson,
+    Machines,
+    Profile,
+    Results,
+    Rounds,
+    app,
+    broken,
+    err,
+    fail,
+    machines_of,
+    out,
+    say,
+    session,
+)
 from framebench.measure import environments, runner, versions
-from framebench.measure.progress import line
+from framebench.measure.progress import CaseProgress
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions")
@@ -24,42 +38,35 @@ def run(
     selectors: Annotated[list[str] | None, typer.Argument(help="cases; a standing selection of few if none is named")] = None,
     profile: Profile = None,
     version: Annotated[list[str] | None, typer.Option(help="may be repeated; all pinned ones if none is named")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="processes of each case in each version")] = versions.ROUNDS,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each case in each version")] = versions.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
-    samples: Annotated[int, typer.Option(min=1, help="timed steps of each process at most")] = 20,
-    seconds: Annotated[float, typer.Option(min=0, help="seconds of sampling, after which 3 samples are enough")] = 2.0,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
 ) -> None:
-    """Measure the same cases in several versions, in turn. An interrupted run goes on where it stopped.
+    """Measure the same cases in several versions, as arms of one block. An interrupted run goes on where it stopped.
 
     Exit code 1: some were wrong, crashed, or ran out of time.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
-    options = runner.Options(profile=profile, threads=threads, samples=samples, budget_s=seconds, time_limit_s=time_limit)
+    options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
     for case in chosen:
         if why := runner.unsupported(case):
             say(f"{case.id}: unsupported: {why}")
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    asked = " ".join(["versions run", framework, *matrix, str(rounds), *(selectors or []), profile or "", str(options)])
+    asked = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
     with session(results, asked) as opened:
         ready = {v: environments.ensure(framework, v, say) for v in matrix}
         for environment in ready.values():
             environments.warm(environment, "standard" if profile == "standard" else "quick", say)
-        plan = list(versions.turns(able, matrix, rounds))
-        statuses = versions.measure(plan, ready, opened.id, options, results, tell)
+        with CaseProgress(able, results, err, blocks * len(matrix)) as progress:
+            statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")
     raise typer.Exit(broken(statuses, "measurements"))
-
-
-def tell(turn: versions.Turn, record: runner.Record, remaining: versions.Remaining) -> None:
-    seconds = remaining.seconds
-    left = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-    say(f"round {turn.round + 1}, {turn.version:<9} {line(record)}, about {left} left")
 
 
 @room.command("compare")

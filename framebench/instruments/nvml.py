@@ -98,22 +98,6 @@ def energy() -> float | None:
     return None if spent is None else spent / JOULE
 
 
-class Energy:
-    """The joules of a worker's timed steps: asked when they begin and when they have ended, as the worker's phases tell."""
-
-    def __init__(self) -> None:
-        self.marks: dict[str, float | None] = {}
-
-    def on_phase(self, phase: str) -> None:
-        if phase in ("timing", "effect"):
-            self.marks[phase] = energy()
-
-    @property
-    def joules(self) -> float | None:
-        before, after = self.marks.get("timing"), self.marks.get("effect")
-        return None if before is None or after is None else after - before
-
-
 class ProcessPeak:
     """Samples a process's GPU memory until left. `peak` stays None where there is no GPU or no answer, and `note` says why."""
 

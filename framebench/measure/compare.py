@@ -1,21 +1,19 @@
-"""Two cases measured alternately, each time in fresh processes, so that what disturbs the machine disturbs both alike.
-
-A round is one record of each case, taken within a minute or so. Rounds go A B, B A, A B, ...: what drifts steadily, or favours
-whoever comes second, cancels over two rounds. `analysis.statistics` judges the rounds.
-"""
+"""Two cases, each a process in every block: what disturbs the machine disturbs both alike. `analysis.statistics` judges."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from framebench.measure import runner
+from framebench.measure.blocks import NOBODY, Listener, Run, measure_group
 from framebench.measure.environments import Environment
-from framebench.records import provenance, store
+from framebench.measure.groups import Group
+from framebench.measure.live import Arm
 from framebench.records.record import Record
 from framebench.records.rounds import Round
 from framebench.suite.case import Case
+
+BLOCKS = 6  # what they find, and what fewer would: docs/study.md
 
 
 class NotMeasured(Exception):
@@ -28,41 +26,36 @@ def differences(base: Case, change: Case) -> list[str]:
     return [f"{name}: {a} and {b}" for name, (a, b) in pairs.items() if a != b]
 
 
-def order(rounds: int) -> Iterator[tuple[int, int]]:
-    """Arms (0 is the base) in the order of each round: (0, 1), (1, 0), (0, 1), ..."""
-    for i in range(rounds):
-        yield (0, 1) if i % 2 == 0 else (1, 0)
-
-
 def measure(
     pair: tuple[Case, Case],
-    rounds: int,
+    blocks: int,
     session: str,
     ready: dict[str, Environment],
     options: runner.Options,
     results: Path,
-    say: Callable[[Record], None] = lambda record: None,
+    told: Listener = NOBODY,
 ) -> list[Round]:
-    """The rounds, each arm a record of its own in the usual place; what this session has measured already is not repeated,
-    so that the arms of a round that was interrupted lie further apart than others.
+    """The blocks, each arm a record of its own in the usual place; what this session has measured already is not repeated.
 
     Raises NotMeasured, OSError if a record cannot be written; what was measured until then is kept.
     """
-    found = []
-    machine = provenance.machine_name()
-    folders = {case: store.folder(results, machine, ready[case.framework].name, case) for case in pair}
-    # by case, not by arm: of a case against itself the records lie in one folder, in the order of the rounds
-    kept = {case: deque(store.all_of_session(folder, session)) for case, folder in folders.items()}
-    for arms in order(rounds):
-        pieces: dict[int, Record] = {}
-        for arm in arms:
-            case = pair[arm]
-            earlier = kept[case].popleft() if kept[case] else None
-            record = earlier or runner.measure(case, session, ready[case.framework], options, results)
-            if record.status != "ok":
-                raise NotMeasured(f"{case.id} gave no numbers: {record.status}: {record.reason}")
-            if not earlier:
-                say(record)
-            pieces[arm] = record
-        found.append(Round(pieces[0], pieces[1]))
+    for case in pair:
+        if why := runner.unsupported(case):
+            raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
+    base, change = (Arm(case, ready[case.framework]) for case in pair)
+    group, found = Group(f"compare/{base.case.id}/{change.case.id}", (base, change)), []
+    with Run(session, options, results, told) as run:
+        for number in range(blocks):
+            measure_group(group, run, number)
+            found.append(Round(*(record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
+    return found
+
+
+def record_of(run: Run, arm: Arm, place: int, number: int, group: Group) -> Record:
+    """Of the arm at this place in the block of this number. Raises NotMeasured where it has no numbers."""
+    name = f"{run.id}/{group.name}/{number}."
+    records = [r for r in run.records(arm) if r.turns and r.turns.block.startswith(name)]
+    found = next((r for r in records if r.turns and r.turns.arm == place), records[-1])  # the last: it was measured alone
+    if found.status != "ok":
+        raise NotMeasured(f"{arm.case.id} gave no numbers: {found.status}: {found.reason}")
     return found

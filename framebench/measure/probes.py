@@ -14,7 +14,7 @@ from framebench.instruments.limits import UNDER, Order
 from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
-from framebench.measure.supervisor import Outcome, Worker, supervise
+from framebench.measure.supervisor import Outcome, Worker
 from framebench.suite.case import Case
 
 # How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
@@ -36,7 +36,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
         worker = Worker(environment, "probe", order.as_dict(), variables, Path(scratch) / "log")
-        outcome = supervise(worker, options.time_limit_s, progress)
+        outcome = worker.end(progress, options.time_limit_s)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":
         answer.memory = "raised" if "error" in worker.final else "died"

@@ -9,6 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from framebench.measure.blocks import Listener
 from framebench.measure.environments import describe
 from framebench.records import provenance, store
 from framebench.records.record import Record
@@ -17,18 +18,18 @@ from framebench.suite.case import Case
 GUESS_S = 20.0  # for a case that was never measured anywhere
 
 
-class CaseProgress:
+class CaseProgress(Listener):
     """A bar over the cases of a run; the time left comes from what the same cases took before on this machine."""
 
-    def __init__(self, cases: list[Case], results: Path, console: Console) -> None:
+    def __init__(self, cases: list[Case], results: Path, console: Console, blocks: int = 1) -> None:
         self.console = console
         self.expected = expected_seconds(cases, results)
-        self.left = dict.fromkeys(cases)
+        self.left = dict.fromkeys(cases, blocks)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("about {task.fields[left]} left"), console=console, transient=True,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=len(cases), left=self.remaining())
+        self.task = self.bar.add_task("", total=len(cases) * blocks, left=self.remaining())
 
     def __enter__(self) -> CaseProgress:
         self.bar.start()
@@ -38,15 +39,17 @@ class CaseProgress:
         self.bar.stop()
 
     def remaining(self) -> str:
-        seconds = sum(self.expected[c] for c in self.left)
+        seconds = sum(self.expected[c] * blocks for c, blocks in self.left.items())
         return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
-    def phase(self, case: Case, part: str, phase: str) -> None:
-        self.bar.update(self.task, description=f"{case.id} [{part}: {phase}]".replace("[", r"\["), left=self.remaining())
+    def phase(self, case: Case, what: str) -> None:
+        self.bar.update(self.task, description=f"{case.id} [{what}]".replace("[", r"\["), left=self.remaining())
 
-    def done(self, case: Case, record: Record) -> None:
-        del self.left[case]
-        self.bar.update(self.task, advance=1, left=self.remaining())
+    def done(self, record: Record) -> None:
+        """Also of cases that were not asked for, but measured beside them."""
+        if self.left.get(record.parsed, 0) > 0:
+            self.left[record.parsed] -= 1
+            self.bar.update(self.task, advance=1, left=self.remaining())
         self.bar.console.print(line(record), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -54,10 +57,9 @@ def line(record: Record) -> str:
     """One finished case in one line."""
     if record.status != "ok":
         return f"{record.case:<48} {record.status}: {record.reason}"
-    assert record.peak_bytes is not None
     assert record.step_time_s is not None
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    peak = f"{record.peak_bytes / 2**20:9.1f} MiB ({record.peak_instrument})"
+    peak = f"{record.peak_bytes / 2**20:9.1f} MiB ({record.peak_instrument})" if record.peak_bytes is not None else ""
     return f"{record.case:<48} {peak:<32} {record.step_time_s * 1e3:9.1f} ms/step{effect}"
 
 

@@ -9,6 +9,7 @@ model files on the same device: measure one of these in the same run. Both sides
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from framebench.records import store
 from framebench.records.record import Record
@@ -53,7 +54,19 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
     return Reference(first.case, values, first.verification.summaries, WIDER)
 
 
+def among(case: Case, alive: list[tuple[Case, dict[str, Any]]]) -> Reference | None:
+    """The reference among the cases that are alive in the same block, each with what its verification observed."""
+    if not needed(case):
+        return None
+    for other, verification in alive:
+        if fits(other, case.golden_key) and verification.get("passed") and verification.get("summaries"):
+            return Reference(other.id, verification["observed"], verification["summaries"], WIDER)
+    return None
+
+
+def fits(case: Case, key: str) -> bool:
+    return case.golden_key == key and case.plan.precision == "fp32"
+
+
 def is_reference(record: Record, key: str) -> bool:
-    case = record.parsed
-    plain = case.golden_key == key and case.plan.precision == "fp32"
-    return bool(plain and record.status == "ok" and record.verified)
+    return bool(fits(record.parsed, key) and record.status == "ok" and record.verified)

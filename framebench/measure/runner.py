@@ -1,11 +1,13 @@
-"""Measure a case: two worker processes, one after the other, their halves joined into a record, whatever happens to them."""
+"""The two halves of a case, time and memory, each by a process of its own, and how they are joined into a record.
+
+The processes for the time are alive together and take turns: `blocks.py`.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from framebench.instruments import nvml
-from framebench.instruments.host import MALLOC_ENV
+from framebench.instruments.host import MALLOC_ENV, bfloat16_units
 from framebench.instruments.nvml import ProcessPeak
-from framebench.measure import environments, references
 from framebench.measure.environments import Environment
-from framebench.measure.supervisor import Outcome, Worker, supervise
+from framebench.measure.supervisor import Outcome, Worker
 from framebench.records import provenance, store
-from framebench.records.record import Compared, Proof, Provenance, Record, Status, Verification
+from framebench.records.record import Compared, Proof, Provenance, Status, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
 
 RESULTS = provenance.ROOT / "results"
-Progress = Callable[[str, str], None]  # part, phase
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,16 @@ class Options:
 
     threads: int = 1
     pin: bool = True
-    samples: int = 20
-    min_samples: int = 3
-    budget_s: float = 2.0
-    time_limit_s: float = 900.0  # for each of the two workers
+    rounds: int = 8  # of each block
+    time_limit_s: float = 900.0  # for each of a case's two workers; one whose steps would take longer altogether ends at once
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
+    peaks_each_block: bool = False  # else once in a session: peaks do not drift
 
-    def task(self, case: Case, part: str, reference: Reference | None = None) -> Task:
+    def task(self, case: Case, part: str, reference: Reference | None = None, spin: float = 0.0, extra: float = 0.0) -> Task:
         return Task(
-            case.id, part, self.samples, self.min_samples, budget_s=self.budget_s, core=self.core() if part == "time" else None,
-            memory_limit=self.memory_limit, reference=reference,
+            case.id, part, budget_s=self.time_limit_s, core=self.core() if part == "time" else None,
+            memory_limit=self.memory_limit, reference=reference, spin=spin, extra=extra,
         )  # fmt: skip
 
     def core(self) -> int | None:
@@ -52,6 +51,9 @@ class Options:
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return None
         return max(os.sched_getaffinity(0))
+
+
+USUAL = Options()
 
 
 def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
@@ -64,64 +66,18 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
     return found
 
 
-def run_worker(
-    case: Case,
-    part: str,
-    environment: Environment,
-    options: Options,
-    scratch: Path,
-    progress: Progress,
-    reference: Reference | None = None,
+def measure_memory(
+    case: Case, environment: Environment, options: Options, scratch: Path, on_phase: Callable[[str], None], extra: float = 0.0
 ) -> Outcome:
-    """Run one part of a case in a process of its own and say what became of it. Never raises for a worker's fault."""
+    """A case's peaks, by a process of its own, and what became of it. Never raises for a worker's fault."""
     started = time.monotonic()
-    variables = worker_variables(environment, case, part, options) | environment.scratch(scratch)
-    worker = Worker(environment, "worker", options.task(case, part, reference).as_dict(), variables, scratch / part)
-    energy = nvml.Energy()
-
-    def on_phase(phase: str) -> None:
-        energy.on_phase(phase)
-        progress(part, phase)
-
+    variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
+    task = options.task(case, "memory", extra=extra)
+    worker = Worker(environment, "worker", task.as_dict(), variables, scratch / "memory.log")
     with ProcessPeak(worker.process.pid) as device:
-        outcome = supervise(worker, options.time_limit_s, on_phase)
-    outcome.seconds, outcome.joules = time.monotonic() - started, energy.joules
-    outcome.device_process, outcome.device_note = device.peak, device.note
+        outcome = worker.end(on_phase, options.time_limit_s)
+    outcome.seconds, outcome.device_process, outcome.device_note = time.monotonic() - started, device.peak, device.note
     return outcome
-
-
-def measure(
-    case: Case,
-    session: str,
-    environment: Environment | None = None,
-    options: Options = Options(),
-    results: Path = RESULTS,
-    progress: Progress = lambda part, phase: None,
-) -> Record:
-    """Measure one case and write its record. Raises OSError if it cannot be written, SetupError without environment."""
-    environment = environment or environments.describe(case.framework)
-    started, load = time.monotonic(), load_average()
-    outcomes: dict[str, Outcome] = {}
-    card = nvml.state()
-    reference = references.find(case, session, results / "records" / provenance.machine_name())
-    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        for part in ("time", "memory") if not (missing := unsupported(case)) else ():
-            outcomes[part] = run_worker(case, part, environment, options, Path(scratch), progress, reference)
-            if outcomes[part].status != "ok" or not passed(outcomes[part]):
-                break
-    halves, status, reason = join(outcomes) if outcomes else ({}, "unsupported", missing)
-    record = Record(
-        case=case.id,
-        status=status,
-        reason=reason,
-        log_tail=next((o.log for o in outcomes.values() if o.log), None),
-        provenance=provenance_of(case, session, environment, options, load, outcomes, results, card),
-        **halves,
-    )
-    if outcomes:
-        record = record.model_copy(update={"spent_s": spent(outcomes, time.monotonic() - started)})
-    store.write(record, store.folder(results, record.provenance.machine, environment.name, case))
-    return record
 
 
 def unsupported(case: Case) -> str | None:
@@ -131,8 +87,15 @@ def unsupported(case: Case) -> str | None:
     return None if case.support.supported else case.support.why
 
 
+def too_slow(case: Case) -> str | None:
+    """Why a case takes longer than it may, where the processor tells."""
+    if case.plan.precision == "bf16" and not nvml.gpus() and bfloat16_units() is False:
+        return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
+    return None
+
+
 MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "allocator")
-TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "cpu_s_per_step", "shares")
+TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "cpu_s_per_step", "instructions", "shares")
 ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
 
 
@@ -208,14 +171,16 @@ def beyond(tensors: dict[str, Compared]) -> list[str]:
     ]
 
 
-def spent(outcomes: dict[str, Outcome], total: float) -> dict[str, float]:
-    """Where the time went: import, build and work of the two workers, and `harness`: everything else."""
+def spent(outcomes: dict[str, Outcome]) -> dict[str, float]:
+    """Where the time went: import, build and work of the two workers, and `harness`: everything else. What a worker waited for
+    its turns is in none."""
     found = {
         f"{part}_{name}": o.result[f"{name}_s"]
         for part, o in outcomes.items()
         for name in ("import", "build", "work")
         if f"{name}_s" in o.result
     }
+    total = sum(o.seconds for o in outcomes.values())
     return found | {"harness": total - sum(found.values()), "total": total}
 
 
@@ -232,8 +197,9 @@ def provenance_of(
     outcomes: dict[str, Outcome],
     results: Path,
     card: dict[str, Any] | None = None,
+    planted: dict[str, float] | None = None,
 ) -> Provenance:
-    result = next((o.result for o in outcomes.values() if o.result), {})
+    result = next((o.result for o in outcomes.values() if "device" in o.result), {})
     variables = worker_variables(environment, case, "memory", options) if outcomes else {}
     return Provenance(
         session=session,
@@ -242,16 +208,17 @@ def provenance_of(
         commit=provenance.commit(),
         dirty=provenance.dirty(),
         machine=provenance.machine_name(),
-        hardware=provenance.hardware() | ({"device": result["device"]} if "device" in result else {}),
+        hardware=provenance.hardware() | ({"device": result["device"]} if result else {}),
         python=result.get("python", platform.python_version()),
         versions=result.get("versions", {environment.framework: environment.version}),
         environment={k: v for k, v in variables.items() if k != "HOME"},
         threads=options.threads,
-        core=options.core(),
+        core=result.get("core", options.core()),
         load_before=load,
         load_after=load_average(),
         profile=options.profile,
         memory_limit=options.memory_limit,
+        planted=planted or {},
         calibration=store.calibration(results),
         gpu=around(card, outcomes) if card else {},
         protocol=VERSION,
@@ -262,16 +229,3 @@ def around(before: dict[str, Any], outcomes: dict[str, Outcome]) -> dict[str, An
     """The card before and after the case, and why a figure is missing."""
     note = next((o.device_note for o in outcomes.values() if o.device_note), None)
     return {"before": before, "after": nvml.state(), **({"device.process": note} if note else {})}
-
-
-def measure_once(
-    case: Case,
-    session: str,
-    environment: Environment,
-    options: Options = Options(),
-    results: Path = RESULTS,
-    progress: Progress = lambda part, phase: None,
-) -> Record:
-    """The case's record of this session: read if it is there, else measured now."""
-    where = store.folder(results, provenance.machine_name(), environment.name, case)
-    return store.of_session(where, session) or measure(case, session, environment, options, results, progress)

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,26 +39,46 @@ class Outcome:
 
 
 class Worker:
-    """One worker process: started, listened to, and always gone in the end. What it reports stays here when it dies."""
+    """One worker process: started, listened to, and always gone in the end. What it reports stays here when it dies.
+
+    One that is `live` takes orders on its standard input.
+    """
 
     def __init__(
-        self, environment: Environment, module: str, orders: dict[str, object], variables: dict[str, str], log: Path
-    ) -> None:
+        self, environment: Environment, module: str, orders: dict[str, object], variables: dict[str, str], log: Path,
+        live: bool = False,
+    ) -> None:  # fmt: skip
         self.phase = "start"
         self.final: dict[str, Any] = {}
         self.reports: list[dict[str, Any]] = []
+        self.expired_s: float | None = None  # the limit at which it was ended
         self.log = log
+        self.kills = oom_kills()
         # a group of its own: Jittor's compilers die with it, and Ctrl-C reaches us first
         self.process = subprocess.Popen(
             [str(environment.python), "-m", f"framebench.worker.{module}", json.dumps(orders)],
-            stdout=subprocess.PIPE, stderr=log.open("wb"), stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-            env={**os.environ, **variables, "PYTHONPATH": str(provenance.ROOT)}, cwd=provenance.ROOT,
+            stdout=subprocess.PIPE, stderr=log.open("wb"), stdin=subprocess.PIPE if live else subprocess.DEVNULL, text=True,
+            env={**os.environ, **variables, "PYTHONPATH": str(provenance.ROOT)}, cwd=provenance.ROOT, start_new_session=True,
         )  # fmt: skip
 
-    def listen(self, on_phase: Callable[[str], None]) -> None:
-        """Read messages until the worker closes its end. A last line without an end was cut off by the worker's death."""
+    def tell(self, order: dict[str, object]) -> None:
+        """An order is far shorter than a pipe is deep, and the next follows the answer to this one. To a dead worker it is
+        lost: listening tells that it is dead."""
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+
+    def hear(self, on_phase: Callable[[str], None], limit_s: float) -> dict[str, Any] | None:
+        """The next message that is neither phase nor report; None when the worker has closed its end, or was ended because
+        its time is up."""
+        with self.limited(limit_s):
+            return self.next(on_phase)
+
+    def next(self, on_phase: Callable[[str], None]) -> dict[str, Any] | None:
+        """A last line without an end was cut off by the worker's death."""
         assert self.process.stdout
-        for line in self.process.stdout:
+        while line := self.process.stdout.readline():
             try:
                 message = json.loads(line)
             except ValueError:
@@ -70,31 +90,53 @@ class Worker:
             elif "report" in message:
                 self.reports.append(message["report"])
             elif message:
-                self.final = message
+                if "result" in message or "error" in message:
+                    self.final = message
+                return message
+        return None
+
+    @contextlib.contextmanager
+    def limited(self, limit_s: float) -> Iterator[None]:
+        """In here the worker has so much time; then it is killed, which closes its end."""
+
+        def expire() -> None:
+            self.expired_s = limit_s
+            self.kill()
+
+        timer = threading.Timer(limit_s, expire)
+        timer.daemon = True  # interrupted at the wrong moment, the program would wait for it at its end
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def end(self, on_phase: Callable[[str], None], limit_s: float) -> Outcome:
+        """Listen until it ends, or end it when its time is up, and say what became of it."""
+        try:
+            with self.limited(limit_s):
+                while self.next(on_phase) is not None:
+                    pass
+                self.process.wait()
+        finally:
+            self.kill()
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        """End it, and say what became of it."""
+        self.kill()
+        return classify(self, oom_kills() > self.kills)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        if self.process.stdin:
+            with contextlib.suppress(OSError):  # an order that nobody took
+                self.process.stdin.close()
 
 
-def supervise(worker: Worker, time_limit_s: float, on_phase: Callable[[str], None]) -> Outcome:
-    """Listen to a worker until it ends, or end it when its time is up."""
-    kills = oom_kills()
-    timer = threading.Timer(time_limit_s, worker.kill)
-    timer.daemon = True  # interrupted at the wrong moment, the program would wait for it at its end
-    try:
-        timer.start()
-        worker.listen(on_phase)
-        worker.process.wait()
-    finally:
-        expired = not timer.is_alive()
-        timer.cancel()
-        worker.kill()
-    return classify(worker, time_limit_s if expired else None, oom_kills() > kills)
-
-
-def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outcome:
+def classify(worker: Worker, oom_killed: bool) -> Outcome:
     """Status and reason from what the worker said last, its exit code, and the kernel's counters."""
     code = worker.process.returncode
     tail = "\n".join(worker.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
@@ -105,12 +147,14 @@ def classify(worker: Worker, expired_s: float | None, oom_killed: bool) -> Outco
         error = worker.final["error"]
         if error.get("no_device"):
             return Outcome("unsupported", error["message"])
+        if error.get("over_budget"):
+            return Outcome("timeout", f"{error['message']}, {during}")
         if error["oom"]:
             return Outcome("oom", f"{oom}, {error['type']}: {error['message']}", log=tail)
         said = f"{error['type']} {during}: {error['message']}"
         return Outcome("crashed", said + compiler_said(tail, error["message"]), log=tail)
-    if expired_s is not None:
-        return Outcome("timeout", f"no end after {expired_s:g} s, {during}", log=tail)
+    if worker.expired_s is not None:
+        return Outcome("timeout", f"no end after {worker.expired_s:g} s, {during}", log=tail)
     name = signal_name(-code) if code < 0 else f"exit code {code}"
     if (oom_killed and code == -signal.SIGKILL) or limits.OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"{oom}, ended by {name}", log=tail)

@@ -121,6 +121,7 @@ class Provenance(Part):
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
     memory_limit: Bytes | None = None  # bytes that the worker was allowed to map: a record under a limit is in no table
+    planted: dict[str, float] = {}  # a known slowdown or more memory, for a study: no measurement of the case
     calibration: Calibration | None = None
     gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
     protocol: int
@@ -224,8 +225,9 @@ class Record(Part):
 
     @property
     def usable(self) -> bool:
-        """Whether its numbers may be shown: verified, and the strategy was seen to take effect."""
-        return bool(self.status == "ok" and self.verified and self.effect and self.effect.proven)
+        """Whether its numbers may be shown: verified, the strategy was seen to take effect, and nothing was planted."""
+        proven = self.effect is not None and self.effect.proven
+        return bool(self.status == "ok" and self.verified and proven and not self.provenance.planted)
 
     @property
     def framework_version(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from framebench.records.record import Record
 
-ROUNDS = 12  # what they find, and what fewer would: docs/study.md
+ROUNDS = 12  # of the study of what verdicts find
 
 
 class Round(NamedTuple):

@@ -40,6 +40,7 @@ class Profile:
     summary: str
     size: str
     quick: bool = False
+    limit_s: float = 900.0  # of each of a case's two processes: one that takes longer ends, and says why
     also_at_the_next_batch: str = ""  # workload/scenario/strategy, where all of them twice would take too long
 
 
@@ -57,6 +58,10 @@ PROFILES = {
 
 def profile_name() -> str:
     return os.environ.get("FRAMEBENCH_PROFILE") or "quick"
+
+
+def limit_s(name: str | None = None) -> float:
+    return PROFILES[name or profile_name()].limit_s
 
 
 def profile(name: str | None = None) -> list[Case]:

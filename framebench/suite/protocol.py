@@ -2,10 +2,16 @@
 
 A worker is started with a Task as JSON on its command line, and prints one JSON object a line: `{"phase": ...}` while it works,
 then `{"result": {...}}` or `{"error": {...}}`. Both sides import it.
+
+The part `time` says `{"ready": {"step_s": ..., "verification": ...}}` once it has warmed up, and takes orders, one JSON object
+a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ..., "instructions":
+..., "device_s": ...}}`, all of one step; after `{"finish": true}` it verifies what was timed and gives its result. If its
+standard input ends before, so does it, without a result.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,15 +38,16 @@ class Task:
 
     case: str  # a full case id
     part: str  # "time" | "memory"
-    samples: int = 20  # at most so many timed steps
-    min_samples: int = 3  # at least so many, however slow they are
     warmup: int = 3  # steps that do not count, of those that verification needs
-    budget_s: float = 2.0  # sampling stops after this time once min_samples are there
+    budget_s: float = 900.0  # a case whose steps would take longer altogether ends at once
     memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all
     memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
+    # For studies of what verdicts find, which plant a known difference. No case is measured like this.
+    spin: float = 0.0  # a share of its own time by which each timed step is made longer
+    extra: float = 0.0  # a share of its peak by which each step holds more
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Task:
@@ -50,6 +57,11 @@ class Task:
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def turns(count: int, steps: int = 1) -> str:
+    """All orders of a block of its own, for a worker whose standard input is a file."""
+    return "".join(json.dumps(order) + "\n" for order in [*([{"turn": steps}] * count), {"finish": True}])
 
 
 LOSS_STEPS = 3  # the second verified loss is observed after this many updates

@@ -1,7 +1,8 @@
 """One case, one process, one part: `python -m framebench.worker.worker '{"case": ..., "part": "time"}'`.
 
 Runs inside the framework's environment: standard library, NumPy and that framework only. Time and memory are measured by
-separate processes, since what makes memory visible (allocator settings, counters) slows the step.
+separate processes, since what makes memory visible (allocator settings, counters) slows the step. The one for the time waits
+for its turns among other live processes: it makes steps when a line on standard input says so (`suite/protocol.py`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
+from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.suite.protocol import Task
 from framebench.suite.selectors import parse
 from framebench.worker.observe import first_steps
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import again, verify
 
 Emit = Callable[[dict[str, Any]], None]
+Orders = Iterable[dict[str, Any]]
 
 
 def own_stdout() -> TextIO:
@@ -41,29 +44,21 @@ def own_stdout() -> TextIO:
     return ours
 
 
+class Abandoned(Exception):
+    """Whoever gave the orders is gone."""
+
+
 class NoDevice(Exception):
     """The case needs a GPU, and this framework has none."""
 
 
-def sample(adapter: Adapter, task: Task, wall: list[float], losses: list[float]) -> dict[str, Any]:
-    """Seconds of steady steps, those in `wall` included: at most `samples`, fewer when the budget is spent, one of them new. In
-    training `losses` gets the loss of each, read when its clock has stopped."""
-    device: list[float] = []
-    events = adapter.events()
-    cpu, start, before = time.process_time(), time.perf_counter(), len(wall)
-    adapter.spent.clear()
-    wanted, least = max(task.samples, before + 1), max(task.min_samples, before + 1)
-    while len(wall) < wanted and (len(wall) < least or time.perf_counter() - start < task.budget_s):
-        wall.append(timed_step(adapter, events, device))
-        if adapter.case.stage.trains:
-            losses.append(adapter.loss())
-    total, steps = sum(wall[before:]), len(wall) - before
-    shares = {purpose: seconds / total for purpose, seconds in adapter.spent.items()}
-    found = {"step_s": wall, "device_step_s": device, "cpu_s_per_step": (time.process_time() - cpu) / steps, "shares": shares}
-    return found | {"timed_steps": steps, "timed_s": total}
+def measure_time(
+    adapter: Adapter, task: Task, emit: Emit, orders: Orders = (), counter: Counter | None = None
+) -> dict[str, Any]:
+    """Verified steps and warm-up; then turns as they are ordered; then what was timed is verified.
 
-
-def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
+    Raises Abandoned if the orders end before they say that it is finished.
+    """
     emit({"phase": "first step"})
     seconds, observed = first_steps(adapter)
     verification = verify(adapter, observed, task.reference)
@@ -76,18 +71,32 @@ def measure_time(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     while len(seconds) < task.warmup:
         seconds.append(timed_step(adapter))
     emit({"phase": "timing"})
-    losses = [adapter.loss()]
-    result |= sample(adapter, task, seconds[task.warmup :], losses)
+    timing = Timing(adapter, counter, task.spin)
+    timing.losses.append(adapter.loss())
+    emit({"ready": {"step_s": seconds[-1], "verification": verification}})
+    waited = take_turns(timing, emit, orders)
     if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
     emit({"phase": "verification of what was timed"})
-    verification["again"] = again(adapter, losses, task.reference)
+    verification["again"] = again(adapter, timing.losses, task.reference)
     if not verification["again"]["passed"]:
         return {"verification": verification | {"passed": False}}
     emit({"phase": "effect"})
     effect = adapter.effect()
     result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
-    return result
+    return result | timing.summary() | {"waited_s": waited}
+
+
+def take_turns(timing: Timing, emit: Emit, orders: Orders) -> float:
+    """Answer orders until one says that it is finished; the seconds between them. Raises Abandoned."""
+    waited, since = 0.0, time.perf_counter()
+    for order in orders:
+        waited += time.perf_counter() - since
+        if "finish" in order:
+            return waited
+        emit({"turn": timing.turn(order["turn"])})
+        since = time.perf_counter()
+    raise Abandoned
 
 
 def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
@@ -96,6 +105,8 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
     cold = peaks(adapter)
     start = time.perf_counter()
     emit({"phase": "memory"})
+    if task.extra:
+        hold_more(adapter, task.extra)
     steady = [peaks(adapter)]
     while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
@@ -126,6 +137,21 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     return found
 
 
+def hold_more(adapter: Adapter, share: float) -> None:
+    """From now on each step holds more bytes: this share of what its peak is without them. Only studies ask for that."""
+    plain = peaks(adapter)
+    size = round(share * next(plain[name] for name in ("allocator.in_use", "host.rss") if name in plain))
+    step = adapter.one_step
+
+    def larger_step() -> None:
+        held = adapter.allocate(size)
+        step()
+        adapter.synchronize()
+        del held
+
+    adapter.one_step = larger_step  # type: ignore[method-assign]
+
+
 def limit_memory(task: Task) -> None:
     if task.memory_limit is not None:
         import resource
@@ -136,10 +162,10 @@ def limit_memory(task: Task) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 
-def run(task: Task, emit: Emit) -> dict[str, Any]:
+def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
     """Build the case and measure the task's part of it."""
-    if task.core is not None:
-        os.sched_setaffinity(0, {task.core})
+    before = pin(task.core)
+    counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
     clock = time.perf_counter
     marks = [clock()]
@@ -149,18 +175,43 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     limit_memory(task)
     if case.support.gpu and adapter.device() == "cpu":
         raise NoDevice(f"needs a GPU, and this {case.framework} ({adapter.versions()[case.framework]}) finds none it can use")
+    if adapter.device() != "cpu":
+        unpin(before)  # what launches to a device has threads that must not wait for each other
+    adapter.budget_s = task.budget_s
     emit({"phase": "build"})
     try:
         adapter.build()
         adapter.synchronize()
         marks.append(clock())
-        part = measure_time if task.part == "time" else measure_memory
-        result = part(adapter, task, emit)
+        if task.part == "time":
+            result = measure_time(adapter, task, emit, orders, counter)
+        else:
+            result = measure_memory(adapter, task, emit)
     except Exception as error:
         error.oom = limits.ran_out(error, limits.enforced())  # type: ignore[attr-defined]
         raise
-    result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": clock() - marks[2]}
-    return result | {"versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version()}
+    work = clock() - marks[2] - result.pop("waited_s", 0.0)
+    result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": work}
+    pinned = task.core if adapter.device() == "cpu" else None
+    return result | {
+        "versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version(), "core": pinned,
+    }  # fmt: skip
+
+
+def pin(core: int | None) -> set[int]:
+    """Keep to this core; those that were allowed before."""
+    if core is None:
+        return set()
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    return before
+
+
+def unpin(cores: set[int]) -> None:
+    """Let every thread use these cores again."""
+    for thread in Path("/proc/self/task").iterdir() if cores else ():
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def die_with_parent() -> None:
@@ -169,6 +220,13 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         with contextlib.suppress(OSError):  # where memory runs out it is for us to go, and for nobody else on the machine
             Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def own_orders() -> Iterator[dict[str, Any]]:
+    """Standard input, one JSON object a line, for us alone: compilers that a framework starts find nothing there."""
+    ours = os.fdopen(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return map(json.loads, ours)
 
 
 def serve(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> NoReturn:
@@ -187,14 +245,16 @@ def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
 
     try:
         emit({"result": carry_out(json.loads(sys.argv[1]), emit)})
+    except Abandoned:
+        return 1
     except Exception as error:
         oom = getattr(error, "oom", isinstance(error, MemoryError))
-        absent = isinstance(error, NoDevice)
-        emit({"error": {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom, "no_device": absent}})
+        said = {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}
+        emit({"error": said | {"no_device": isinstance(error, NoDevice), "over_budget": isinstance(error, OverBudget)}})
         traceback.print_exc()
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: run(Task.from_dict(orders), emit))
+    serve(lambda task, emit: run(Task.from_dict(task), emit, own_orders()))

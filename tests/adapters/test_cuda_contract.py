@@ -5,6 +5,7 @@ NVMLError_NotSupported). What the frameworks count there: `tests/adapters/test_c
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import defaultdict
@@ -18,16 +19,18 @@ import pytest
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State
 from framebench.instruments import limits, nvml
-from framebench.instruments.nvml import Energy, ProcessPeak
-from framebench.measure import cuda_check, environments, runner, supervisor
+from framebench.instruments.nvml import ProcessPeak
+from framebench.measure import blocks, cuda_check, environments, runner, supervisor
 from framebench.measure.environments import Environment
+from framebench.measure.live import Arm, Live
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome
 from framebench.records import provenance
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task
+from framebench.suite.protocol import Task, turns
 from framebench.suite.selectors import parse
 from framebench.worker import worker
+from framebench.worker.stepping import Timing
 from tests.adapters import recorded
 from tests.processes import run_inside
 
@@ -124,21 +127,24 @@ def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch
     assert limits.card_bytes() is None
 
 
-def test_energy_lies_between_the_phases(card: FakeNvml) -> None:
-    spent = Energy()
-    for phase in ("import", "build", "timing"):
-        spent.on_phase(phase)
-    assert spent.joules is None
-    spent.on_phase("effect")
-    assert spent.joules == 350.0
+def of_one_turn() -> float:
+    """Joules that an arm counts."""
+    said: Any = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}}
+    worker: Any = SimpleNamespace(tell=lambda order: None, hear=lambda *_: said)
+    live = Live(Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print)
+    live.worker, live.turn_s = worker, 1.0
+    live.turn(0, 0.0)
+    assert live.round == [0]
+    return live.joules
+
+
+def test_energy_is_that_of_the_turns(card: FakeNvml) -> None:
+    assert of_one_turn() == 350.0
 
 
 def test_a_card_without_an_energy_counter_gives_none(card: FakeNvml) -> None:
     card.nvmlDeviceGetTotalEnergyConsumption = refuse
-    spent = Energy()
-    spent.on_phase("timing")
-    spent.on_phase("effect")
-    assert spent.joules is None
+    assert of_one_turn() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -195,8 +201,8 @@ def test_too_short_a_time_has_no_energy() -> None:
 def spoken(final: dict[str, Any], folder: Path, tail: str = "") -> Outcome:
     log = folder / "log"
     log.write_text(tail)
-    child: Any = SimpleNamespace(phase="import", final=final, log=log, process=SimpleNamespace(returncode=1))
-    return supervisor.classify(child, None, False)
+    child: Any = SimpleNamespace(phase="import", final=final, log=log, process=SimpleNamespace(returncode=1), expired_s=None)
+    return supervisor.classify(child, False)
 
 
 def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) -> None:
@@ -279,17 +285,12 @@ class OnCard(Adapter):
 
 
 def test_steps_are_timed_by_both_clocks() -> None:
-    task = Task("", "time", samples=5)
-    found = worker.sample(OnCard(), task, [0.5], [])
-    assert len(found["step_s"]) == 5
-    assert found["device_step_s"] == [0.0015] * 4, "of the timed steps, not of those before"
-    assert found["timed_steps"] == 4
-
-
-def test_one_sample_is_a_sample() -> None:
-    """Also where verification's steps are as many already."""
-    found = worker.sample(OnCard(), Task("", "time", samples=1), [0.5, 0.5], [])
-    assert found["timed_steps"] == 1
+    timing = Timing(OnCard())
+    found = timing.turn(1)
+    assert found["device_s"] == 0.0015
+    assert found["wall_s"] > 0
+    assert timing.turn(3)["device_s"] == 0.0005, "three steps are queued, and waited for once"
+    assert timing.summary()["timed_steps"] == 4
 
 
 def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
@@ -302,7 +303,7 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
     monkeypatch.setattr(worker, "first_steps", lambda adapter: ([0.1], {}))
     monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
     monkeypatch.setattr(worker, "again", lambda *_: {"passed": True})
-    found = worker.measure_time(OnCard(), Task("", "time", samples=3), lambda message: None)
+    found = worker.measure_time(OnCard(), Task("", "time"), lambda message: None, map(json.loads, turns(3).splitlines()))
     assert found["cold_peaks"] == {"allocator.in_use": 5}
 
 
@@ -358,7 +359,7 @@ def test_jittor_s_compiler(release: str, there: bool, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_whole_case_on_a_card(framework: str, environment: dict[str, Environment], results: Any) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
-    record = runner.measure(case, "s", environment[framework], Options(samples=20, budget_s=30), results)
+    record = blocks.alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason
     assert record.provenance.gpu["before"]["name"] in nvml.gpus()
     if record.provenance.hardware["device"] == "cpu":

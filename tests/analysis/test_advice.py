@@ -370,7 +370,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
     """Two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
-    done = framebench("run", *selectors, "--results", str(results), "--samples", "3")
+    done = framebench("run", *selectors, "--results", str(results), "--rounds", "3")
     assert done.returncode == 0, done.stderr
     return evidence_about(results, machine_name(), "transformer", "train")
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import signal
-import subprocess
-import time
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,15 +13,11 @@ from scipy import stats
 from analysis.reports import verdicts
 from analysis.statistics import CPU_TIME, PEAK, TIME, Quantity, chance, interval, judge, peaks, spread, times
 from analysis.studies import study
-from framebench.measure import compare, runner
-from framebench.measure.environments import Environment
-from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.rounds import ROUNDS, Round, rounds_as_json
 from framebench.suite.case import Case
 from tests.handmade import provenance, record
-from tests.processes import COMMAND, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 INVERSE = {"slower": "faster", "faster": "slower", "no difference": "no difference", "undecided": "undecided"}
@@ -193,84 +183,3 @@ def test_the_table_shows_cpu_time_beside_wall_time() -> None:
     assert found[CPU_TIME.name][-1] == "no difference"
     assert found[PEAK.name][1:3] == ("1.00 MiB", "2.00 MiB")
     assert found[PEAK.name][-1] == "more memory"
-
-
-def test_arms_take_turns_at_being_first(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    other = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
-    seen = []
-
-    def measure(case: Case, *_: object) -> Record:
-        seen.append(case.strategy)
-        return record(case)
-
-    monkeypatch.setattr(runner, "measure", measure)
-    environment = {"torch": Environment("torch", "0", Path("python"))}
-    rounds = compare.measure((CASE, other), 4, "s", environment, runner.Options(), results)
-    assert seen == ["fp32", "checkpoint", "checkpoint", "fp32"] * 2
-    assert {(r.base.case, r.change.case) for r in rounds} == {(CASE.id, other.id)}
-
-
-def test_a_case_without_numbers_ends_the_comparison(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    monkeypatch.setattr(runner, "measure", lambda case, *_: record(case, status="oom", reason="memory ran out"))
-    with pytest.raises(compare.NotMeasured, match="b4/tiny gave no numbers: oom: memory ran out"):
-        compare.measure((CASE, CASE), 2, "s", {"torch": Environment("torch", "0", Path("p"))}, runner.Options(), results)
-
-
-def test_a_comparison_goes_on_with_the_rounds_it_has(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    """Of two cases, and of a case against itself, whose records lie in one folder: as if nothing had happened in between."""
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
-    ready = {"torch": Environment("torch", "0", Path("p"))}
-    written: list[Record] = []
-    left = 3
-
-    def measure(case: Case, session: str, *_: object) -> Record:
-        if len(written) == left:
-            raise KeyboardInterrupt
-        when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=len(written))
-        written.append(record(case, status="ok", provenance=provenance(session=session, machine="m", measured_at=when)))
-        store.write(written[-1], store.folder(results, "m", "torch-0", case))
-        return written[-1]
-
-    monkeypatch.setattr(runner, "measure", measure)
-    for session, other in (("s", CASE), ("t", Case("transformer", "torch", "eval", "no_grad", 4, "tiny"))):
-        pair = (CASE, other)
-        written, left = [], 3
-        with pytest.raises(KeyboardInterrupt):
-            compare.measure(pair, 3, session, ready, runner.Options(), results)
-        left = 6
-        found = compare.measure(pair, 3, session, ready, runner.Options(), results)
-        taken = [r[arm] for arms, r in zip(compare.order(3), found) for arm in arms]
-        assert taken == written, "in the order of measurement, each once"
-
-
-def test_differences_in_what_is_computed_are_said() -> None:
-    assert compare.differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny")) == []
-    assert compare.differences(CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")) == [
-        "batch: 4 and 8", "size: tiny and cpu"
-    ]  # fmt: skip
-
-
-def test_compare_as_a_user_meets_it(environment: dict[str, Environment], results: Path) -> None:
-    """Terminated in the middle, and taken up by the same command."""
-    other = "transformer/torch/eval/no_grad/b4/tiny"
-    arguments = ["compare", CASE.id, other, "--rounds", "2", "--samples", "3", "--results", str(results)]
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while not list(results.rglob("2*.json")) and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, told = process.communicate()
-    assert process.returncode == 130, told
-    assert "goes on from there" in told
-    first = list(store.read_all(results))
-    again = framebench(*arguments, "--json")
-    assert again.returncode == 0, again.stderr
-    assert "scenario: train and eval" in again.stderr
-    found = json.loads(again.stdout)
-    assert "fewer than 6 rounds" in found["cautions"][0]
-    assert {v["quantity"] for v in found["verdicts"]} == {"step time", "fastest step", "CPU time", "peak memory"}
-    assert [v._asdict() for v in verdicts.of(found)] == found["verdicts"]
-    kept = list(store.read_all(results))
-    assert len(kept) == 4
-    assert all(record in kept for record in first)
-    assert {r.provenance.session for r in kept} == {found["session"]}
-    assert not list(results.glob(".session*"))

@@ -18,14 +18,13 @@ from analysis.selection import of_one_version, select_records
 from analysis.statistics import FEWEST, PEAK, TIME, Quantity
 from framebench.cli import versions as command
 from framebench.cli.__main__ import app
-from framebench.measure import environments, runner
+from framebench.measure import environments
 from framebench.measure import versions as measuring
-from framebench.measure.environments import Environment, SetupError
+from framebench.measure.environments import SetupError
 from framebench.records import pins, store
 from framebench.records.record import Record
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
-from tests.handmade import provenance, record
 from tests.processes import ROOT, framebench
 from tests.rounds import (
     NEW,
@@ -165,7 +164,7 @@ def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Qu
     (original,) = originals(1)
     some = rounds(original, change=lambda r, number: r.model_copy(update=lacking if number < 5 else {}))
     (row,) = [r for r in versions.rows_of(some, OLD, NEW) if r.quantity == quantity.name]
-    assert (row.verdict, row.rounds) == (FEW, measuring.ROUNDS - 5)
+    assert (row.verdict, row.rounds) == (FEW, measuring.BLOCKS - 5)
     none = verdicts_of(rounds(original, change=lambda r, number: r.model_copy(update=lacking)))
     assert none.pop(quantity.name) == FEW
     assert FEW not in none.values()
@@ -178,7 +177,7 @@ def test_rounds_of_other_code_play_no_part() -> None:
     old = [changed(r, commit="0" * 40) for r in before]
     later = [at(r, str(r.framework_version), r.provenance.measured_at + timedelta(days=1)) for r in rounds(original)]
     assert regressions(versions.rows_of([*old, *later], OLD, NEW)) == set()
-    assert {r.rounds for r in versions.rows_of([*old, *later], OLD, NEW)} == {measuring.ROUNDS}
+    assert {r.rounds for r in versions.rows_of([*old, *later], OLD, NEW)} == {measuring.BLOCKS}
 
 
 @pytest.mark.parametrize(
@@ -263,47 +262,6 @@ def test_the_standing_selection_has_the_canary(framework: str) -> None:
     assert len(measuring.selection(framework, profile="quick")) > 3 * len(found)
     with pytest.raises(UnknownCase, match=f"none of the .* cases named is one of {framework}"):
         measuring.selection(framework, ["resnet50/" + next(f for f in FRAMEWORKS if f != framework)])
-
-
-class Interrupted(Exception):
-    pass
-
-
-def test_versions_take_turns_and_an_interrupted_run_goes_on(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
-    cases = [Case("transformer", "jax", "train", s, 4, "tiny") for s in ("fp32", "checkpoint")]
-    plan = list(measuring.turns(cases, ["0.9.2", "0.10.2"], 3))
-    ready = {v: Environment("jax", v, Path("python")) for v in ("0.9.2", "0.10.2")}
-    seen: list[tuple[str, str]] = []
-    last = iter([5, len(plan)])
-    stop = next(last)
-
-    def measure(case: Case, session: str, environment: Environment, *_: object) -> Record:
-        if len(seen) == stop:
-            raise Interrupted
-        seen.append((case.strategy, environment.version))
-        proof = provenance(session=session, machine="m", versions={"jax": environment.version})
-        found = record(case, status="oom", spent_s={"total": 2.0}, provenance=proof)
-        store.write(found, store.folder(results, "m", environment.name, case))
-        return found
-
-    monkeypatch.setattr(runner, "measure", measure)
-    left: list[float] = []
-    with pytest.raises(Interrupted):
-        measuring.measure(plan, ready, "s", runner.Options(), results, lambda t, r, remaining: left.append(remaining.seconds))
-    assert seen == [
-        ("fp32", "0.9.2"),
-        ("fp32", "0.10.2"),
-        ("checkpoint", "0.9.2"),
-        ("checkpoint", "0.10.2"),
-        ("fp32", "0.10.2"),
-    ]
-    assert left == sorted(left, reverse=True)
-    assert left[-1] == 2.0 * (len(plan) - stop), "as long as they took before"
-    stop = next(last)
-    statuses = measuring.measure(plan, ready, "s", runner.Options(), results)
-    assert seen == [(t.case.strategy, t.version) for t in plan], "nothing lost, nothing measured twice"
-    assert statuses == ["oom"] * len(plan), "of the interrupted part too"
 
 
 @pytest.mark.parametrize(

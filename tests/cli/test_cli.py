@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from framebench.cli import measuring, reading, shared
 from framebench.cli.__main__ import app
-from framebench.measure import doctor, runner
+from framebench.measure import doctor
 from framebench.measure.environments import Environment
 from framebench.measure.session import Busy, alone
 from framebench.records import store
@@ -34,7 +34,7 @@ KEYS = {
 def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of one measured and one unsupported case."""
     results = tmp_path_factory.mktemp("cli") / "results"
-    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--samples", "3")
+    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--rounds", "3")
     assert done.returncode == 0, done.stderr
     return results
 
@@ -179,21 +179,6 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         assert len(list(results.glob(".session-*.json"))) == unfinished
 
 
-@pytest.mark.parametrize("command", [["run", CASE], ["compare", CASE, CASE], ["versions", "run", "--framework", "jax"]])
-def test_seconds_are_those_of_sampling(command: list[str], monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    """A budget is memory, everywhere."""
-    given: dict[str, object] = {}
-
-    def options(**named: object) -> None:
-        given.update(named)
-        raise Busy
-
-    monkeypatch.setattr(runner, "Options", options)
-    CliRunner().invoke(app, [*command, "--seconds", "7", "--results", str(results)])
-    assert given["budget_s"] == 7
-    assert CliRunner().invoke(app, [*command, "--budget", "7"]).exit_code == 2
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -248,10 +233,10 @@ def test_bad_files_are_warned_about(measured: Path) -> None:
 
 
 def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
-    """Ctrl-C in the second case: the worker dies, the first record stays, and the next run measures only the rest, whatever
-    another command measured in between."""
+    """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run measures only the rest,
+    whatever another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--samples", "3"]
+    command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--rounds", "3"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while len(list(results.rglob("2*.json"))) < 1 and process.poll() is None:
         time.sleep(0.02)
@@ -260,9 +245,9 @@ def test_interrupted_and_resumed(environment: dict[str, Environment], results: P
     assert process.returncode == 130, said
     assert "goes on from there" in said
     (first,) = store.read_all(results)
-    other = framebench("run", CASE, "--results", str(results), "--samples", "3")
+    other = framebench("run", CASE, "--results", str(results), "--rounds", "3")
     assert other.returncode == 0, other.stderr
-    again = framebench("run", selector, "--results", str(results), "--samples", "3")
+    again = framebench("run", selector, "--results", str(results), "--rounds", "3")
     assert again.returncode == 0, again.stderr
     found = [r for r in store.read_all(results) if r.case != CASE]
     assert first in found
@@ -282,7 +267,7 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str
 
 def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
-        done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--samples", "3")
+        done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--rounds", "3")
         kept = list(store.read_all(disk / "results"))
         tried("full disk", kept, 0, seen=f"exit code {done.returncode}", may_be_ok=True)
         assert done.returncode == 1
@@ -312,7 +297,7 @@ def test_calibration_finds_the_instruments_right_and_is_recorded(
         for check in ("host.rss bias", "host.rss spread", "timer bias"):
             assert findings[f"{framework}: {check}"]["passed"], findings
     assert findings["harness / hand-written loop"]["unit"] == "ratio"
-    assert framebench("run", CASE, "--results", str(results), "--samples", "3").returncode == 0
+    assert framebench("run", CASE, "--results", str(results), "--rounds", "3").returncode == 0
     (record,) = store.read_all(results)
     known = record.provenance.calibration
     assert known

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` does what $MISBEHAVE says."""
+"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` does what $MISBEHAVE says.
+
+That is one deed for all, or for instance `checkpoint: kill in turn, fp32: work`, by strategy; what is not named works as it
+should. A line of $DIARY tells what was done.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,80 @@ import sys
 import time
 
 task = json.loads(sys.argv[-1])
-print(json.dumps({"phase": "timing"}), flush=True)
-match os.environ["MISBEHAVE"]:
-    case "exception":
-        print(json.dumps({"error": {"type": "ValueError", "message": "planted", "oom": False}}), flush=True)
-        sys.exit(1)
-    case "refusal":  # oneDNN's words under a limit, which do not name memory
-        refused = {"type": "RuntimeError", "message": "could not create a primitive", "oom": True}
-        print(json.dumps({"error": refused}), flush=True)
-        sys.exit(1)
-    case "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    case "segfault":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    case "hang":
-        time.sleep(3600)
-    case "hang with child":
-        if os.fork() == 0:
+strategy = task["case"].split("/")[3]
+said = os.environ.get("MISBEHAVE", "work")
+deeds = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
+deed = deeds.get(strategy, "work")
+seen = {"loss": 1.0}
+VERIFIED = {"passed": True, "observed": seen, "golden": seen, "relative_error": {"loss": 0.0}, "tolerance": {"loss": 1.0}}
+
+
+def say(message: dict[str, object]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def write(what: str) -> None:
+    if diary := os.environ.get("DIARY"):
+        with open(diary, "a") as file:
+            file.write(f"{what} {strategy} {os.getpid()}\n")
+
+
+def misbehave(deed: str) -> None:
+    match deed:
+        case "exception":
+            say({"error": {"type": "ValueError", "message": "planted", "oom": False}})
+            sys.exit(1)
+        case "refusal":  # oneDNN's words under a limit, which do not name memory
+            say({"error": {"type": "RuntimeError", "message": "could not create a primitive", "oom": True}})
+            sys.exit(1)
+        case "slow":
+            say({"error": {"type": "OverBudget", "message": "a step takes 99.0 s", "oom": False, "over_budget": True}})
+            sys.exit(1)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hang":
             time.sleep(3600)
-        time.sleep(3600)
-    case "silent exit":
-        sys.exit(3)
-    case "bad_alloc":
-        print("terminate called after throwing an instance of 'std::bad_alloc'", file=sys.stderr, flush=True)
-        os.kill(os.getpid(), signal.SIGABRT)
-    case "babble":
-        print("this is not JSON", flush=True)
-        sys.exit(0)
+        case "hang with child":
+            if os.fork() == 0:
+                time.sleep(3600)
+            time.sleep(3600)
+        case "silent exit":
+            sys.exit(3)
+        case "bad_alloc":
+            print("terminate called after throwing an instance of 'std::bad_alloc'", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGABRT)
+        case "babble":
+            print("this is not JSON", flush=True)
+            sys.exit(0)
+
+
+def time_part() -> dict[str, object]:
+    say({"ready": {"step_s": 0.01, "verification": VERIFIED}})
+    for number, line in enumerate(sys.stdin):
+        order = json.loads(line)
+        if "finish" in order:
+            write("finish")
+            verification = VERIFIED | {"passed": deed != "wrong in the end"}
+            effect = {"proven": True, "evidence": {}}
+            return {"verification": verification, "effect": effect, "first_step_s": 0.5, "cpu_s_per_step": 0.01}
+        write("turn")
+        if number == 2 and deed.endswith(" in turn"):
+            misbehave(deed.removesuffix(" in turn"))
+        say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})
+    sys.exit(0)
+
+
+say({"phase": "timing" if task["part"] == "time" else "memory"})
+write("start" if task["part"] == "time" else "memory")
+misbehave(deed)
+if deed == "oom beside others" and int(os.environ["ALIVE"]) > 1:
+    misbehave("refusal")
+if task["part"] == "time":
+    result = time_part()
+else:
+    misbehave(deed.removesuffix(" in memory"))
+    result = {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}
+origin = {"versions": {"torch": "0"}, "device": "cpu", "core": task["core"]}
+say({"result": result | origin | {"import_s": 0, "build_s": 0, "work_s": 0}})

@@ -66,7 +66,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--samples", "3"]
+    command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--rounds", "3"]
     return subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True)
 
 
@@ -116,7 +116,7 @@ def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
     """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
     rng = random.Random(7)
     selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")]
-    command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--samples", "3"]
+    command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--rounds", "3"]
     seen: set[str] = set()
     sent = 0
     for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:

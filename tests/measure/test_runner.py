@@ -14,7 +14,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from framebench.measure import doctor, runner, supervisor
+from framebench.measure import blocks, doctor, supervisor
+from framebench.measure.blocks import Listener
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import store
@@ -49,7 +50,7 @@ def test_misdeeds_are_classified(
     deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", deed)
-    record = runner.measure(CASE, "s", impostor, Options(time_limit_s=3 if "hang" in deed else 600), results)
+    record = blocks.alone(CASE, "s", impostor, Options(time_limit_s=3 if "hang" in deed else 600), results)
     tried(f"worker: {deed}", store.read_all(results))
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
@@ -65,43 +66,51 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
     counter.write_text("pgfault 7\noom_kill 2\n")
     monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
     assert supervisor.oom_kills() == 2
-    counts = iter((2, 3))
+    counts = iter((2, 3))  # when it starts, and when it is dead
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
     monkeypatch.setenv("MISBEHAVE", "kill")
-    record = runner.measure(CASE, "s", impostor, Options(), results)
+    record = blocks.alone(CASE, "s", impostor, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
 
 
 def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    record = runner.measure(case, "s", impostor, results=results)
+    record = blocks.alone(case, "s", impostor, results=results)
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
 def test_a_session_measures_a_case_once(impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MISBEHAVE", "silent exit")
-    first = runner.measure_once(CASE, "s", impostor, results=results)
-    assert runner.measure_once(CASE, "s", impostor, results=results) == first
-    assert runner.measure_once(CASE, "t", impostor, results=results) != first
+    first = blocks.alone(CASE, "s", impostor, results=results)
+    assert blocks.alone(CASE, "s", impostor, results=results) == first
+    assert blocks.alone(CASE, "t", impostor, results=results) != first
 
 
 class Whole(NamedTuple):
     """A case that was measured, the phases that were told, and what the harness took as a multiple of two interpreters."""
 
     record: Record
-    phases: list[tuple[str, str]]
+    phases: list[str]
     cost: float
 
 
+class Phases(Listener):
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def phase(self, case: Case, what: str) -> None:
+        self.found.append(what)
+
+
 def measured(environment: Environment, results: Path) -> Whole:
-    phases: list[tuple[str, str]] = []
+    told = Phases()
     start = time.monotonic()
     for _ in range(2):
         subprocess.run([environment.python, "-c", "import numpy"], check=True)
     bare = time.monotonic() - start
-    record = runner.measure(CASE, "s", environment, Options(samples=5), results, lambda *phase: phases.append(phase))
-    return Whole(record, phases, record.spent_s["harness"] / bare)
+    record = blocks.alone(CASE, "s", environment, Options(rounds=5), results, told)
+    return Whole(record, told.found, record.spent_s["harness"] / bare)
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +134,8 @@ def test_a_whole_case(whole: Whole, environment: dict[str, Environment]) -> None
 
 
 def test_progress_names_every_phase(whole: Whole) -> None:
-    assert {part for part, _ in whole.phases} == {"time", "memory"}
-    assert {"import", "build", "first step", "effect", "warm-up", "timing", "memory"} <= {phase for _, phase in whole.phases}
+    told = {"import", "build", "first step", "warm-up", "timing", "round 1 of 5, 1 in turn", "effect", "memory"}
+    assert told <= {*whole.phases}
 
 
 def test_the_harness_itself_costs_little(whole: Whole, environment: dict[str, Environment], tmp_path: Path) -> None:
@@ -139,13 +148,14 @@ def test_the_harness_itself_costs_little(whole: Whole, environment: dict[str, En
 def test_killing_the_real_worker_makes_a_crashed_record(
     environment: dict[str, Environment], results: Path, tried: Tried
 ) -> None:
-    def kill_at_warm_up(part: str, phase: str) -> None:
-        if phase == "warm-up":
-            for child in psutil.Process().children():
-                if "framebench.worker.worker" in " ".join(child.cmdline()):
-                    child.kill()
+    class Killing(Listener):
+        def phase(self, case: Case, what: str) -> None:
+            if what == "warm-up":
+                for child in psutil.Process().children():
+                    if "framebench.worker.worker" in " ".join(child.cmdline()):
+                        child.kill()
 
-    record = runner.measure(CASE, "s", environment["torch"], results=results, progress=kill_at_warm_up)
+    record = blocks.alone(CASE, "s", environment["torch"], results=results, told=Killing())
     tried("PyTorch's worker killed while it warms up", store.read_all(results))
     assert record.status == "crashed"
     assert record.reason is not None
@@ -157,7 +167,7 @@ def test_running_out_of_memory_is_a_result(
     mib: int, phase: str, environment: dict[str, Environment], results: Path, tried: Tried
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
-    record = runner.measure(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
+    record = blocks.alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
     tried("memory that runs out at an enforced limit", store.read_all(results))
     assert record.status == "oom", record.reason
     assert record.reason is not None
@@ -166,7 +176,7 @@ def test_running_out_of_memory_is_a_result(
 
 
 def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str, Environment], results: Path) -> None:
-    record = runner.measure(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
+    record = blocks.alone(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason
@@ -175,10 +185,12 @@ def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str,
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
     code = f"""
 from pathlib import Path
-from framebench.measure import environments, runner
+from framebench.measure import blocks, environments
 from framebench.suite.selectors import parse
-runner.measure(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
-               runner.Options(samples=1000, budget_s=600), Path({str(results)!r}), lambda *p: print(*p, flush=True))
+told = blocks.Listener()
+told.phase = lambda case, what: print(what, flush=True)
+blocks.alone(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
+             blocks.Options(rounds=1000), Path({str(results)!r}), told)
 """
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout

@@ -4,8 +4,9 @@ standard input, runs a worker as `python -m framebench.worker.worker` would, fro
 PyTorch and JAX start their threads when they first compute, so none is lost in a fork: each order has a child of its own.
 Jittor starts them when it is imported: all orders are carried out by this process, and their sources must be the same.
 
-An order is one line of JSON, `{"tree": FOLDER, "task": {...}, "out": FILE, "log": FILE, "limit_s": SECONDS}`; the answer is one
-line with the worker's exit code, negative if a signal ended it. Without a child such a signal ends this process too.
+An order is one line of JSON, `{"tree": FOLDER, "task": {...}, "orders": FILE, "out": FILE, "log": FILE, "limit_s": SECONDS}`,
+where the worker finds `orders` on its standard input; the answer is one line with the worker's exit code, negative if a signal
+ended it. Without a child such a signal ends this process too.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def prepare(order: dict[str, Any]) -> None:
         file = os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    file = os.open(order["orders"], os.O_RDONLY)
+    os.dup2(file, 0)
+    os.close(file)
     os.chdir(order["tree"])
     if order["tree"] not in sys.path:
         sys.path.insert(0, order["tree"])
@@ -78,7 +81,7 @@ def carry_out(order: dict[str, Any], answers: TextIO) -> None:
     signal.alarm(order["limit_s"])
     worker = importlib.import_module("framebench.worker.worker")
     protocol = importlib.import_module("framebench.suite.protocol")
-    code = worker.answer(lambda orders, emit: worker.run(protocol.Task.from_dict(orders), emit))
+    code = worker.answer(lambda task, emit: worker.run(protocol.Task.from_dict(task), emit, worker.own_orders()))
     signal.alarm(0)
     gc.collect()  # the variables of this case would be counted as the next one's
     for number, stream in enumerate(kept):

@@ -19,7 +19,7 @@ from framebench.measure.runner import Options, worker_variables
 from framebench.measure.supervisor import Outcome
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task
+from framebench.suite.protocol import Task, turns
 from tests.mutants.judge import Found, judged, outcome_of
 from tests.mutants.serve import FORKS
 
@@ -33,7 +33,7 @@ class Slot:
     """Use as a context: the processes that carry out the workers' orders end with it."""
 
     def __init__(self, folder: Path) -> None:
-        self.tree, self.folder = folder / "tree", folder
+        self.tree, self.folder, self.orders = folder / "tree", folder, folder / "orders"
         for name in SOURCES:
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.servers: dict[str, subprocess.Popen[str]] = {}
@@ -60,7 +60,8 @@ class Slot:
 
     def work(self, case: Case, edited: bool, steps: int) -> Outcome:
         """In a process of its own where variables must precede the import, or where sources are edited and nothing can fork."""
-        task = Task(case.id, "time", samples=steps, min_samples=steps, budget_s=0).as_dict()
+        task = Task(case.id, "time").as_dict()
+        self.orders.write_text(turns(steps))
         environment = environments.describe(case.framework)
         own = bool(case.support.env) or (edited and case.framework not in FORKS)
         out, log = self.folder / "out", self.folder / "log"
@@ -69,9 +70,9 @@ class Slot:
 
     def alone(self, case: Case, environment: Environment, task: dict[str, object], out: Path, log: Path) -> int:
         command = [str(environment.python), "-m", "framebench.worker.worker", json.dumps(task)]
-        with out.open("w") as stdout, log.open("w") as stderr, suppress(subprocess.TimeoutExpired):
+        with self.orders.open() as stdin, out.open("w") as stdout, log.open("w") as stderr, suppress(subprocess.TimeoutExpired):
             variables = self.variables(case, environment) | {"PYTHONPATH": str(self.tree)}
-            streams: dict[str, IO[Any] | int] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+            streams: dict[str, IO[Any] | int] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
             return subprocess.run(command, cwd=self.tree, env=variables, timeout=LIMIT_S, **streams).returncode  # type: ignore[call-overload]
         return -9
 
@@ -82,8 +83,8 @@ class Slot:
         process = self.server(case, environment)
         assert process.stdin
         assert process.stdout
-        order = {"tree": str(self.tree), "task": task, "out": str(out), "log": str(log), "limit_s": LIMIT_S}
-        print(json.dumps(order), file=process.stdin, flush=True)
+        order = {"tree": str(self.tree), "task": task, "orders": str(self.orders), "out": str(out), "log": str(log)}
+        print(json.dumps(order | {"limit_s": LIMIT_S}), file=process.stdin, flush=True)
         if answer := process.stdout.readline():
             return int(answer)
         del self.servers[case.framework]
