@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 from analysis.claims.claim import Arm
-from analysis.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep
+from analysis.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep, Steepest
 from analysis.claims.rule import Target
 from analysis.claims.samples import PEAK, Quantity
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
@@ -18,15 +18,15 @@ from models.spec import NAMES
 BYTES, SECONDS, POINTS = 0.01, 0.05, 0.02
 LESS, MORE = Target(-1, 1.0, BYTES), Target(1, 1.0, BYTES)
 FASTER, SLOWER = Target(-1, 1.0, SECONDS), Target(1, 1.0, SECONDS)
-SOME = Target(1, 0.0)  # a count above zero
+SOME, NONE = Target(1, 0.5), Target(-1, 0.5)  # a count above zero, and none: between none and one
 
 RESNET, UNET, GPT = ("resnet50",), ("unet3d",), ("transformer",)
 TORCH, JAX, JITTOR = ("torch",), ("jax",), ("jittor",)
 
 
-def times(ratio: float, minimum: float = BYTES) -> Target:
+def times(ratio: float, minimum: float = BYTES, or_more: bool = False) -> Target:
     """The change is claimed to be so many times the base."""
-    return Target(-1 if ratio < 1 else 1, 1.0, minimum, ratio)
+    return Target(-1 if ratio < 1 else 1, 1.0, minimum, ratio, or_more)
 
 
 def below(limit: float) -> Target:
@@ -40,10 +40,11 @@ def exists(case: Case | None) -> bool:
 
 
 def ref(workload: str, framework: str, what: str) -> Ref:
-    """`train/fp32`, or `train/fp32@-2`: two declared batches below the base."""
-    name, _, shift = what.partition("@")
+    """`train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/fp32@1:px224`: the next batch of that size."""
+    name, _, place = what.partition("@")
+    shift, _, size = place.partition(":")
     scenario, strategy = name.split("/")
-    return Ref(workload, framework, scenario, strategy, int(shift or 0))
+    return Ref(workload, framework, scenario, strategy, int(shift or 0), size)
 
 
 def places(
@@ -77,13 +78,22 @@ def ratios(
     quantity: Quantity = PEAK,
 ) -> tuple[Arm, ...]:
     """Change / base, each written as `scenario/strategy`."""
-    return each(
-        lambda w, f: Ratio(quantity, ref(w, f, change), ref(w, f, base)), target, workloads, frameworks, label
-    )  # fmt: skip
+    return each(lambda w, f: Ratio(quantity, ref(w, f, change), ref(w, f, base)), target, workloads, frameworks, label)
 
 
-SWEEPS: dict[str, type[Exponent] | type[Fall] | type[SmallestStep]] = {
-    "exponent": Exponent, "fall": Fall, "step": SmallestStep,
+PX224 = ("@0:px224", "@1:px224")  # batches 8 and 16
+
+
+def ratios_at_224(
+    change: str, base: str, target: Target, frameworks: tuple[str, ...] = FRAMEWORKS, quantity: Quantity = PEAK, label: str = ""
+) -> tuple[Arm, ...]:
+    """ResNet-50 on images of 224 pixels, whose activations dominate, at both batches of that size."""
+    arms = [ratios(change + at, base + at, target, RESNET, frameworks, label, quantity) for at in PX224]
+    return tuple(arm for of_batch in arms for arm in of_batch)
+
+
+SWEEPS: dict[str, type[Exponent] | type[Fall] | type[SmallestStep] | type[Steepest]] = {
+    "exponent": Exponent, "fall": Fall, "step": SmallestStep, "steepest": Steepest,
 }  # fmt: skip
 
 

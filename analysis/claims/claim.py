@@ -21,11 +21,13 @@ class Arm:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row. `says` and `recommendation` are sentences of our own; the latter may use the figures in braces that `ledger`
-    gives it: {measured}; of the deciding arms the {least} and the {most} departure from no effect, with their names
-    {least_arm} and {most_arm}; and {range}, from the one to the other."""
+    """One row. A claim about memory and speed is two rows of one id, each with a `part` of its own. `says` and
+    `recommendation` are sentences of our own; the latter may use the figures in braces that `ledger` gives it: {measured}; of
+    the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and {most_arm}; and
+    {range}, from the one to the other."""
 
     id: str  # A1 .. D5
+    part: str = field(default="", kw_only=True)  # memory, speed or result, where they are judged apart
     says: str
     claimed: str  # the claimed effect, short
     metric: str
@@ -37,7 +39,14 @@ class Claim:
     evidence: tuple[Arm, ...] = ()
     absent: tuple[str, ...] = ()  # names that are claimed to exist
     reason: str = ""  # why no records can be had
-    note: str = ""  # a fact from a document, with its source
+    note: str = ""  # a fact from a document, with its source; or why the arms are what they are
+    definition: str = ""  # why it is true by arithmetic or by definition: then no arm decides, they show how much
+    about_gpus: str = ""  # why a CPU cannot decide it: then only a GPU's records do
+
+    @property
+    def name(self) -> str:
+        """`A1`, or `B2 memory`."""
+        return f"{self.id} {self.part}".strip()
 
     @property
     def source(self) -> Literal["A", "B", "C", "D"]:
@@ -50,21 +59,21 @@ class Claim:
 
 @dataclass(frozen=True)
 class Registry:
-    """The claims by id, in the order of their sources."""
+    """The claims in the order of their sources."""
 
     claims: tuple[Claim, ...]
-    by_id: dict[str, Claim] = field(init=False)
+    ids: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_id", {c.id: c for c in self.claims})
-        if len(self.by_id) != len(self.claims):
-            raise ValueError("a claim's id occurs twice")
+        object.__setattr__(self, "ids", tuple(dict.fromkeys(c.id for c in self.claims)))
+        if len({c.name for c in self.claims}) != len(self.claims):
+            raise ValueError("a claim is there twice")
 
     def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
-        """Those with these ids (in any case), or all. Raises UnknownClaim."""
+        """Those with these ids (in any case), all parts of each, or all. Raises UnknownClaim."""
         wanted = [i.upper() for i in ids]
-        if unknown := [i for i in wanted if i not in self.by_id]:
-            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {', '.join(self.by_id)}")
+        if unknown := [i for i in wanted if i not in self.ids]:
+            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {', '.join(self.ids)}")
         return tuple(c for c in self.claims if not wanted or c.id in wanted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from analysis.claims.claim import Arm, Claim
-from analysis.claims.measures import Drifted, Nothing, OfCases, Predicted
+from analysis.claims.measures import Nothing, OfCases, Predicted, Unpaired
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
 from analysis.claims.samples import TIME
@@ -17,7 +18,8 @@ from analysis.claims.store import Measured
 from analysis.results import Results
 from framebench.suite.case import DEFAULT_SIZE, Case
 
-GPU: Verdict = "needs a GPU (not measured here)"
+GPU: Verdict = "needs a GPU"
+DEFINITION: Verdict = "by definition"
 NAMES = "names"  # the probe that looks names up
 SENTENCE = re.compile(r"(?<=\.) ")
 NULL = {"change": 1.0}  # the effect's value if there is none, by form; 0 for the others
@@ -25,9 +27,10 @@ NULL = {"change": 1.0}  # the effect's value if there is none, by form; 0 for th
 
 @dataclass(frozen=True)
 class Line:
-    """One arm of a claim. Numbers are in the unit of its measure; None without a measurement."""
+    """One arm of a claim. Numbers are in the unit of its measure; None without a measurement, `low` and `high` without an
+    interval."""
 
-    id: str  # B2/transformer/torch
+    id: str  # B2 memory/transformer/torch b4/cpu
     name: str
     decides: bool  # or is shown beside the deciding ones
     verdict: Verdict
@@ -48,10 +51,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """One claim. `value`, `low` and `high` are those of the deciding arms with the claim's first metric that was measured: the
-    median, and from the lowest end of their intervals to the highest."""
+    """One claim, or one part of it. `value`, `low` and `high` are those of the deciding arms with the claim's first metric that
+    was measured: the median, and from the lowest end of their intervals to the highest."""
 
     id: str
+    part: str  # memory, speed or result, where the claim is about several
     source: str
     says: str
     verdict: Verdict
@@ -63,7 +67,8 @@ class Entry:
     form: str
     recommendation: str
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
-    remark: str  # why it does or not, what is missing, and facts from documents
+    why: str  # or why not
+    remark: str  # what is missing, why the arms are what they are, and facts from documents
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -71,14 +76,21 @@ class Entry:
     size: str
 
     @property
+    def name(self) -> str:
+        """`A1`, or `B2 memory`."""
+        return f"{self.id} {self.part}".strip()
+
+    @property
     def measured(self) -> str:
         return shown(self.value, self.low, self.high, self.form)
 
 
 def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:
-    """`-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value."""
-    if value is None or low is None or high is None:
+    """`-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value, and no number without an interval."""
+    if value is None:
         return "-"
+    if low is None or high is None:
+        return "no interval"
     if form in ("change", "share", "points", "error"):
         less = 1.0 if form == "change" else 0.0
         v, lo, hi = (100 * (x - less) for x in (value, low, high))
@@ -99,15 +111,15 @@ def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterab
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     lines = [line(claim, arm, measured, size) for arm in claim.every_arm if applies(arm, size)]
     deciding = [one for one in lines if one.decides]
-    leading = next((one.metric for one in deciding if one.verdict != GPU), "")
+    leading = next((one.metric for one in deciding if one.value is not None or one.verdict != GPU), "")
     first = [one for one in deciding if one.metric == leading and one.value is not None]
     # a claim whose first metric is missing is not judged by its others
     counted = deciding if first or not leading else [one for one in deciding if one.metric == leading]
-    verdict = of_names(claim, measured) or summary([one.verdict for one in counted])
+    verdict = of_words(claim, measured) or summary([one.verdict for one in counted])
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
-        claim.id, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
-        first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, remark(claim, lines),
+        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
+        first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
         command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
     )  # fmt: skip
@@ -119,12 +131,22 @@ def applies(arm: Arm, size: str) -> bool:
 
 
 def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
-    """The arm's effect and verdict; without records, what is missing."""
+    """The arm's effect and verdict; without records, what is missing. Of a claim by definition, and of one about GPUs on a
+    machine without one, the numbers of the deciding arms are shown and decide nothing."""
+    found = judged(claim, arm, measured, size)
+    if found.decides and claim.about_gpus and measured.on_cpu:
+        return replace(found, verdict=GPU)
+    return replace(found, verdict=DEFINITION) if found.decides and claim.definition and found.value is not None else found
+
+
+def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
+    """An arm by its numbers alone."""
     cases, probe = arm.measure.cases(size), arm.measure.probe
     missing = [case for case in cases if not measured.records(case)]
     failures = {case.id: measured.failure(case) for case in missing}
+    name = f"{arm.name} {arm.measure.where(size)}".strip()
     blank = Line(
-        f"{claim.id}/{arm.name}", arm.name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
+        f"{claim.name}/{name}", name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
         claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe)),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
@@ -136,11 +158,15 @@ def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
         effect = arm.measure.effect(measured, size)
     except Nothing as why:
         return replace(blank, remark=str(why))
-    return replace(blank, verdict=decide(effect, arm.target), **effect._asdict())
+    low, high = (end if math.isfinite(end) else None for end in (effect.low, effect.high))
+    return replace(blank, verdict=decide(effect, arm.target), value=effect.value, low=low, high=high)
 
 
-def of_names(claim: Claim, measured: Measured) -> Verdict | None:
-    """`no such API` if a look-up found none of the names that the claim is about. None if one exists, or it is about none."""
+def of_words(claim: Claim, measured: Measured) -> Verdict | None:
+    """The verdict that no measurement changes: `by definition`; `no such API` if a look-up found none of the names that the
+    claim is about, and `not measured` without the look-up. None for any other claim."""
+    if claim.definition:
+        return DEFINITION
     if not claim.absent:
         return None
     looked_up = measured.probe(NAMES)
@@ -150,17 +176,21 @@ def of_names(claim: Claim, measured: Measured) -> Verdict | None:
 
 
 def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
-    """Median, lowest and highest end."""
+    """Median, lowest and highest end; no ends where an arm has none."""
     if not lines:
         return None, None, None
-    values, lows, highs = zip(*((one.value, one.low, one.high) for one in lines))
-    return statistics.median(values), min(lows), max(highs)
+    middle = statistics.median(one.value for one in lines if one.value is not None)
+    lows, highs = ([end for end in ends if end is not None] for ends in zip(*((one.low, one.high) for one in lines)))
+    if len(lows) < len(lines) or len(highs) < len(lines):
+        return middle, None, None
+    return middle, min(lows), max(highs)
 
 
 def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
     """What to do, its figures filled in; without a measurement, of the sentences those that need none."""
     text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.recommendation
-    if not first:
+    first = [one for one in first if one.low is not None]
+    if not first or verdict == "undecided":
         return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
     ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
     least, most = ranked[0], ranked[-1]
@@ -177,14 +207,12 @@ def figure(one: Line) -> str:
 
 
 def remark(claim: Claim, lines: list[Line]) -> str:
-    """What the numbers cannot say: about a GPU, about arms without a number, from documents."""
-    gpu = f"Transferable to a GPU: {claim.why}." if claim.transfers_to_gpu else f"Not transferable to a GPU: {claim.why}."
-    without = [one for one in lines if one.decides and one.value is None]
-    told = f"{len(without)} of {sum(one.decides for one in lines)} arms have no measurement." if without else ""
-    failed = "; ".join(dict.fromkeys(one.remark for one in without if one.remark))
-    return " ".join(
-        filter(None, (gpu, told, f"{failed}." if failed else "", f"{claim.reason}." if claim.reason else "", claim.note))
-    )
+    """What the numbers cannot say: about definitions, arms without a number, and from documents."""
+    absent = [one for one in lines if one.decides and one.value is None]
+    missing = f"{len(absent)} of {sum(one.decides for one in lines)} arms have no measurement." if absent else ""
+    why = "; ".join(dict.fromkeys(one.remark for one in lines if one.decides and one.remark))
+    parts = (claim.definition, claim.about_gpus, claim.reason, missing, why, claim.note)
+    return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
 def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str:
@@ -209,13 +237,13 @@ def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: boo
 
 
 def lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
-    """The arm's cases that have no records; of times, which must be taken together, all if any has none."""
+    """The arm's cases that have no records; of times, which are taken in one block, all if any has none."""
     cases = arm.measure.cases(size)
     if missing := [case for case in cases if not measured.records(case)]:
         return cases if isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME else missing
     try:
         arm.measure.effect(measured, size)
-    except Drifted:
+    except Unpaired:
         return cases
     except Nothing:
         pass

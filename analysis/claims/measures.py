@@ -1,7 +1,6 @@
 """How an effect is computed: what is taken from a record (`samples.py`), of which cases, and how they are compared.
 
-An interval is a bootstrap's where there are samples (times); where there are none (bytes), it reaches from the smallest to the
-largest value, widened by the instrument's resolution.
+Step times are compared within blocks (`analysis/blocks.py`); what shares no block has no ratio.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-import numpy as np
-
+from analysis import statistics
 from analysis.claims.rule import Effect
-from analysis.claims.samples import CONFIDENCE, Estimate, Quantity
+from analysis.claims.samples import TIME, Estimate, Quantity
 from analysis.lower_bound import lower_bound
-from analysis.selection import comparable_times
 from framebench.records.probed import Probed
 from framebench.records.record import Record
-from framebench.suite.case import Case, declared
+from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.hypothetical import named
 from models import spec
 
@@ -29,22 +26,27 @@ class Nothing(Exception):
     """The records are there, but do not hold the number that a measure needs; the message says which."""
 
 
-class Drifted(Nothing):
-    """Step times on a processor that were measured too far apart to be compared."""
+class Unpaired(Nothing):
+    """Step times that were never taken in one block."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A case in any size: `shift` counts declared batches up or down from the size's base."""
+    """A case in any size: `shift` counts declared batches up or down from the size's base. With a size of its own it takes the
+    place of the default size's case, and exists beside that alone."""
 
     workload: str
     framework: str
     scenario: str
     strategy: str
     shift: int = 0
+    own_size: str = ""
 
     def at(self, size: str) -> Case | None:
         """The case in this size, if it has such a batch."""
+        if self.own_size and size != DEFAULT_SIZE:
+            return None
+        size = self.own_size or size
         preset = spec.workload(self.workload).preset(size)
         place = preset.batches.index(preset.base) + self.shift
         if not 0 <= place < len(preset.batches):
@@ -63,6 +65,9 @@ class Store(Protocol):
     """What was measured on one machine."""
 
     def records(self, case: Case) -> list[Record]: ...
+
+    def time_ratio(self, base: Case, change: Case) -> statistics.Ratio | None:
+        """Of step times; None if the two share no block."""
 
     def probe(self, name: str) -> Probed | None: ...
 
@@ -83,8 +88,17 @@ class Measure(Protocol):
 
     def cases(self, size: str) -> list[Case]: ...
 
+    def where(self, size: str) -> str:
+        """Batches and size that are compared: `b8/cpu`."""
+
     def effect(self, store: Store, size: str) -> Effect:
         """Raises Nothing."""
+
+
+def place(cases: list[Case]) -> str:
+    """`b8/cpu`, or of several batches `b8, b16, b32/cpu`."""
+    batches = ", ".join(f"b{batch}" for batch in sorted({case.batch for case in cases}))
+    return f"{batches}/{cases[0].size}" if cases else ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,12 @@ class OfCases:
     @property
     def about(self) -> str:
         return f"{type(self).__name__} of {self.quantity.name}"
+
+    def cases(self, size: str) -> list[Case]:
+        raise NotImplementedError
+
+    def where(self, size: str) -> str:
+        return place(self.cases(size))
 
     def estimate(self, store: Store, case: Case) -> Estimate:
         found = self.quantity.estimate(store.records(case))
@@ -125,32 +145,29 @@ class Ratio(OfCases):
         return all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
+        if self.quantity is TIME:
+            return in_blocks(store, *self.cases(size))
         base, change = (self.estimate(store, case) for case in self.cases(size))
         if base.instrument != change.instrument:
             raise Nothing(f"peaks by {base.instrument} and {change.instrument} cannot be compared")
         return quotient(change, base)
 
 
+def in_blocks(store: Store, base: Case, change: Case) -> Effect:
+    """The ratio of step times, change / base. Raises Unpaired."""
+    found = store.time_ratio(base, change)
+    if found is None:
+        raise Unpaired(f"{base.id} and {change.id} share no block, so their times have no ratio")
+    if found.low is None or found.high is None:  # a single block, and no others that tell how blocks differ
+        return Effect(found.value, -math.inf, math.inf)
+    return Effect(found.value, found.low, found.high)
+
+
 def quotient(change: Estimate, base: Estimate) -> Effect:
-    """Raises Nothing where the base is zero, and Drifted."""
-    fair(change, base)
+    """Raises Nothing where the base is zero."""
     if base.low <= 0:
         raise Nothing(f"{change.value:g} / {base.value:g} is no ratio")
-    if change.draws is not None and base.draws is not None:
-        return percentiles(change.value / base.value, change.draws / base.draws)
     return Effect(change.value / base.value, change.low / base.high, change.high / base.low)
-
-
-def fair(*times: Estimate) -> None:
-    """Whether their times may be compared. Raises Drifted."""
-    taken = [moment for one in times for moment in one.taken]
-    if taken and not comparable_times(*taken):
-        raise Drifted(f"step times of {min(taken):%Y-%m-%d %H:%M} and {max(taken):%Y-%m-%d %H:%M} UTC have no ratio")
-
-
-def percentiles(value: float, draws: np.ndarray) -> Effect:
-    low, high = np.percentile(draws, [50 - 50 * CONFIDENCE, 50 + 50 * CONFIDENCE])
-    return Effect(value, min(float(low), value), max(float(high), value))
 
 
 @dataclass(frozen=True)
@@ -254,13 +271,24 @@ class Exponent(OfSweep):
 
     def effect(self, store: Store, size: str) -> Effect:
         points = self.points(store, size)
-        (small, first), (large, last) = points[0], points[-1]
-        fair(first, last)
-        if min(first.low, last.low) <= 0:
-            raise Nothing(f"{self.quantity.name} is not positive at every batch")
-        run = math.log(large / small)
-        growth = (last.value / first.value, last.low / first.high, last.high / first.low)
-        return Effect(*(math.log(ratio) / run for ratio in growth))
+        return growth(points[0], points[-1])
+
+
+def growth(small: tuple[int, Estimate], large: tuple[int, Estimate]) -> Effect:
+    """The exponent between two batches. Raises Nothing."""
+    (batch, first), (larger, last) = small, large
+    if min(first.low, last.low) <= 0:
+        raise Nothing("what grows is not positive at every batch")
+    ratio = quotient(last, first)
+    return Effect(*(math.log(end) / math.log(larger / batch) for end in ratio))
+
+
+@dataclass(frozen=True)
+class Steepest(OfSweep):
+    """The largest exponent between successive batches: where growth is no power law, the two ends of a sweep would hide it."""
+
+    def effect(self, store: Store, size: str) -> Effect:
+        return max((growth(*pair) for pair in pairwise(self.points(store, size))), key=lambda step: step.value)
 
 
 @dataclass(frozen=True)
@@ -293,10 +321,14 @@ class OfProbe:
     probe: str
     of: Callable[[dict[str, Any]], Effect]
     form: str = "number"
+    what: str = ""  # the batch, or how much of what: `b4`
 
     @property
     def about(self) -> str:
         return f"{self.of.__name__} by a probe"
+
+    def where(self, size: str) -> str:
+        return f"{self.what}/{size}" if self.what.startswith("b") else self.what
 
     def cases(self, size: str) -> list[Case]:
         return []
@@ -305,7 +337,10 @@ class OfProbe:
         found = store.probe(self.probe)
         if found is None:
             raise Nothing(f"probe {self.probe} was not run")
-        return self.of(found.found)
+        try:
+            return self.of(found.found)
+        except KeyError as missing:
+            raise Nothing(f"the result of probe {self.probe} is an older one's, without {missing}") from None
 
 
 @dataclass(frozen=True)
@@ -318,6 +353,9 @@ class Predicted:
     form: str = "change"
     probe: str = ""
     about: str = "predicted activations"
+
+    def where(self, size: str) -> str:
+        return place([named(self.base)])
 
     def cases(self, size: str) -> list[Case]:
         return []

@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy import stats
+import math
 
 from analysis.claims.measures import Nothing
 from analysis.claims.rule import Effect
-from analysis.statistics import CONFIDENCE, RESAMPLES
+from analysis.statistics import over_blocks
 
 Found = dict[str, list[float]]
+PAGE = 4096.0  # bytes: memory grows by no less, and a ratio of nothing is none
 
 
-def median_ratio(change: list[float], base: list[float]) -> Effect:
-    """Median over the rounds of the ratio within each, with a bootstrap interval over the rounds (percentile method)."""
-    pairs = np.array(change) / np.array(base)
-    found = stats.bootstrap(
-        (pairs,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", rng=0
-    ).confidence_interval
-    return Effect(float(np.median(pairs)), float(found.low), float(found.high))
+def of_rounds(ratios: list[float]) -> Effect:
+    """Mean of the logarithms over rounds, each of a fresh process, with Student's interval. Raises Nothing."""
+    if min(ratios) <= 0:
+        raise Nothing(f"{min(ratios):g} is no ratio")
+    found = over_blocks([math.log(ratio) for ratio in ratios])
+    if found.low is None or found.high is None:
+        return Effect(found.value, -math.inf, math.inf)
+    return Effect(found.value, found.low, found.high)
+
+
+def quotients(change: list[float], base: list[float]) -> Effect:
+    return of_rounds([c / b for c, b in zip(change, base, strict=True)])
 
 
 def resident_memory(found: Found) -> Effect:
     """Bytes by which resident memory grew: memory-mapped / list."""
-    return median_ratio(found["mapped_resident"], found["listed_resident"])
+    return quotients(found["mapped_resident"], found["listed_resident"])
 
 
 def private_memory(found: Found) -> Effect:
     """The same for memory that belongs to the process alone, which the kernel cannot take back."""
-    return median_ratio(found["mapped_private"], found["listed_private"])
+    return quotients([max(grown, PAGE) for grown in found["mapped_private"]], found["listed_private"])
+
+
+def batches_read(found: Found) -> Effect:
+    """Of a data set twice as large as the memory that the process may have: batches read, memory-mapped / kept in a list."""
+    return quotients(found["mapped_batches"], found["listed_batches"])
 
 
 def overhead(found: Found) -> Effect:
     """By how much the monitored step is slower, at most: a step that is faster has no overhead."""
-    ratio = median_ratio(found["watched_s"], found["alone_s"])
-    return Effect(*(max(0.0, x - 1) for x in ratio))
+    return Effect(*(max(0.0, x - 1) for x in of_rounds(found["watched_over_alone"])))
 
 
 def seen(found: Found) -> Effect:
     """The most that the thread saw / the kernel's high-water mark, over the steps."""
-    return median_ratio(found["seen_bytes"], found["peak_bytes"])
+    return of_rounds(found["seen_over_peak"])
+
+
+def collected_every_2(found: Found) -> Effect:
+    """Bytes that the process grew to: collected every second step / never. Raises Nothing where nothing was collected."""
+    return against_never("gc_every_2", found)
+
+
+def collected_every_1(found: Found) -> Effect:
+    """The same, collected after every step."""
+    return against_never("gc_every_1", found)
+
+
+def collected_by_python(found: Found) -> Effect:
+    """The same, when Python's collector runs as it likes; in so few steps it need not run at all."""
+    return quotients(found["fp32_bytes"], found["gc_off_bytes"])
+
+
+def against_never(strategy: str, found: Found) -> Effect:
+    if max(found["gc_off_collections"]) or not min(found[f"{strategy}_collections"]):
+        raise Nothing("the collector ran where it was off, or did not where it was called")
+    return quotients(found[f"{strategy}_bytes"], found["gc_off_bytes"])
+
+
+def batch_norm(found: Found) -> Effect:
+    """Bytes that a step of a small 3-D network adds: with nn.BatchNorm3d / without."""
+    return quotients(found["batch_norm"], found["plain"])
 
 
 def counted(values: list[float]) -> Effect:

@@ -35,7 +35,7 @@ TOLERANCE = 0.2  # of the claimed gain: what "as large as claimed" allows either
 
 
 class Effect(NamedTuple):
-    """A measured number and its 95 % interval, in the unit of its measure; without an interval `low` and `high` are infinite."""
+    """A measured number and its 95 % interval, in the unit of its measure; of no interval `low` and `high` are infinite."""
 
     value: float
     low: float

@@ -1,30 +1,30 @@
 """What is taken from the records of one case: a number with its interval, from one process or several.
 
-- Times: the median step of each process, and over processes the median of those. Bootstrap (percentile method, Efron 1979):
-  from three processes on the processes are resampled, before that the steps within them.
+- Times have no interval of their own, but ratios: of processes that made their steps in turn (`analysis/statistics.py`).
 - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
   smallest to the largest value seen, widened by the instrument's resolution (docs/peak.md): counters and plans are
   exact; `host.rss` is good to 0.1 %. One process alone cannot show how processes differ: five fresh ones stay within 1 %
   (tests/instruments/test_memory.py), so its value gets half a per cent either way.
+- Shares of the step time: the mean over processes with its t interval; one process has none.
 - Counts from the evidence of an effect: exact, from the smallest to the largest seen.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from analysis.statistics import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
+from analysis.statistics import CONFIDENCE
 from framebench.records.record import Record
 
 RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
 ALONE = {"host.rss": 0.005}  # the same where there is a single process
+POOL_BLOCK = 2**20  # bytes: Jittor's pool takes and gives back no less
 SAME = "counted"  # the instrument of what no instrument of memory reads
 
 __all__ = ["CONFIDENCE", "Estimate", "Quantity"]
@@ -32,19 +32,17 @@ __all__ = ["CONFIDENCE", "Estimate", "Quantity"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval; `draws` are bootstrap values of it, where there are any."""
+    """A number and its 95 % interval, infinite where it has none."""
 
     value: float
     low: float
     high: float
     instrument: str = SAME
-    draws: np.ndarray | None = None
-    taken: tuple[datetime, ...] = ()  # when, of a time on a processor: such times drift
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a case: how it is estimated from its records (all of one machine, version and commit)."""
+    """A number of a case: how it is estimated from its records (all of one machine, version and protocol)."""
 
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
@@ -55,13 +53,23 @@ def bounds(values: Sequence[float], instrument: str, processes: int) -> Estimate
     return Estimate(max(values), min(values) * (1 - wide), max(values) * (1 + wide), instrument)
 
 
+def mean(values: Sequence[float]) -> Estimate:
+    """Over processes, with Student's interval."""
+    middle = float(np.mean(values))
+    if len(values) < 2:
+        return Estimate(middle, -math.inf, math.inf)
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    return Estimate(middle, middle - half, middle + half)
+
+
 def bytes_by(of: Callable[[Record, dict[str, int], str], float], instrument: str = "") -> Callable[..., Estimate | None]:
     """`of` gets the record, one steady step's peaks, and the instrument: the given one, or the record's own."""
 
     def estimate(found: Sequence[Record]) -> Estimate | None:
-        chosen = instrument or (found[-1].peak_instrument or "")
-        steps = [(r, step) for r in found for step in r.peak_samples if chosen in step]
-        return bounds([of(r, step, chosen) for r, step in steps], chosen, len(found)) if steps else None
+        measured = [r for r in found if r.peak_samples]
+        chosen = instrument or (measured[-1].peak_instrument or "" if measured else "")
+        steps = [(r, step) for r in measured for step in r.peak_samples if chosen in step]
+        return bounds([of(r, step, chosen) for r, step in steps], chosen, len(measured)) if steps else None
 
     return estimate
 
@@ -70,58 +78,43 @@ def added(record: Record, step: dict[str, int], instrument: str) -> float:
     return step[instrument] - (record.live_bytes or 0)
 
 
-def fragmented(record: Record, step: dict[str, int], instrument: str) -> float:
-    return 1 - step.get("allocator.in_use", 0) / max(step["allocator.reserved"], 1)
-
-
 PEAK = Quantity("peak", bytes_by(lambda record, step, instrument: step[instrument]))
 HOST = Quantity("peak by host.rss", bytes_by(lambda record, step, instrument: step[instrument], "host.rss"))
 RESERVED = Quantity("peak reserved", bytes_by(lambda record, step, instrument: step[instrument], "allocator.reserved"))
 ADDED = Quantity("peak less what is alive between steps", bytes_by(added))
-FRAGMENTATION = Quantity("share of the pool that is free at the peak", bytes_by(fragmented, "allocator.reserved"))
-
-
-def resampled(found: Sequence[Record], statistic: Callable[..., np.ndarray]) -> np.ndarray:
-    """Bootstrap values of the median over processes of `statistic` over a process's steps; the same records, the same draws.
-
-    One or two processes cannot show how processes differ: the spread that was measured elsewhere is added.
-    """
-    rng = np.random.default_rng(zlib.crc32(found[0].case.encode()))
-    if len(found) >= 3:
-        each = np.array([statistic(np.array(r.step_s)) for r in found])
-        return np.median(each[rng.integers(0, len(each), (RESAMPLES, len(each)))], axis=1)
-    within = [statistic(np.array(r.step_s)[rng.integers(0, len(r.step_s), (RESAMPLES, len(r.step_s)))], axis=1) for r in found]
-    return np.median(within, axis=0) * np.exp(rng.normal(0, BETWEEN_PROCESSES / np.sqrt(len(found)), RESAMPLES))
-
-
-def step_time(records: Sequence[Record]) -> Estimate | None:
-    found = [r for r in records if r.step_s]
-    if not found:
-        return None
-    draws = resampled(found, np.median)
-    value = float(np.median([r.step_time_s for r in found]))
-    low, high = np.percentile(draws, [2.5, 97.5])
-    taken = tuple(r.provenance.measured_at for r in found if r.provenance.hardware.get("device") == "cpu")
-    return Estimate(value, float(low), float(high), draws=draws, taken=taken)
-
-
-TIME = Quantity("step time", step_time)
+TIME = Quantity("step time", lambda records: None)
 
 
 def share(purpose: str) -> Quantity:
-    """A share of the step time. Only its sum over the steps is recorded: as certain as the mean step that it is divided by."""
+    """A share of the step time."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        found = [r for r in records if r.step_s and purpose in r.shares]
-        if not found:
-            return None
-        value = float(np.median([r.shares[purpose] for r in found]))
-        draws = value * np.mean([np.mean(r.step_s) for r in found]) / resampled(found, np.mean)
-        low, high = np.percentile(draws, [2.5, 97.5])
-        seen = [r.shares[purpose] for r in found]
-        return Estimate(value, min(float(low), *seen, value), max(float(high), *seen, value), draws=draws)
+        found = [r.shares[purpose] for r in records if r.step_s and purpose in r.shares]
+        return mean(found) if found else None
 
     return Quantity(f"share of the step time: {purpose}", estimate)
+
+
+def counted(record: Record, name: str) -> float | None:
+    """A number of the effect's evidence; what a file has in its place that is none does not count."""
+    value = record.effect.evidence.get(name) if record.effect else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def free_share(records: Sequence[Record]) -> Estimate | None:
+    """Of the pool as the timed steps have left it, which nobody emptied: the part that the next step did not use at its peak.
+    The pool grows by whole blocks, so a block more or less says nothing."""
+    pairs = [(counted(r, "pool_bytes"), counted(r, "pool_peak_bytes")) for r in records]
+    found = [(pool, used) for pool, used in pairs if pool and used]
+    if not found:
+        return None
+    low = min(1 - used / max(pool - POOL_BLOCK, used) for pool, used in found)
+    return Estimate(
+        max(1 - used / pool for pool, used in found), low, max(1 - used / (pool + POOL_BLOCK) for pool, used in found)
+    )
+
+
+FRAGMENTATION = Quantity("share of the kept pool that a step does not use", free_share)
 
 
 def exact(name: str, of: Callable[[Record], Any]) -> Quantity:
@@ -136,17 +129,9 @@ def exact(name: str, of: Callable[[Record], Any]) -> Quantity:
 
 def evidence(name: str) -> Quantity:
     """A count from the proof of the effect."""
-    return exact(name.replace("_", " "), lambda r: r.effect.evidence.get(name) if r.effect else None)
+    return exact(name.replace("_", " "), lambda r: counted(r, name))
 
 
 def observed(name: str) -> Quantity:
     """A value that verification looked at, such as grad_norm."""
     return exact(name, lambda r: r.verification.observed.get(name) if r.verification else None)
-
-
-def parameters(record: Record) -> int:
-    return record.parsed.spec.parameter_count(record.parsed.config)
-
-
-LIVE = exact("bytes alive between steps", lambda r: r.live_bytes)
-PARAMETERS = exact("parameters", parameters)

@@ -11,7 +11,7 @@ from analysis.claims.rule import MEASURED
 from analysis.comparison import Comparison
 from analysis.results import Results
 
-HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transferable to a GPU", "recommendation", "records")
+HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
@@ -30,7 +30,7 @@ def table(entries: Sequence[Entry]) -> Comparison:
         HEAD,
         tuple(row(entry) for entry in entries),
         left=len(HEAD),
-        notes=tuple(f"{entry.id}: {entry.remark}" for entry in entries),
+        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=machine,
     )
 
@@ -38,16 +38,20 @@ def table(entries: Sequence[Entry]) -> Comparison:
 def row(entry: Entry) -> tuple[str, ...]:
     verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
     return (
-        entry.id,
+        entry.name,
         entry.says,
         entry.claimed,
         entry.metric,
         entry.measured,
         verdict,
-        "yes" if entry.transfers_to_gpu else "no",
+        transfers(entry),
         entry.recommendation,
         count(entry.records),
     )
+
+
+def transfers(entry: Entry) -> str:
+    return f"{'yes' if entry.transfers_to_gpu else 'no'}: {entry.why}"
 
 
 def count(records: Sequence[str]) -> str:
@@ -59,8 +63,9 @@ def count(records: Sequence[str]) -> str:
 def detail(entry: Entry) -> Comparison:
     """One claim's arms, the deciding ones first."""
     return Comparison.of_text(
-        f"{entry.id}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. {entry.remark} {entry.recommendation}",
+        f"{entry.name}: {entry.says}",
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. Transfers to a GPU? {transfers(entry)}. "
+        f"{entry.remark} {entry.recommendation}",
         LINES,
         tuple(arm(one) for one in entry.lines),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.claims.arms import BYTES, GPT, JITTOR, LESS, MORE, POINTS, ratios, sweeps
+from analysis.claims.arms import BYTES, GPT, JITTOR, LESS, MORE, POINTS, RESNET, ratios, sweeps
 from analysis.claims.claim import Claim
 from analysis.claims.rule import Target
-from analysis.claims.samples import FRAGMENTATION, RESERVED
+from analysis.claims.samples import FRAGMENTATION, RESERVED, evidence
 from framebench.suite.strategy import FRAMEWORKS
 
 OTHERS = tuple(f for f in FRAMEWORKS if f not in JITTOR)
@@ -13,6 +13,7 @@ PROPORTIONAL = Target(-1, 1.0, 0.05)  # an exponent below 1 by more than a twent
 NOT_MONOTONIC = Target(-1, 1.0, BYTES)
 FALLS = Target(1, 0.0, POINTS)
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
+LARGEST = evidence("largest_block_bytes")
 POOL = "the pool is the same code on a GPU, but the sizes asked of it are those of other kernels"
 
 CLAIMS = (
@@ -31,14 +32,16 @@ CLAIMS = (
             *sweeps("exponent", "train/fp32", PROPORTIONAL, label="train"),
             *sweeps("exponent", "eval/no_grad", PROPORTIONAL, label="eval"),
         ),
+        definition="Weights and states do not grow with the batch and activations grow with it, so the sum grows more slowly",
     ),
     Claim(
         "A3", "A larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
         "least peak ratio of successive batches", False,
         "kernels and their workspaces are chosen by size on a GPU, so a step down could exist there",
-        "Do not look for luck in larger batches: from one batch to the next the peak changed by {range} at the least. "
-        "`framebench fit` finds the largest batch that fits.",
+        "Do not look for luck in larger batches: `framebench fit` finds the largest batch that fits. On the machine measured, "
+        "from one batch to the next the peak changed by {range} at the least.",
         if_so="Try the next larger batch too: from one batch to the next the peak changed by {most} at the most favourable.",
+        about_gpus="The failure was a GPU's, whose kernels and workspaces are chosen by size; a CPU's peaks are shown beside",
         arms=(
             *sweeps("step", "eval/no_grad", NOT_MONOTONIC, frameworks=JITTOR, label="fused"),
             *sweeps("step", "eval/no_fuse", NOT_MONOTONIC, frameworks=JITTOR, label="no_fuse"),
@@ -49,15 +52,20 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "A4", "Fusion in evaluation asks for more memory at once.", "fused > not fused", "peak, fused / no_fuse",
+        "A4", "Fusion in evaluation asks for more memory at once.", "fused > not fused", "largest block, fused / no_fuse",
         False, "on a GPU other operators are fused",
-        "Leave fusion on: the fused step's peak was {range} against the unfused one's. The size of single blocks is "
-        "shown by `framebench explain`.",
-        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused peak was {range} against the unfused one.",
-        arms=ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR),
+        "Leave fusion on until your card says otherwise. On the machine measured, the fused step's largest block was {range} "
+        "against the unfused one's.",
+        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused step's largest block was {range} against the "
+        "unfused one's.",
+        about_gpus="Jittor fuses other operators on a GPU, and takes convolutions from cuDNN there",
+        note="Compared without oneDNN in both arms: unfused, Jittor cannot hand its products and convolutions to oneDNN, and writes "
+        "out every product, so that with oneDNN the libraries would be compared, not the fusion. The claim is about one block, so "
+        "the largest is taken, not the peak.",
+        arms=ratios("eval/no_onednn", "eval/no_fuse+no_onednn", MORE, frameworks=JITTOR, quantity=LARGEST),
         evidence=(
-            *ratios("eval/no_grad", "eval/no_fuse", MORE, frameworks=JITTOR, label="reserved", quantity=RESERVED),
-            *ratios("train/fp32", "train/no_fuse", MORE, frameworks=JITTOR, label="train"),
+            *ratios("eval/no_onednn", "eval/no_fuse+no_onednn", MORE, frameworks=JITTOR, label="peak"),
+            *ratios("eval/no_grad", "eval/no_onednn", MORE, workloads=RESNET, frameworks=JITTOR, label="oneDNN / without, peak"),
         ),
     ),
     Claim(
@@ -66,6 +74,8 @@ CLAIMS = (
         "Do not raise the batch against fragmentation: the pool's free share fell by {range} from the smallest "
         "batch to the largest; look at `allocator.reserved` beside the peak.",
         if_so="Prefer larger batches where the pool is tight: its free share fell by {range} from the smallest batch to the largest.",
+        note="The pool is taken as the timed steps have left it. Memory workers empty it before each step, which would hide what "
+        "fragments it.",
         arms=(
             *sweeps("fall", "train/fp32", FALLS, frameworks=JITTOR, label="train", quantity=FRAGMENTATION),
             *sweeps("fall", "eval/no_grad", FALLS, frameworks=JITTOR, label="eval", quantity=FRAGMENTATION),

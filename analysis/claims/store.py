@@ -1,7 +1,7 @@
 """What was measured on one machine, by case and with the files' names.
 
-Of a framework one version counts, and only the newest protocol: arms of one ratio must be measured alike. Of a case all records
-of one experiment count (`selection.select_repeats`).
+Of a framework one version counts, and only the newest protocol: arms of one ratio must be measured alike. Of a case all ok
+records count that are of its newest one's commit; times are compared in all blocks that two cases share, whenever they were.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
+from analysis.blocks import Blocks
 from analysis.results import Results
-from analysis.selection import measured_at, of_one_protocol, of_one_version, select_repeats, unlimited
+from analysis.selection import measured_at, of_one_protocol, of_one_version, unlimited
+from analysis.statistics import Ratio
 from framebench.records.probed import Probed
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -21,18 +23,25 @@ class Measured:
 
     def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
-        own = unlimited(results.of_machine(machine))
+        own = sorted(unlimited(results.of_machine(machine)), key=measured_at)
         self.file = {id(r): name for name, r in results.files}
-        self.last = {r.case: r for r in sorted(own, key=measured_at)}
-        every: dict[str, list[Record]] = defaultdict(list)
+        self.last = {r.case: r for r in own}
+        self.every: dict[str, list[Record]] = defaultdict(list)
         for r in of_one_protocol(of_one_version(own)):
-            every[r.case].append(r)
-        self.found = {case: select_repeats(several) for case, several in every.items()}
+            if r.status == "ok":
+                self.every[r.case].append(r)
+        self.blocks = Blocks(r for several in self.every.values() for r in several)
         self.probes = results.probes(machine)
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
-        return self.found.get(case.id, [])
+        every = self.every.get(case.id, [])
+        return [r for r in every if r.provenance.commit == every[-1].provenance.commit]
+
+    def time_ratio(self, base: Case, change: Case) -> Ratio | None:
+        """Of step times, over the blocks that the two cases share; None if there is none."""
+        one, other = self.every.get(base.id, []), self.every.get(change.id, [])
+        return self.blocks.ratio(one, other) if one and other else None
 
     def failure(self, case: Case) -> str:
         """Why the case has no numbers though it was tried: status and reason of its last record; empty if it was not."""
@@ -42,6 +51,11 @@ class Measured:
     def proven(self, case: Case) -> bool:
         """Whether the strategy was seen at work in every record that counts."""
         return all(record.effect is None or record.effect.proven for record in self.records(case))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether nothing here was measured on a GPU."""
+        return all(r.provenance.hardware.get("device", "cpu") == "cpu" for several in self.every.values() for r in several)
 
     def probe(self, name: str) -> Probed | None:
         """The newest result of a probe."""

@@ -29,7 +29,7 @@ from analysis.results import Results
 df = analysis.load()
 sns.set_theme(style="whitegrid")
 pd.options.display.max_colwidth = None
-claims = pd.DataFrame(ledger(Results(analysis.folder()), df["machine"].iloc[0])).set_index("id")
+claims = pd.DataFrame(ledger(Results(analysis.folder()), df["machine"].iloc[0])).set_index(["id", "part"])
 counts = pd.crosstab(claims["source"], claims["verdict"])
 counts
 
@@ -39,10 +39,11 @@ counts
 # The sources are named in docs/claims.md.
 
 # %%
-failed = claims["verdict"].isin(FAILED)
+failed, held = claims["verdict"].isin(FAILED), claims["verdict"].isin(["reproduced", "stronger"])
 finding = (
-    f"Of {len(claims)} claims {(claims['verdict'] == 'reproduced').sum()} were reproduced on this machine, and {failed.sum()} "
-    f"were measured and did not hold as claimed; contradicted were {(claims['verdict'] == 'contradicted').sum()}."
+    f"{claims.index.unique('id').size} claims, of which some are judged in parts, took {len(claims)} verdicts on this machine: "
+    f"{held.sum()} reproduced or stronger, {failed.sum()} weaker, contradicted or without an effect worth having, "
+    f"{(claims['verdict'] == 'undecided').sum()} undecided; the others no measurement decides, or none was made."
 )
 display(Markdown(f"**{finding}**"))
 

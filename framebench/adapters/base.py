@@ -21,6 +21,7 @@ import numpy as np
 from framebench.adapters.loading import Loader
 from framebench.instruments import limits
 from framebench.suite.case import Case
+from models.spec import STREAM
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]
@@ -289,8 +290,9 @@ def loading(adapter: Adapter, mode: str) -> Proof:
             adapter.step()
         adapter.synchronize()
         evidence |= {**adapter.loader.counted(), "batches_prepared_by_3_steps": adapter.loader.made - before}
-        nothing_new = evidence["batches_prepared_by_3_steps"] == 0
-        return adapter.loader.worked_as(mode) and nothing_new == (mode == "whole")
+        prepared = evidence["batches_prepared_by_3_steps"]
+        as_many = {"whole": prepared == 0, "whole_every_step": prepared == 3 * STREAM}
+        return adapter.loader.worked_as(mode) and as_many.get(mode, 0 < prepared < STREAM)
 
     return proof
 

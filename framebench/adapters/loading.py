@@ -23,8 +23,9 @@ BESIDE = ("prefetch", "pinned")  # by a thread
 
 
 class Loader:
-    """Batches in a fixed order, over and over: `iterator`, `whole`, `memmap`, `prefetch`, `pinned` or `reused` (see the table's
-    rows). With `pinned` the thread calls `put` too, and the step takes what `put` returned through `arrive`."""
+    """Batches in a fixed order, over and over: `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` or
+    `reused` (see the table's rows). With `pinned` the thread calls `put` too, and the step takes what `put` returned through
+    `arrive`."""
 
     def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
         assert case.spec.raw_images
@@ -44,13 +45,18 @@ class Loader:
     def source(self) -> Iterator[Any]:
         order = cycle(range(STREAM))
         if self.mode == "whole":
-            return cycle([self.put(*self.make(i)) for i in range(STREAM)])
+            return cycle(self.every_batch())
+        if self.mode == "whole_every_step":
+            return (self.every_batch()[i] for i in order)
         if self.mode == "pinned":
             assert self.arrive
             return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
         if self.mode == "prefetch":
             return prefetched(made_for(weakref.ref(self)), self.put)
         return (self.put(*self.make(i)) for i in order)
+
+    def every_batch(self) -> list[Any]:
+        return [self.put(*self.make(i)) for i in range(STREAM)]
 
     def next(self) -> Any:
         return next(self.batches)

@@ -10,9 +10,11 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from framebench.instruments.host import MALLOC_ENV
 from framebench.measure import environments, oom_recovery, runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
@@ -23,8 +25,10 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
 Say = Callable[[str], None]
-ROUNDS = 5  # fresh processes of a probe of host memory
-STEPS = 30  # monitored and unmonitored steps, alternately
+ROUNDS = 5  # fresh processes of a probe
+STEPS = 30  # pairs of a monitored and an unmonitored step
+COLLECTED_STEPS = 20  # during which garbage may pile up
+COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")  # Python's own ways of collecting, and by hand
 SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in the first attempt
 MANY = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
 ROOM = 0.5  # of what the whole batch needs: the first attempt must fail
@@ -43,7 +47,10 @@ def absent_names(names: tuple[str, ...], environment: Environment) -> dict[str, 
 
 def inputs() -> dict[str, list[float]]:
     """Bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file."""
-    rounds = [json.loads(own_module("framebench.worker.input_probe")) for _ in range(ROUNDS)]
+    return by_key([json.loads(own_module("framebench.worker.input_probe")) for _ in range(ROUNDS)])
+
+
+def by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
     return {key: [float(r[key]) for r in rounds] for key in rounds[0]}
 
 
@@ -54,10 +61,32 @@ def own_module(name: str) -> str:
 
 
 def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
-    """Seconds of steps with and without a thread that reads resident memory, and what it saw of the peak."""
-    printed = environments.run_module(environment, "framebench.worker.monitor_probe", case.id, str(STEPS), OMP_NUM_THREADS="1")
-    found: dict[str, list[float]] = json.loads(printed.splitlines()[-1])
+    """By process: time of steps with a thread that reads resident memory over those without, and what it saw of the peak."""
+    return by_key([printed_by(environment, "monitor_probe", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
+
+
+def printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
+    """The last line that a module of the worker prints, in a process of its own on one thread."""
+    name = f"framebench.worker.{module}"
+    printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
     return found
+
+
+def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
+    """Bytes that a process grew to over some steps, by what Python's collector did; and how often it ran."""
+    found: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for strategy in COLLECTORS:
+            one = replace(case, strategy=strategy).id
+            for key, value in printed_by(environment, "collector_probe", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
+                found.setdefault(f"{strategy}_{key}", []).append(value)
+    return found
+
+
+def normalised(environment: Environment) -> dict[str, list[float]]:
+    """Bytes that a step of a small 3-D network adds, with nn.BatchNorm3d and without."""
+    return by_key([printed_by(environment, "norm_probe", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
@@ -100,5 +129,13 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
             environments.ensure(framework, say=say),
         )
         return save(probe, case, environment, results, found=halved(case, environment, Options()))
-    case, environment = parse(f"transformer/torch/train/fp32/b4/{size}"), environments.ensure("torch", say=say)
-    return save(probe, case, environment, results, found=inputs() if probe == "inputs" else monitor(case, environment))
+    kind, _, framework = probe.partition("-")
+    framework = framework or "torch"
+    case, environment = parse(f"transformer/{framework}/train/fp32/b4/{size}"), environments.ensure(framework, say=say)
+    find = {
+        "inputs": inputs,
+        "monitor": lambda: monitor(case, environment),
+        "collector": lambda: collected(case, environment),
+        "norm3d": lambda: normalised(environment),
+    }[kind]
+    return save(probe, case, environment, results, found=find())

@@ -57,7 +57,8 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
         "checkpoint+depth_4",
         "checkpoint+depth_16",
     ),
-    "pipeline": ("gc_frozen+prefetch",),
+    "eval": ("no_fuse+no_onednn",),
+    "pipeline": ("gc_every_2+reused",),
 }
 
 

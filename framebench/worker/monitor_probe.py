@@ -1,12 +1,15 @@
-"""What a monitoring thread costs and sees: `python -m framebench.worker.monitor_probe CASE STEPS`. Linux.
+"""What a monitoring thread costs and sees: `python -m framebench.worker.monitor_probe CASE STEPS SEED`. Linux.
 
-Steps with and without a thread that reads the process's resident memory every 10 ms alternate in one process. What the thread
-saw at the most is compared with the kernel's high-water mark of the same step.
+Steps with and without a thread that reads the process's resident memory every 10 ms are made in pairs, in random order: a
+machine that drifts changes both alike. What the thread saw at the most is compared with the kernel's high-water mark of the
+same step. One process is one block: its claim takes several.
 """
 
 from __future__ import annotations
 
 import json
+import random
+import statistics
 import sys
 import threading
 
@@ -48,18 +51,28 @@ def reset_high_water() -> None:
         file.write("5")
 
 
-def alternate(adapter: Adapter, steps: int) -> dict[str, list[float]]:
-    """Seconds of the steps alone and watched, and bytes of the watched ones."""
-    found: dict[str, list[float]] = {"alone_s": [], "watched_s": [], "seen_bytes": [], "peak_bytes": []}
+def alone(adapter: Adapter) -> tuple[float, float]:
+    reset_high_water()
+    return timed_step(adapter), 1.0
+
+
+def watched(adapter: Adapter) -> tuple[float, float]:
+    """Seconds, and what the thread saw of the peak."""
+    reset_high_water()
+    with Monitor() as monitor:
+        seconds = timed_step(adapter)
+    return seconds, monitor.most / status_bytes("VmHWM")
+
+
+def pairs(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
+    """Medians over the pairs: of the watched step's time over the other's, and of what was seen of the peak."""
+    times, seen = [], []
     for _ in range(steps):
-        reset_high_water()
-        found["alone_s"].append(timed_step(adapter))
-        reset_high_water()
-        with Monitor() as monitor:
-            found["watched_s"].append(timed_step(adapter))
-        found["seen_bytes"].append(monitor.most)
-        found["peak_bytes"].append(status_bytes("VmHWM"))
-    return found
+        order = rng.sample((alone, watched), 2)
+        found = {make: make(adapter) for make in order}
+        times.append(found[watched][0] / found[alone][0])
+        seen.append(found[watched][1])
+    return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(seen)}
 
 
 if __name__ == "__main__":
@@ -67,4 +80,4 @@ if __name__ == "__main__":
     measured.build()
     for _ in range(WARM_UP):
         timed_step(measured)
-    print(json.dumps(alternate(measured, int(sys.argv[2]))))
+    print(json.dumps(pairs(measured, int(sys.argv[2]), random.Random(sys.argv[3]))))

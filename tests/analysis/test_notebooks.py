@@ -99,11 +99,13 @@ def batch_scaling(rows: Rows) -> str:
 
 
 def claims(_: Rows) -> str:
-    counts = Counter(entry.verdict for entry in ledger(Results(ROOT / "results"), MACHINE))
+    entries = ledger(Results(ROOT / "results"), MACHINE)
+    counts = Counter(entry.verdict for entry in entries)
+    failed = counts["weaker"] + counts["contradicted"] + counts["no effect worth having"]
     return (
-        f"Of {counts.total()} claims {counts['reproduced']} were reproduced on this machine, and "
-        f"{counts['weaker'] + counts['contradicted']} were measured and did not hold as claimed; contradicted were "
-        f"{counts['contradicted']}."
+        f"{len({entry.id for entry in entries})} claims, of which some are judged in parts, took {counts.total()} verdicts on "
+        f"this machine: {counts['reproduced'] + counts['stronger']} reproduced or stronger, {failed} weaker, contradicted or "
+        f"without an effect worth having, {counts['undecided']} undecided; the others no measurement decides, or none was made."
     )
 
 

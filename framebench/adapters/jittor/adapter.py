@@ -210,9 +210,11 @@ class JittorAdapter(Adapter):
         self.synchronize()
 
     def observe(self) -> Evidence:
-        """One more step with executions, data types and kernels counted; kernels also by when they ran."""
+        """One more step with executions, data types and kernels counted; kernels also by when they ran. Of the pool, which
+        nobody empties while steps are timed: what it holds, what this step uses of it, and the largest block."""
         self.synchronize()
         before = self.running_statistics()
+        probe().reset_peak()
         with Observed(self.watched) as seen:
             with jt.profile_scope() as called:
                 self.one_step()
@@ -220,9 +222,14 @@ class JittorAdapter(Adapter):
             with jt.profile_scope() as waited:
                 self.synchronize()
         kept = jt.number_of_lived_ops()
+        pool = {
+            "pool_bytes": self.reserved(),
+            "pool_peak_bytes": probe().peak_bytes(),
+            "largest_block_bytes": probe().largest_block(),
+        }
         changed = sum(not np.array_equal(a, b) for a, b in zip(before, self.running_statistics()))
         kernels = kernel_counts(called[1:] + waited[1:]) | {"kernels_before_sync": sum(int(row[2]) for row in called[1:])}
-        return seen.evidence() | kernels | {"operations_kept": kept, "buffers": len(before), "buffers_changed": changed}
+        return seen.evidence() | kernels | pool | {"operations_kept": kept, "buffers": len(before), "buffers_changed": changed}
 
     def running_statistics(self) -> list[np.ndarray]:
         if self.case.scenario == "pair":

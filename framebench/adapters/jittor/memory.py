@@ -90,6 +90,7 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
         if cleared:
             gc.collect()
             found["bytes_given_back"] = give_back(run)
+        found["bytes_held_before_evaluation"] = run.reserved()
 
     def proof(e: Evidence) -> bool:
         e |= found

@@ -18,6 +18,7 @@ struct pair_hash { // as in allocator.cc
 extern std::unordered_map<pair<string, Allocator*>, unique_ptr<Allocator>, pair_hash> allocators;
 
 static int64 used, peak; // bytes given out, by what was asked for: the pool's blocks are larger
+static int64 largest; // block that was asked for since the last reset
 static int64 reserved_peak; // of the pool, free blocks included; some strategies empty it within a step
 static bool noting; // the rest of these only where a step is explained
 static int64 bound;
@@ -61,6 +62,7 @@ struct Watched : Allocator {
         if (!memory) return memory;
         blocks[allocation] = {(int64)size, 1};
         peak = std::max(peak, used += size);
+        largest = std::max<int64>(largest, size);
         reserved_peak = std::max<int64>(reserved_peak, used_memory + unused_memory);
         if (noting) note_taken(size, allocation);
         return memory;
@@ -111,7 +113,9 @@ inline int64 elsewhere() { // what Python refers to and another allocator gave: 
 // @pyjt(used_bytes)
 inline int64 used_bytes() { return used + elsewhere(); }
 // @pyjt(reset_peak)
-inline void reset_peak() { peak = used; reserved_peak = 0; }
+inline void reset_peak() { peak = used; reserved_peak = largest = 0; }
+// @pyjt(largest_block)
+inline int64 largest_block() { return largest; }
 // @pyjt(peak_bytes)
 inline int64 peak_bytes() { return peak + elsewhere(); }
 // @pyjt(peak_reserved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import jittor as jt
 import numpy as np
@@ -146,6 +147,17 @@ def rewrite(run: JittorAdapter) -> Proof:
 def no_fuse(run: JittorAdapter) -> Proof:
     jt.flags.no_fuse = 1
     return lambda e: e["kernels"] > 0 == e["fused_kernels"]
+
+
+@switch
+def no_onednn(run: JittorAdapter) -> Proof:
+    """Decided by the environment, before Jittor is imported."""
+
+    def proof(e: Evidence) -> bool:
+        e["onednn_mapped"] = "mkldnn" in Path("/proc/self/maps").read_text()
+        return e["onednn_convolutions"] == e["onednn_products"] == 0 and not e["onednn_mapped"]
+
+    return proof
 
 
 @switch

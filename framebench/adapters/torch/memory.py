@@ -197,11 +197,11 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         if cleared:
             gc.collect()
             torch.cuda.empty_cache()
-        left["reserved_bytes"] = torch.cuda.memory_reserved()
+        left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     def proof(e: Evidence) -> bool:
         e |= left
-        emptied = left["reserved_bytes"] < 2 * torch.cuda.memory_allocated()
+        emptied = left["bytes_held_before_evaluation"] < 2 * torch.cuda.memory_allocated()
         return left["gradients_of_the_training_step"] > 0 and emptied == cleared
 
     run.before_first_step.append(train)

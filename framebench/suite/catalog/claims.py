@@ -37,6 +37,14 @@ STEPS = (
         how="variant", variant="long", workloads=("transformer",),
     ),
     arm(
+        "no_onednn", ("eval",), "library", "Jittor's own loops in place of oneDNN's convolutions and products",
+        "kernels of oneDNN executed; its library among the process's mappings",
+        cells(
+            Unsupported("what is compared is Jittor's fusion"), Unsupported("what is compared is Jittor's fusion"),
+            Native("use_mkl=0 in the environment", env={"use_mkl": "0"}),
+        ),
+    ),
+    arm(
         "not_lazy", ("train", "eval"), "execution", "every operator executed as soon as it is called", "operations pending after a call",
         cells(
             AlwaysOn("eager mode executes at once"),
@@ -61,7 +69,7 @@ MEMORY = (
             name, ("eval",), "before", summary, "training step run before; what was given back",
             cells(
                 Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first, its arrays {('kept', 'deleted, then gc.collect()')[cleared]}"),
+                Native(f"one training step first, its arrays dropped{', then gc.collect() and jax.clear_caches()' * cleared}"),
                 Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
             ),
             how="after_training", options={"cleared": cleared},
@@ -128,6 +136,24 @@ SCENARIOS = (
         "every buffer changed by a forward pass",
         cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),
         mathematics="batch_stats", workloads=("resnet50",),
+    ),
+    arm(
+        "whole_every_step", ("pipeline",), "loading", "all batches prepared and copied at every step, of which it takes one",
+        "batches made and buffers used, counted by the loader",
+        everywhere(Native("NumPy on the host, copied to the framework at every step")),
+        how="loading", options={"mode": "whole_every_step"},
+    ),
+    *(
+        arm(
+            f"{name}_rule", ("eval",), "rule", f"evaluation with the {name} differentiation rule of custom_op", "arrays saved by one GELU",
+            cells(
+                Native("torch.autograd.Function"),
+                AlwaysOn("nothing is kept unless a derivative is asked for, whatever the rule"),
+                Native("jt.Function"),
+            ),
+            how="custom_rule", options={"lean": name == "lean"}, workloads=("transformer",),
+        )
+        for name in ("lean", "wasteful")
     ),
     arm(
         "scripted", ("pair",), "pair", "two TorchScript models", "parameter bytes held",
