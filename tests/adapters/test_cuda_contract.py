@@ -1,4 +1,4 @@
-"""The CUDA code without a card: fed with what others recorded on theirs (`tests/recorded.py`), and with what NVML says that it
+"""The CUDA code without a card: fed with what others recorded on theirs (`recorded.py`), and with what NVML says that it
 returns: units and errors are those of NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, millijoules,
 NVMLError_NotSupported). What the frameworks count there: `tests/adapters/test_cuda_counters.py`.
 """

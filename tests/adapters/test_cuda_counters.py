@@ -1,4 +1,4 @@
-"""What the frameworks count on a card, fed with what others recorded on theirs (`tests/recorded.py`); the milliseconds of
+"""What the frameworks count on a card, fed with what others recorded on theirs (`recorded.py`); the milliseconds of
 `torch.cuda.Event` are those of its documentation."""
 
 from __future__ import annotations

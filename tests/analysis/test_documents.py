@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -83,3 +84,16 @@ def test_published_records_are_complete() -> None:
     assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {
         (w, f) for w in ("resnet50", "unet3d", "transformer") for f in ("torch", "jax", "jittor")
     }
+
+
+def test_files_that_documents_name_exist() -> None:
+    """Paths below the project's folders; capital letters stand for what a user puts there."""
+    files = tracked()
+    folders = {file.split("/")[0] for file in files if "/" in file}
+    for document in (file for file in files if file.endswith(".md")):
+        named = re.findall(
+            r"(?<![\w./*-])([\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:py|md|txt|json|cc|sh|svg))(?![\w*])", (ROOT / document).read_text()
+        )
+        wanted = {path for path in named if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)}
+        beside = str(Path(document).parent)
+        assert {path for path in wanted if path not in files and f"{beside}/{path}" not in files} == set(), document
