@@ -132,6 +132,11 @@ def evidence(name: str) -> Quantity:
     return exact(name.replace("_", " "), lambda r: counted(r, name))
 
 
-def observed(name: str) -> Quantity:
-    """A value that verification looked at, such as grad_norm."""
-    return exact(name, lambda r: r.verification.observed.get(name) if r.verification else None)
+def observed(*names: str) -> Quantity:
+    """A value that verification looked at, such as grad_norm: the first of these that a record has."""
+
+    def value(record: Record) -> float | None:
+        seen = record.verification.observed if record.verification else {}
+        return next((seen[name] for name in names if name in seen), None)
+
+    return exact(names[0], value)

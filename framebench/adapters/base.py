@@ -85,6 +85,7 @@ class Adapter(ABC):
         self.before_first_step: list[Callable[[], None]] = []  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
+        self.answers: Counter[int] = Counter()  # timed steps by how often each set its output
         self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
@@ -130,7 +131,17 @@ class Adapter(ABC):
 
     inputs: Batch  # set by make()
     stream: list[Batch]  # `varlen`: set by make()
-    output: Any  # of the last step: the loss, in `eval` the logits; empty after `release`
+    outputs = 0  # how often an output was set
+
+    @property
+    def output(self) -> Any:
+        """Of the last step: the loss, in `eval` the logits; empty after `release`."""
+        return self.last_output
+
+    @output.setter
+    def output(self, output: Any) -> None:
+        self.outputs += 1
+        self.last_output = output
 
     @abstractmethod
     def make(self) -> None:

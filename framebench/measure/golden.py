@@ -1,6 +1,6 @@
 """Reference values in float64: torch makes them, JAX confirms them. `framebench golden` writes golden.json and tensors.json.gz.
 
-Each key holds the loss before any update, the loss after three, the gradient norm, and for evaluation the loss and the norm
+Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
 of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics
 (batch norm), they have values of their own. What was computed is kept in the cache until the models change: an interrupted run
 goes on.
@@ -34,10 +34,12 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES)
     found: Values = {}
     for size in sizes:
         done = kept(name, environment, size)
-        known = [key for line in lines(done) for key in line]
-        environments.run_module(environment, "framebench.worker.golden", name, environment.framework, size, str(done), *known)
-        for line in lines(done):
-            found |= line
+        before = -1
+        while len(known := {key: value for line in lines(done) for key, value in line.items()}) > before:
+            before = len(known)
+            arguments = (name, environment.framework, size, str(done), *known)
+            environments.run_module(environment, "framebench.worker.golden", *arguments)
+        found |= known
     return found
 
 

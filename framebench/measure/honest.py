@@ -14,6 +14,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +31,31 @@ from framebench.suite.tolerance import LEAST, Errors, group, joined, path
 from models import spec
 
 ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
-OUTLIER = 30.0  # times the median of the key's cases: not rounding
+# Cases in which a framework is wrong: what they are off by is no honest error. On processors with bfloat16 PyTorch 2.13 leaves
+# most of the weight gradient of a 3-D convolution over 2x2x2 voxels unwritten, and gives what lay in memory (oneDNN's kernel:
+# without oneDNN it is right); of U-Net's sizes `cpu` has such a level.
+BROKEN = ("unet3d/torch/train/*amp_bf16*/cpu", "unet3d/torch/finetune/*amp_bf16*/cpu")
+OUTLIER = 100.0  # times the median of the key's cases: not rounding
 
 
 def cases(workload: str, size: str) -> list[Case]:
     """Those that this machine can compute: one for each framework, precision, kind of step and group of keys that share
-    tolerances; at the size `tiny` also one for each strategy that has another model, or may change the order of sums."""
+    tolerances, and one for each strategy that has another model, or may change the order of sums."""
     found: dict[tuple[str, ...], Case] = {}
     base = spec.workload(workload).preset(size).base
     mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
     for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first
         plan = case.plan
         found.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
-        if size == "tiny" and any(part.axis in ROUNDS for part in plan.parts):
+        if any(part.axis in ROUNDS for part in plan.parts):
             found.setdefault((case.framework, case.scenario, case.strategy), case)
     return list(dict.fromkeys(found.values()))
 
 
 def can_be_measured(case: Case) -> bool:
     here = bool(nvml.gpus()) or not case.support.gpu
-    return case.support.supported and here and case.golden_key in case.spec.golden
+    broken = any(fnmatch(case.id, pattern) for pattern in BROKEN)
+    return case.support.supported and here and case.golden_key in case.spec.golden and not broken
 
 
 def measure(workload: str, sizes: Iterable[str], say: Callable[[str], None]) -> dict[str, Any]:
@@ -81,7 +87,8 @@ def run(
 def kept(workload: str, size: str, environment: str) -> Path:
     """The file that grows by a line for each case, until code or golden values change."""
     folders = (ROOT / "models", ROOT / "framebench/adapters", ROOT / "framebench/suite/catalog")
-    sources = [*sorted(f for folder in folders for f in folder.rglob("*.py")), ROOT / "framebench/worker/observe.py"]
+    sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
+    sources += [ROOT / "framebench/worker" / f"{name}.py" for name in ("observe", "textbook", "honest")]
     golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
     file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"

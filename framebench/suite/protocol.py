@@ -64,4 +64,4 @@ def turns(count: int, steps: int = 1) -> str:
     return "".join(json.dumps(order) + "\n" for order in [*([{"turn": steps}] * count), {"finish": True}])
 
 
-LOSS_STEPS = 3  # the second verified loss is observed after this many updates
+LOSS_STEPS = 1  # the second verified loss is observed after this many updates

@@ -20,6 +20,8 @@ from framebench.suite.tensors import family
 MULTIPLE = 4.0
 # Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.
 LEAST = {"fp32": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
+# Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
+LEAST_OF_UPDATE = 2.0**-14
 # Not measured on any machine, and so taken from a precision that rounds more coarsely.
 COARSER = {"tf32": "fp16", "fp16": "bf16"}
 
@@ -112,5 +114,5 @@ def tolerance(workload: str, framework: str, precision: str, key: str, kind: str
     """Of the norm and of the projections of this tensor, relative to its norm; the least where nothing was measured. The norm
     may always be off by the honest error of the projections: it, too, may have been close by luck."""
     norm, projections = honest(workload, framework, precision, key).get(kind, {}).get(family(name), (0.0, 0.0))
-    least = LEAST[precision]
+    least = LEAST_OF_UPDATE if kind == "update" else LEAST[precision]
     return max(MULTIPLE * max(norm, least), projections), MULTIPLE * max(projections, least)

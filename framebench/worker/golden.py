@@ -1,4 +1,5 @@
-"""The part of `golden.py` that runs inside a framework, which adds a line of JSON to a file for each key not known:
+"""The part of `golden.py` that runs inside a framework, which adds a line of JSON to a file for each key not known, but no more
+than AT_ONCE of them, since what is compiled for one stays in memory:
 
 `python -m framebench.worker.golden WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...`
 """
@@ -13,6 +14,8 @@ from framebench import adapters
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.worker.observe import first_steps
+
+AT_ONCE = 8
 
 
 def cases(name: str, framework: str, size: str) -> dict[str, Case]:
@@ -40,8 +43,8 @@ def observe(case: Case) -> dict[str, Any]:
 
 if __name__ == "__main__":
     workload_name, framework_name, chosen_size, file, *known = sys.argv[1:]
-    for key, case in cases(workload_name, framework_name, chosen_size).items():
-        if key not in known:
-            found = observe(case)
-            with open(file, "a") as done:
-                done.write(json.dumps({key: found}) + "\n")
+    wanted = cases(workload_name, framework_name, chosen_size)
+    for key in [key for key in wanted if key not in known][:AT_ONCE]:
+        found = observe(wanted[key])
+        with open(file, "a") as done:
+            done.write(json.dumps({key: found}) + "\n")

@@ -1,4 +1,4 @@
-"""What verification looks at in a case: losses, and summaries of every tensor."""
+"""What verification looks at in a case: losses, summaries of every tensor, and whether the optimizer did as its states say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from framebench.adapters.base import Adapter
 from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, Summary, outputs, summaries
 from framebench.worker.stepping import timed_step
+from framebench.worker.textbook import Textbook
 
 KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
 
@@ -22,6 +23,7 @@ class Observed:
     values: dict[str, float]
     tensors: Summaries = field(default_factory=dict)
     state_bytes: int | None = None  # of the optimizer
+    updates: dict[str, float] = field(default_factory=dict)  # tensor -> what its change has beside the textbook's, relative
 
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
@@ -29,9 +31,13 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     if not adapter.case.stage.trains:
         return evaluate(adapter)
     seconds, observed = first_update(adapter)
-    seconds += [timed_step(adapter) for _ in range(LOSS_STEPS)]
+    before, textbook = canonical(adapter), Textbook(adapter)
+    for _ in range(LOSS_STEPS):
+        seconds.append(timed_step(adapter))
+        textbook.follow(adapter)
     observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
-    observed.tensors |= changes(adapter, canonical(adapter), len(seconds))
+    observed.tensors |= changes(adapter, before, len(seconds))
+    observed.updates = textbook.errors(adapter, before)
     kinds, observed.state_bytes = states(adapter)
     observed.tensors |= kinds
     return seconds, observed
@@ -88,13 +94,16 @@ def canonical(adapter: Adapter) -> dict[str, np.ndarray]:
 
 
 def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
-    """Of the weights and buffers in `before`: by how much they have changed."""
+    """Of the weights and buffers in `before`: by how much they have changed, where the loss depends on them."""
+    undetermined = adapter.workload.undetermined(adapter.config)
     buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
     found: dict[str, dict[str, Summary]] = {"weight": {}, "buffer": {}}
     for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
         if name in before:
             kind = "buffer" if name in buffers else "weight"
-            found[kind] |= summaries([(name, array.astype(np.float64) - before[name])])
+            change = array.astype(np.float64) - before[name]
+            change[undetermined.get(name, slice(0))] = 0
+            found[kind] |= summaries([(name, change)])
     return {kind: tensors for kind, tensors in found.items() if tensors}
 
 

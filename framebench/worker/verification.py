@@ -13,7 +13,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.suite.tolerance import tolerance
-from framebench.worker.observe import Observed, first_update, output
+from framebench.worker.observe import Observed, first_steps, output
 from framebench.worker.stepping import timed_step
 from models.spec import STREAM
 
@@ -63,8 +63,6 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     if expected is None:
         return without_values(case, observed)
     found = compare(case, observed, expected)
-    if observed.state_bytes is not None and observed.state_bytes != (size := state_bytes(case, observed)):
-        found |= {"passed": False, "reason": f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"}
     against = {"against": reference.case} if reference and expected.wider != 1.0 else {}
     return found | {"state_bytes": observed.state_bytes} | against
 
@@ -79,8 +77,12 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
         for kind, found in observed.tensors.items()
         if found.keys() == expected.tensors.get(kind, {}).keys()
     }
+    if observed.updates:
+        tensors["update"] = compare_updates(case, observed.updates, expected.wider)
     margins = [error[name] / allowed[name] for name in error] + [c.margin for c in tensors.values()]
     reason = stray(observed.tensors, expected.tensors)
+    if not reason and observed.state_bytes is not None and observed.state_bytes != (size := state_bytes(case, observed)):
+        reason = f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
     return {
         "passed": not reason and all(margin <= 1 for margin in margins),  # NaN fails
         "observed": observed.values,
@@ -107,6 +109,17 @@ def compare_tensors(case: Case, kind: str, found: dict[str, Summary], expected: 
     return worst
 
 
+def compare_updates(case: Case, updates: dict[str, float], wider: float) -> Compared:
+    """How far weights moved, beside what the textbook makes of the optimizer's states."""
+    each = [
+        Compared(len(updates), 0, name, "norm", error, wider * allowance(case, "update", name)[1])
+        for name, error in updates.items()
+    ]
+    worst = max(each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
+    worst.failed = sum(not one.margin <= 1 for one in each)
+    return worst
+
+
 def stray(observed: Summaries, expected: Summaries) -> str:
     """Which tensors are there and should not be, or should be and are not."""
     found = []
@@ -124,7 +137,8 @@ def state_bytes(case: Case, observed: Observed) -> int:
     to 6, which turn the weights to float16 too."""
     sizes = {p.name: int(np.prod(p.shape)) for p in case.spec.params(case.config)}
     width = 2 if case.plan.precision == "fp16" and case.framework == "jittor" else 4
-    return width * len(STATES[case.spec.optimizer.name]) * sum(sizes[name] for name in observed.tensors["gradient"])
+    weights = sum(sizes.get(name, 0) for name in observed.tensors["gradient"])  # a stray one is named elsewhere
+    return width * len(STATES[case.spec.optimizer.name]) * weights
 
 
 def without_values(case: Case, observed: Observed) -> dict[str, Any]:
@@ -141,23 +155,31 @@ def without_values(case: Case, observed: Observed) -> dict[str, Any]:
 
 
 def again(adapter: Adapter, losses: list[float], reference: Reference | None = None) -> dict[str, Any]:
-    """Whether what was timed is what was verified: the loss changed with every step, and from the first weights the very same
-    step gives the first loss and gradients once more. Without an update, the last timed step's output is looked at."""
+    """Whether what was timed is what was verified: every step gave a new output, the loss changed with every step, and from the
+    first weights the very same step makes all that was verified once more. Without an update, the last timed step's output is
+    looked at."""
     case = adapter.case
     expected = wanted(case, reference)
     unmoved = sum(a == b for a, b in zip(losses, losses[1:])) if case.stage.trains else 0
+    unlike = idle(adapter) or (f"{unmoved} of {len(losses)} steps left the loss as it was" if unmoved else "")
+    said = {"unmoved_steps": unmoved} | ({"passed": False, "reason": unlike} if unlike else {})
     if case.stage.trains:
         while adapter.loader is not None and adapter.steps % STREAM:  # to the first batch
             timed_step(adapter)
         adapter.restore()
-        observed = first_update(adapter)[1]
+        observed = first_steps(adapter)[1]
     else:
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
     if expected is None:
-        return {"passed": not unmoved and all(map(math.isfinite, observed.values.values())), "unmoved_steps": unmoved}
-    part = Wanted(expected.values, {kind: expected.tensors[kind] for kind in observed.tensors}, expected.wider)
-    found = compare(case, observed, part)
+        return {"passed": all(map(math.isfinite, observed.values.values()))} | said
+    tensors = expected.tensors if case.stage.trains else {kind: expected.tensors[kind] for kind in observed.tensors}
+    found = compare(case, observed, Wanted(expected.values, tensors, expected.wider))
     found = {name: found[name] for name in ("passed", "reason", "relative_error", "tensors", "margin") if name in found}
-    if unmoved:
-        found |= {"passed": False, "reason": f"{unmoved} of {len(losses)} steps left the loss as it was"}
-    return found | {"unmoved_steps": unmoved}
+    return found | said
+
+
+def idle(adapter: Adapter) -> str:
+    """The steps so far that gave no new output, as the others did; empty where there is none."""
+    steps = adapter.answers.total()
+    unlike = steps - max(adapter.answers.values(), default=0)
+    return f"{unlike} of {steps} steps gave their output otherwise than the rest" if unlike else ""

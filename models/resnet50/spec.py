@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.spec import Optimizer, Param, Preset, Workload
+from models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,10 @@ class Config:
 
 
 # The last scale of each block: small, so that the residual stream neither explodes in evaluation with fresh running
-# statistics nor hides the branch from the gradient (Goyal et al. 2017 go as far as zero).
-BRANCH_SCALE = 0.25
+# statistics nor hides the branch from the gradient (Goyal et al. 2017 go as far as zero), nor gathers every branch's rounding.
+BRANCH_SCALE = 0.1
+# Lower than the others: of what the max pooling takes all would be on, and no loss would depend on the stem's biases.
+STEM_SHIFT = -0.7
 
 
 def blocks(c: Config) -> Iterator[tuple[str, int, int, int]]:
@@ -43,18 +45,20 @@ def conv(name: str, cin: int, cout: int, k: int, groups: int = 1) -> Param:
     return Param(f"{name}.weight", (cout, cin // groups, k, k), std=(2 * groups / (cout * k * k)) ** 0.5)
 
 
-def norm(name: str, cin: int, cout: int, scale: float = 1.0) -> Iterator[Param]:
-    """After a convolution from `cin` channels. The running variances are about those that it gives what comes out of a ReLU, so
-    that in evaluation the logits depend on the image, not on the shifts alone."""
+def norm(name: str, cin: int, cout: int, scale: float = 1.0, square: float = SHIFT**2) -> Iterator[Param]:
+    """After a convolution from `cin` channels, whose mean square is about `square`. The running variances are about those that
+    it then gives, so that in evaluation the logits depend on the image, not on the shifts alone."""
+    gain = 2 * square * cin / cout  # of the convolution, in mean squares
     yield Param(f"{name}.weight", (cout,), std=0.2 * scale, value=scale)
-    yield Param(f"{name}.bias", (cout,), std=0.2 * scale)
-    yield Param(f"{name}.running_mean", (cout,), std=0.2 * (cin / cout) ** 0.5, trainable=False)
-    yield Param(f"{name}.running_var", (cout,), std=0.3, value=cin / cout, trainable=False, positive=True)
+    yield Param(f"{name}.bias", (cout,), std=0.2 * scale, value=SHIFT * scale, negated=OFF)
+    yield Param(f"{name}.running_mean", (cout,), std=0.2 * gain**0.5, trainable=False)
+    yield Param(f"{name}.running_var", (cout,), std=0.3, value=gain, trainable=False, positive=True)
 
 
 def params(c: Config) -> Iterator[Param]:
     yield conv("conv1", 3, c.width, 7)
-    yield from norm("bn1", 3, c.width)
+    for p in norm("bn1", 3, c.width, square=1.0):
+        yield replace(p, value=STEM_SHIFT, negated=0.0) if p.name == "bn1.bias" else p
     for name, cin, inner, stride in blocks(c):
         cout = inner * c.expansion
         yield conv(f"{name}.conv1", cin, inner, 1)

@@ -57,6 +57,11 @@ def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray,
     return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
 
 
+def undetermined(c: Config) -> dict[str, slice]:
+    """The biases of keys: they add to all scores of a query alike, which the softmax takes away."""
+    return {f"blocks.{i}.qkv.bias": slice(c.width, 2 * c.width) for i in range(c.layers)}
+
+
 def narrow(c: Config) -> Config:
     return replace(c, width=c.width // 2, heads=c.heads // 2)
 
@@ -128,6 +133,7 @@ WORKLOAD = Workload(
     },
     units=lambda c: c.length,
     trained=trained,
+    undetermined=undetermined,
     described=described,
     scan_layers=True,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.spec import Optimizer, Param, Preset, Workload
+from models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def unit(name: str, cin: int, cout: int) -> Iterator[Param]:
     """Convolution without bias, then affine instance norm."""
     yield conv(f"{name}.conv", cin, cout)
     yield Param(f"{name}.norm.weight", (cout,), std=0.2, value=1.0)
-    yield Param(f"{name}.norm.bias", (cout,), std=0.2)
+    yield Param(f"{name}.norm.bias", (cout,), std=0.2, value=SHIFT, negated=OFF)
 
 
 def params(c: Config) -> Iterator[Param]:

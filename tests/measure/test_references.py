@@ -22,7 +22,7 @@ from framebench.worker.verification import verify
 from tests.handmade import provenance
 
 BASE = parse("resnet50/torch/train/fp32/b64/full")
-SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_3": 6.8}
+SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_1": 6.8}
 GRADIENT: Summaries = {"gradient": {"fc.bias": (2.0, 1.0, -1.0, 0.5)}}
 
 
@@ -83,7 +83,7 @@ def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
     assert alone["passed"]
     assert "no float64 values" in alone["reason"]
     assert Verification(**alone).summaries == GRADIENT
-    assert not verify(adapter(BASE), seen(loss_3=math.nan))["passed"]
+    assert not verify(adapter(BASE), seen(loss_1=math.nan))["passed"]
     assert not verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), seen())["passed"]
 
 

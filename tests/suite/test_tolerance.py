@@ -61,6 +61,12 @@ def test_nothing_is_known_better_than_it_is_rounded(machines: dict[str, Any]) ->
     assert allowed(name="never.seen") == (4 * t.LEAST["fp32"],) * 2
 
 
+def test_an_update_is_known_as_well_in_every_precision(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT)
+    for precision in t.LEAST:
+        assert t.tolerance("w", "torch", precision, "tiny/train/b4", "update", "fc.bias") == (4 * t.LEAST_OF_UPDATE,) * 2
+
+
 @pytest.mark.parametrize(
     "key", ["tiny/train/b8", "tiny/train/b4/student", "full/train/b64", "cpu/train/b8/m4", "cpu/finetune/b8"]
 )

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from framebench.adapters.base import State
 from framebench.records.record import Verification
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors
 from framebench.suite.tolerance import LEAST, MULTIPLE, tolerance
 from framebench.worker.observe import Observed, corrected
-from framebench.worker.verification import STATES, again, compare, state_bytes, verify, wanted
+from framebench.worker.stepping import timed_step
+from framebench.worker.verification import STATES, again, compare, idle, state_bytes, verify, wanted
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
@@ -92,7 +94,7 @@ def test_a_frozen_weight_that_moved() -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_what_is_no_number_is_wrong(number: float) -> None:
     values, tensors = right(TRAIN), right(TRAIN)
-    values.values["loss_3"] = number
+    values.values["loss_1"] = number
     tensors.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
     assert not verify(adapter(TRAIN), values)["passed"]
     found = verify(adapter(TRAIN), tensors)
@@ -100,35 +102,58 @@ def test_what_is_no_number_is_wrong(number: float) -> None:
     assert found["tensors"]["weight"]["worst"] == "ln_f.bias"
 
 
-def timed(case: Case, observed: Observed) -> Any:
-    """An adapter whose next step gives what was observed."""
-    scale = 1 - case.spec.optimizer.betas[0]
-    step = SimpleNamespace(restored=0, steps=0)
-    arrays = {p.name: p.make() for p in case.spec.params(case.config)}
-    return adapter(
-        case, loader=None, restore=lambda: setattr(step, "restored", 1), loss=lambda: observed.values["loss_0"],
-        step=lambda: None, synchronize=lambda: None, seen=step,
-        states=lambda: iter([State("first moment", name, scale * array, 0) for name, array in arrays.items()]),
-    )  # fmt: skip
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """An adapter that, from the first weights again, gives what was observed; `answers`: how its timed steps gave theirs."""
+
+    def make(observed: Observed, answers: dict[int, int] | None = None) -> Any:
+        run = adapter(TRAIN, loader=None, answers=Counter(answers or {1: 5}), restored=False)
+        run.restore = lambda: setattr(run, "restored", True)
+        monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
+        return run
+
+    return make
 
 
-def test_what_was_timed_is_looked_at_again() -> None:
-    """The gradients of this adapter are the weights, so that they differ from what is wanted."""
-    run = timed(TRAIN, right(TRAIN))
-    found = again(run, [3.0, 2.0, 1.0])
-    assert run.seen.restored
-    assert not found["passed"]
-    assert found["tensors"]["gradient"]["failed"] == found["tensors"]["gradient"]["count"]
+LOSSES = [3.0, 2.0, 1.0]
 
 
-def test_steps_that_do_nothing_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_timed_is_looked_at_again(timed: Callable[..., Any]) -> None:
+    run = timed(right(TRAIN))
+    assert again(run, LOSSES)["passed"]
+    assert run.restored
+
+
+@pytest.mark.parametrize("kind", ["gradient", "weight", "first moment", "second moment"])
+def test_again_means_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
+    """As where the learning rate is halved once all is verified."""
     observed = right(TRAIN)
-    first = Observed({k: observed.values[k] for k in ("loss_0", "grad_norm")}, {"gradient": observed.tensors["gradient"]})
-    monkeypatch.setattr("framebench.worker.verification.first_update", lambda adapter: ([0.1], first))
-    run = timed(TRAIN, observed)
-    assert again(run, [3.0, 2.0, 1.0])["passed"]
-    every_other = again(run, [3.0, 2.0, 2.0, 1.0, 1.0])
+    observed.tensors[kind] = {name: tuple(n / 2 for n in summary) for name, summary in observed.tensors[kind].items()}
+    found = again(timed(observed), LOSSES)
+    assert not found["passed"]
+    assert found["tensors"][kind]["failed"] == found["tensors"][kind]["count"]
+
+
+def test_again_means_every_state(timed: Callable[..., Any]) -> None:
+    observed = right(TRAIN)
+    observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
+    assert "max_exp_avg_sq of" in again(timed(observed), LOSSES)["reason"]
+
+
+def test_steps_that_do_nothing_are_seen(timed: Callable[..., Any]) -> None:
+    every_other = again(timed(right(TRAIN)), [3.0, 2.0, 2.0, 1.0, 1.0])
     assert (every_other["passed"], every_other["unmoved_steps"]) == (False, 2)
+    silent = again(timed(right(TRAIN), {2: 5, 0: 3}), LOSSES)
+    assert (silent["passed"], silent["reason"]) == (False, "3 of 8 steps gave their output otherwise than the rest")
+
+
+def test_a_timed_step_that_sets_no_output_is_counted() -> None:
+    run = SimpleNamespace(outputs=0, answers=Counter(), synchronize=lambda: None, steps=0)
+    run.step = lambda: setattr(run, "outputs", run.outputs + 2 * (run.answers.total() % 2))
+    for _ in range(6):
+        timed_step(run)  # type: ignore[arg-type]
+    assert run.answers == {0: 3, 2: 3}
+    assert idle(run) == "3 of 6 steps gave their output otherwise than the rest"  # type: ignore[arg-type]
 
 
 def test_a_tolerance_is_four_honest_errors_and_never_less_than_rounding() -> None:

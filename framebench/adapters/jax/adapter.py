@@ -237,7 +237,7 @@ class JaxAdapter(Adapter):
             self.output += self.program(params, stats, self.constants, *self.inputs) / 2
 
     def release(self) -> None:
-        self.output: Any = None  # the loss; in eval the logits
+        self.output = None  # the loss; in eval the logits
         self.kept = None
 
     def synchronize(self) -> None:

@@ -193,11 +193,14 @@ class TorchAdapter(Adapter):
                     yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
-        names = {p: name for name, p in self.model.named_parameters()}
+        models = zip(("", "teacher."), self.held)
+        names = {p: prefix + name for prefix, model in models for name, p in model.named_parameters()}
         for p, state in self.optimizer.state.items():
             for kind, value in state.items():
                 if isinstance(value, Tensor) and value.ndim > 0:
-                    yield State(STATES.get(kind, kind), names[p], on_host(value), value.nbytes)
+                    yield State(
+                        STATES.get(kind, kind), names.get(p, f"unknown weight {tuple(p.shape)}"), on_host(value), value.nbytes
+                    )
 
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
