@@ -13,7 +13,7 @@ from analysis.claims.claim import Arm, Claim
 from analysis.claims.measures import Nothing, OfCases, Predicted, Unpaired
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
-from analysis.claims.samples import TIME
+from analysis.claims.samples import SHARE, TIME
 from analysis.claims.store import Measured
 from analysis.results import Results
 from framebench.suite.case import DEFAULT_SIZE, Case
@@ -222,25 +222,61 @@ def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str
     return f"framebench claims {claim.id} --run{where}" if missing and not claim.reason else ""
 
 
-def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> tuple[list[Case], list[str]]:
-    """The cases and probes that these claims need and this machine lacks; those of the deciding arms first, but a workload's
-    cases together, since their times are set against each other."""
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured: cases whose memory or counts are enough, cases whose times are compared with their baseline's,
+    pairs that are compared with each other, and probes."""
+
+    once: list[Case]
+    timed: list[Case]
+    pairs: list[tuple[Case, Case]]
+    probes: list[str]
+
+    @property
+    def cases(self) -> list[Case]:
+        return list(dict.fromkeys([*self.timed, *(case for pair in self.pairs for case in pair), *self.once]))
+
+
+def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> Wanted:
+    """What these claims need and this machine lacks; for the deciding arms first, but a workload's cases together."""
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
-    lacking = dict.fromkeys(case for arm in arms for case in lacked(arm, measured, size))
+    lacking = [(arm, lacked(arm, measured, size)) for arm in arms]
+    timed, pairs = dict[Case, None](), dict[tuple[Case, Case], None]()
+    for arm, cases in lacking:
+        if in_blocks(arm) and cases and not shares_baseline(*cases):
+            pairs[cases[0], cases[1]] = None
+        elif in_blocks(arm):
+            timed |= dict.fromkeys(cases)
+    every = dict.fromkeys(case for _, cases in lacking for case in cases)
+    once = [case for case in every if case not in timed and not any(case in pair for pair in pairs)]
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
+    missing = [probe for probe in needed if measured.probe(probe) is None]
+    return Wanted(together(once), together(timed), list(pairs), missing)
+
+
+def together(cases: Iterable[Case]) -> list[Case]:
     groups: dict[tuple[object, ...], list[Case]] = {}
-    for case in lacking:
+    for case in cases:
         groups.setdefault((case.workload, case.framework, case.scenario), []).append(case)
-    missing = [case for together in groups.values() for case in together]
-    return missing, [probe for probe in needed if measured.probe(probe) is None]
+    return [case for group in groups.values() for case in group]
+
+
+def in_blocks(arm: Arm) -> bool:
+    """Whether it is decided by times, which several blocks are needed for."""
+    return isinstance(arm.measure, OfCases) and (arm.measure.quantity is TIME or arm.measure.quantity.name.startswith(SHARE))
+
+
+def shares_baseline(*cases: Case) -> bool:
+    """Whether a block of one of them has the other anyway: as the scenario's baseline, its own framework's or PyTorch's."""
+    return len(cases) < 2 or any(case.strategy == case.stage.baseline for case in cases)
 
 
 def lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
     """The arm's cases that have no records; of times, which are taken in one block, all if any has none."""
     cases = arm.measure.cases(size)
     if missing := [case for case in cases if not measured.records(case)]:
-        return cases if isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME else missing
+        return cases if in_blocks(arm) else missing
     try:
         arm.measure.effect(measured, size)
     except Unpaired:

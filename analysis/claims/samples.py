@@ -25,6 +25,7 @@ from framebench.records.record import Record
 RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
 ALONE = {"host.rss": 0.005}  # the same where there is a single process
 POOL_BLOCK = 2**20  # bytes: Jittor's pool takes and gives back no less
+SHARE = "share of the step time"
 SAME = "counted"  # the instrument of what no instrument of memory reads
 
 __all__ = ["CONFIDENCE", "Estimate", "Quantity"]
@@ -92,7 +93,7 @@ def share(purpose: str) -> Quantity:
         found = [r.shares[purpose] for r in records if r.step_s and purpose in r.shares]
         return mean(found) if found else None
 
-    return Quantity(f"share of the step time: {purpose}", estimate)
+    return Quantity(f"{SHARE}: {purpose}", estimate)
 
 
 def counted(record: Record, name: str) -> float | None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.measuring import measure_all
-from framebench.cli.shared import BROKEN, AsJson, Machine, Results, app, broken, fail, machine_of, out, say, session
+from framebench.cli.measuring import Blocks, measure_all
+from framebench.cli.shared import BROKEN, AsJson, Machine, Results, app, fail, machine_of, out, say, session
 from framebench.measure import environments, runner
 from framebench.measure.session import Session
 from framebench.records import provenance
 from framebench.suite import profiles
-from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     from analysis.claims.claim import Claim
+    from analysis.claims.ledger import Wanted
 
 
 @app.command()
@@ -28,6 +29,7 @@ def claims(
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     machine: Machine = None,
     size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
+    blocks: Blocks = 5,
     time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -45,7 +47,7 @@ def claims(
         chosen = REGISTRY.chosen(ids or [])
     except UnknownClaim as error:
         fail(str(error), 2)
-    failed = measure(chosen, size, evidence, time_limit, results) if run else []
+    failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
     here = provenance.machine_name() if run else None
     found = ledger(folder, machine_of(folder, machine or here), size, ids or [])
@@ -57,34 +59,41 @@ def claims(
     raise typer.Exit(bool(failed))
 
 
-def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, time_limit: float, results: Path) -> list[str]:
+def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:
     """Measure the cases and run the probes that these claims lack here. Returns what failed."""
     from analysis.claims.ledger import names, wanted
     from analysis.claims.registry import REGISTRY
     from analysis.claims.store import Measured
     from analysis.results import Results as Folder
 
-    lacking, probes = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
-    missing = [case for case in lacking if not runner.unsupported(case)]
+    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    missing = any(not runner.unsupported(case) for case in lacking.cases)
     for claim in chosen:
         if claim.reason:
             say(f"{claim.id} cannot be measured: {claim.reason}")
-    if not missing and not probes:
+    if not missing and not lacking.probes:
         say("nothing is missing that this machine can measure")
         return []
     with session(results, f"claims {' '.join(c.id for c in chosen)} {size}") as opened:
-        return run_probes(probes, names(REGISTRY.claims), size, results) + run_cases(missing, opened, time_limit, results)
+        failed = run_probes(lacking.probes, names(REGISTRY.claims), size, results)
+        return failed + run_cases(lacking, opened, blocks, time_limit, results)
 
 
-def run_cases(missing: list[Case], session: Session, time_limit: float, results: Path) -> list[str]:
-    """The same way as `framebench run`. Returns the ids of those that failed."""
-    frameworks = {c.framework for c in missing if not runner.unsupported(c)}
+def run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:
+    """The same way as `framebench run`: what is compared in time in so many blocks, the rest once. Returns the ids of those
+    that failed."""
+    frameworks = {c.framework for c in lacking.cases if not runner.unsupported(c)}
     ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
     for environment in ready.values():
         environments.warm(environment, "standard", say)
-    statuses = measure_all(missing, session, ready, runner.Options(time_limit_s=time_limit), results)
-    bad = [case.id for case, status in zip(missing, statuses) if status in BROKEN]
-    if broken(statuses):
+    pairs = [pair for pair in lacking.pairs if not any(map(runner.unsupported, pair))]
+    often = list(dict.fromkeys([*lacking.timed, *(case for pair in pairs for case in pair)]))
+    bad = []
+    for cases, times, both in ((often, blocks, pairs), (lacking.once, 1, [])):
+        able = [case for case in cases if not runner.unsupported(case)]
+        statuses = measure_all(able, session, ready, runner.Options(time_limit_s=time_limit), results, times, both)
+        bad += [case.id for case, status in zip(able, statuses) if status in BROKEN]
+    if bad:
         say(f"these failed: {', '.join(bad)}")
     return bad
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +30,7 @@ from framebench.cli.shared import (
 from framebench.measure import blocks as measured
 from framebench.measure import compare, environments, installed, runner
 from framebench.measure.environments import Environment, SetupError
-from framebench.measure.groups import groups
+from framebench.measure.groups import groups, pair
 from framebench.measure.live import Arm
 from framebench.measure.progress import CaseProgress
 from framebench.measure.session import Session
@@ -80,10 +81,18 @@ def run(
 
 
 def measure_all(
-    found: list[Case], session: Session, ready: dict[str, Environment], options: runner.Options, results: Path, blocks: int = 1
+    found: list[Case],
+    session: Session,
+    ready: dict[str, Environment],
+    options: runner.Options,
+    results: Path,
+    blocks: int = 1,
+    pairs: Sequence[tuple[Case, Case]] = (),
 ) -> list[str]:
-    """Each case's status, the worst of its blocks; what this session has measured already is not repeated."""
+    """Each case's status, the worst of its blocks; what this session has measured already is not repeated. Cases of `pairs`,
+    which are among those found, are measured in a block with the other one."""
     able = [case for case in found if not runner.unsupported(case)]
+    paired = {case for pair in pairs for case in pair}
     where = {case: ready.get(case.framework) or environments.describe(case.framework) for case in found}
     with (
         CaseProgress(found, results, err, blocks) as progress,
@@ -92,7 +101,8 @@ def measure_all(
         for case in found:
             if case not in able:
                 measured.not_measured(case, run, where[case])
-        measured.measure(groups(able, ready), run, blocks)
+        alone = groups([case for case in able if case not in paired], ready)
+        measured.measure([*alone, *(pair(*both, ready) for both in pairs if set(both) <= set(able))], run, blocks)
         records = {case: run.records(Arm(case, where[case])) for case in found}
     return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
 

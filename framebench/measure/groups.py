@@ -39,5 +39,11 @@ def group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
     return Group(f"{own.workload}/{own.framework}/{own.scenario}/b{own.batch}/{own.size}", always, others)
 
 
+def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
+    """Two cases of one block of their own, of which none is the other's baseline."""
+    arms = tuple(Arm(case, ready[case.framework]) for case in (base, change))
+    return Group(f"pair/{base.id}/{change.id}", arms)
+
+
 def measurable(case: Case) -> bool:
     return declared(case) and not runner.unsupported(case)

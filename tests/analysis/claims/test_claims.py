@@ -23,12 +23,14 @@ from analysis.claims.store import Measured
 from analysis.results import Results
 from framebench.cli.__main__ import app
 from framebench.measure import claim_probes, runner
+from framebench.measure.environments import Environment
+from framebench.measure.groups import pair
 from framebench.records import store
 from framebench.records.probed import Probed
 from framebench.records.record import Proof, Verification
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import AlwaysOn
+from framebench.suite.strategy import FRAMEWORKS, AlwaysOn
 from tests.handmade import blocks, provenance, record
 from tests.processes import ROOT
 
@@ -161,10 +163,10 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
     _, speed = ledger(Results(results), "m", "tiny", ["B19"])
     assert (speed.verdict, speed.value) == ("not measured", None)
     assert "share no block" in speed.remark
-    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(Results(results), "m"), "tiny")
+    cases = wanted(REGISTRY.chosen(["B19"]), Measured(Results(results), "m"), "tiny").timed
     assert {c.strategy for c in cases if (c.workload, c.framework) == ("transformer", "torch")} == {"fp32", "compile"}
     turns(results, [0.5] * 3)
-    cases, _ = wanted(REGISTRY.chosen(["B19"]), Measured(Results(results), "m"), "tiny")
+    cases = wanted(REGISTRY.chosen(["B19"]), Measured(Results(results), "m"), "tiny").timed
     assert not [c for c in cases if (c.workload, c.framework) == ("transformer", "torch")]
 
 
@@ -425,12 +427,26 @@ def test_json_has_the_promised_fields(results: Path) -> None:
 
 def test_missing_cases_are_collected_once(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    cases, probes = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
-    ids = [case.id for case in cases]
+    found = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
+    ids = [case.id for case in found.cases]
     assert len(set(ids)) == len(ids)
     assert "transformer/torch/train/compile/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
-    assert sorted(probes) == ["inputs", "names", "norm3d-jittor", "norm3d-torch"]
+    assert sorted(found.probes) == ["inputs", "names", "norm3d-jittor", "norm3d-torch"]
+
+
+def test_what_is_compared_in_time_is_measured_in_one_block(results: Path) -> None:
+    """With the baseline, which every block of its framework has; or as a pair of its own."""
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    found = wanted(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), Measured(Results(results), "m"), "tiny")
+    strategies = {tuple(case.strategy for case in pair) for pair in found.pairs}
+    assert strategies == {("memmap", "prefetch"), ("whole_every_step", "gc_every_2+reused")}
+    assert {"amp_bf16+checkpoint", "fp32"} <= {case.strategy for case in found.timed}
+    assert {"lean_rule", "wasteful_rule"} <= {case.strategy for case in found.once}
+    groups = [set(found.once), set(found.timed), {case for pair in found.pairs for case in pair}]
+    assert not groups[0] & (groups[1] | groups[2])
+    together = pair(*found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python"))))
+    assert [arm.case for arm in together.always] == list(found.pairs[0])
 
 
 def run(*arguments: str, results: Path) -> Any:
