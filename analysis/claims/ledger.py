@@ -147,7 +147,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     name = f"{arm.name} {arm.measure.where(size)}".strip()
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
-        claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe)),
+        claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe, of_times(arm))),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:
@@ -262,9 +262,14 @@ def together(cases: Iterable[Case]) -> list[Case]:
     return [case for group in groups.values() for case in group]
 
 
+def of_times(arm: Arm) -> bool:
+    """Whether it is a ratio of step times."""
+    return isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME
+
+
 def in_blocks(arm: Arm) -> bool:
-    """Whether it is decided by times, which several blocks are needed for."""
-    return isinstance(arm.measure, OfCases) and (arm.measure.quantity is TIME or arm.measure.quantity.name.startswith(SHARE))
+    """Whether it takes several blocks: ratios of times, and shares, which one process has no interval for."""
+    return of_times(arm) or (isinstance(arm.measure, OfCases) and arm.measure.quantity.name.startswith(SHARE))
 
 
 def shares_baseline(*cases: Case) -> bool:

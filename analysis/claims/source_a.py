@@ -32,7 +32,7 @@ CLAIMS = (
             *sweeps("exponent", "train/fp32", PROPORTIONAL, label="train"),
             *sweeps("exponent", "eval/no_grad", PROPORTIONAL, label="eval"),
         ),
-        definition="Weights and states do not grow with the batch and activations grow with it, so the sum grows more slowly",
+        definition="Weights and states do not grow with the batch: where activations grow in proportion to it, the sum grows more slowly",
     ),
     Claim(
         "A3", "A larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",

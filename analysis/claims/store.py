@@ -49,8 +49,8 @@ class Measured:
         return f"{last.status}: {last.reason}" if last and last.status != "ok" else ""
 
     def proven(self, case: Case) -> bool:
-        """Whether the strategy was seen at work in every record that counts."""
-        return all(record.effect is None or record.effect.proven for record in self.records(case))
+        """Whether the strategy was seen at work in every record, those of earlier blocks included."""
+        return all(record.effect is None or record.effect.proven for record in self.every.get(case.id, []))
 
     @property
     def on_cpu(self) -> bool:
@@ -61,8 +61,9 @@ class Measured:
         """The newest result of a probe."""
         return self.probes[name][1] if name in self.probes else None
 
-    def files(self, cases: list[Case], probe: str = "") -> list[str]:
-        """The files behind them, relative to the results folder."""
-        names = [self.file[id(r)] for case in cases for r in self.records(case)]
+    def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
+        """The files behind them, relative to the results folder; of times those of all blocks."""
+        found = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
+        names = [self.file[id(r)] for r in found if r.turns or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
