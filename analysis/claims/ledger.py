@@ -145,9 +145,10 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     missing = [case for case in cases if not measured.records(case)]
     failures = {case.id: measured.failure(case) for case in missing}
     name = f"{arm.name} {arm.measure.where(size)}".strip()
+    files = measured.files([] if missing else cases, probe, of_times(arm))
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
-        claimed=arm.target.value, missing=tuple(failures), records=tuple(measured.files([] if missing else cases, probe, of_times(arm))),
+        claimed=arm.target.value, missing=tuple(failures), records=tuple(files),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:
