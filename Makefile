@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu environments test test-all mutants lint study site report notebooks clean
+.PHONY: setup bench bench-gpu environments test test-all mutants lint site report notebooks clean
 
 setup: $(READY)
 
@@ -64,10 +64,6 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 	$(BIN)/python -m tools.typecheck
-
-# How often verdicts err: docs/study.md and docs/study.svg, from the samples under results/study
-study: $(READY)
-	$(BIN)/python -m analysis.studies.study
 
 # The records as pages in site/, without network or server
 site: $(READY)

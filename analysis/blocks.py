@@ -37,16 +37,20 @@ def by_round(r: Record) -> dict[int, float]:
     return dict(zip(r.turns.round, r.step_s, strict=True)) if r.turns else {}
 
 
-def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
-    """Of each block that both sides have: the log ratio of step times, change over base. Of a case against itself, the block's
-    first two processes."""
+def blocks_of_both(base: Iterable[Record], change: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Of each block that both sides were in, the two records; of a case against itself, the block's first two processes."""
     one, other = grouped(base), grouped(change)
-    logs = []
-    for block in sorted(one.keys() & other.keys()):
-        pair = next(((b, c) for b in one[block] for c in other[block] if place(b) != place(c)), None)
-        if pair and (log := of_block(*map(by_round, pair))) is not None:
-            logs.append(log)
-    return logs
+    pairs = (
+        next(((b, c) for b in one[block] for c in other[block] if place(b) != place(c)), None)
+        for block in sorted(one.keys() & other.keys())
+    )
+    return [pair for pair in pairs if pair]
+
+
+def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
+    """Of each block that both sides were in: the log ratio of step times, change over base."""
+    logs = (of_block(by_round(b), by_round(c)) for b, c in blocks_of_both(base, change))
+    return [log for log in logs if log is not None]
 
 
 def grouped(found: Iterable[Record]) -> dict[str, list[Record]]:
@@ -100,6 +104,11 @@ class Blocks:
         """Step time of `change` over that of `base`, each records of one arm. None if they share no block."""
         logs = log_ratios(base, change)
         return over_blocks(logs, self.others(arm_of(base[0]), arm_of(change[0]))) if logs else None
+
+    def of_cases(self, base: str, change: str) -> Ratio | None:
+        """The same by the cases' ids, among records of one machine and of one version of each framework."""
+        one, other = ([r for r in self.found if r.case == case] for case in (base, change))
+        return self.ratio(one, other) if one and other else None
 
 
 def anchor(r: Record, members: Sequence[Record]) -> Record:

@@ -1,27 +1,26 @@
-"""Records as flat rows, and rows as a table. `analysis.selection` tells which records count where a case has several."""
+"""Records as flat rows, one for each case, and rows as a table. `analysis.selection` tells which of a case's records count."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from statistics import median
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import pandas as pd
 
-from analysis.selection import comparable_times
-from analysis.statistics import BETWEEN_PROCESSES, spread
+from analysis.blocks import Blocks
+from analysis.flops import step_flops
+from analysis.selection import Measured, measured_at, select_cases
+from analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, work_of
 from framebench.suite.registry import names
 from framebench.suite.strategy import FRAMEWORKS
 
-SAME = ["machine", "workload", "framework", "framework_version", "scenario", "batch", "size", "protocol"]  # as the baseline
-PAIRED = ["peak_bytes", "peak_instrument", "step_time_s", "first_step_s", "measured_at"]  # what is compared with the baseline's
-
 
 class Row(NamedTuple):
-    """One record, flat; None where there is no such number. Annotated with type, unit and meaning, for `COLUMNS`."""
+    """One case, flat; None where there is no such number. Annotated with type, unit and meaning, for `COLUMNS`."""
 
     case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size"]
     workload: Annotated[str, "", "the model, such as transformer"]
@@ -40,12 +39,13 @@ class Row(NamedTuple):
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
-    step_time_s: Annotated[float | None, "s", "median over the steps of one process"]
-    step_low_s: Annotated[float | None, "s", "lower end of the median's bootstrap 95 % interval, of this process alone"]
-    step_high_s: Annotated[float | None, "s", "upper end of it"]
-    excess: Annotated[float, "", "wall-clock over CPU time of a step, waiting for input aside; 1 where they need not agree"]
-    contended: Annotated[bool, "", "others used the core: the step time is too long"]
-    samples: Annotated[int, "", "timed steps"]
+    step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
+    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where it was measured before blocks"]
+    step_high_s: Annotated[float | None, "s", "the longest of them"]
+    blocks: Annotated[int, "", "that it was timed in, a fresh process each; 0 where it was measured before blocks"]
+    samples: Annotated[int, "", "timed turns, over all blocks"]
+    instructions_per_step: Annotated[float | None, "", "in user space; missing where the processor does not count them"]
+    reference_share: Annotated[float | None, "", "rate of the model's operations over that of the block's reference product"]
     throughput: Annotated[float | None, "unit/s", "work of a step by its time"]
     unit: Annotated[str, "", "of the throughput: samples or tokens"]
     first_step_s: Annotated[float | None, "s", "the first step, with compilation"]
@@ -55,6 +55,7 @@ class Row(NamedTuple):
     device: Annotated[str | None, "", "cpu, or the name of the GPU"]
     cpu: Annotated[str | None, "", "the processor"]
     threads: Annotated[int | None, "", "of the process; 1 was pinned to a core"]
+    core: Annotated[int | None, "", "that it was pinned to"]
     framework_version: Annotated[str | None, "", "release; missing where a process died before it could tell"]
     calibration: Annotated[str, "", "of the machine's instruments: passed, not done, or what failed"]
     commit: Annotated[str | None, "", "of framebench"]
@@ -67,6 +68,14 @@ class Row(NamedTuple):
     same_mathematics: Annotated[bool, "", "whether the strategy computes what the baseline does"]
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
+    peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
+    time_ratio: Annotated[float | None, "", "step time over the baseline's, from the blocks that both were in; else missing"]
+    time_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks"]
+    time_ratio_high: Annotated[float | None, "", "upper end of it"]
+    time_ratio_p: Annotated[float | None, "", "two-sided p of a ratio of 1, not corrected for other tests on a page"]
+    torch_ratio: Annotated[float | None, "", "step time over that of PyTorch's baseline, from the blocks that both were in"]
+    torch_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks"]
+    torch_ratio_high: Annotated[float | None, "", "upper end of it"]
 
 
 class Column(NamedTuple):
@@ -91,12 +100,7 @@ def column(name: str, annotated: Any) -> Column:
     return Column(name, dtype, unit, meaning)
 
 
-COLUMNS = (
-    *(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items()),
-    Column("peak_ratio", "float64", "", "peak over the baseline's; missing where two instruments read them"),
-    Column("time_ratio", "float64", "", "step time over the baseline's; missing where over an hour lies between them on a CPU"),
-    Column("break_even_steps", "float64", "steps", "after which a longer first step has paid; infinite if it never does"),
-)
+COLUMNS = tuple(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items())
 
 
 def calibrated(found: Calibration | None) -> str:
@@ -105,10 +109,39 @@ def calibrated(found: Calibration | None) -> str:
     return "passed" if found.passed else f"FAILED ({', '.join(found.failed)})"
 
 
-def row(r: Record) -> Row:
-    case, proof, instrument, step_s = r.parsed, r.provenance, r.peak_instrument, r.step_time_s
-    low, high = spread(r.step_s) if len(r.step_s) > 1 else (None, None)
+def rows(found: Iterable[Record]) -> list[Row]:
+    """One for each machine, case and framework version among these records, sorted by these.
+
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol. They are
+    missing where the baseline is; of peaks where two instruments read them; of times where the two share no block.
+    """
+    cases = select_cases(found)
+    known = Blocks(r for measured in cases for r in measured.timed)
+    bases = {alike(m): m for m in cases if m.newest.parsed.strategy == m.newest.parsed.stage.baseline}
+    newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
+    torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
+    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), known) for m in cases]
+
+
+def alike(m: Measured) -> tuple[object, ...]:
+    """What a case shares with its baseline."""
+    return m.newest.parsed.framework, m.newest.framework_version, *of_torch(m)
+
+
+def of_torch(m: Measured) -> tuple[object, ...]:
+    """What it shares with PyTorch's baseline."""
+    case, proof = m.newest.parsed, m.newest.provenance
+    return case.workload, case.scenario, case.batch, case.size, proof.machine, proof.protocol
+
+
+def row(m: Measured, base: Measured | None, torch: Measured | None, known: Blocks) -> Row:
+    r, read, steps = m.newest, m.read, m.timed or (m.newest,)
+    case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
+    times = [one.step_time_s for one in steps if one.step_time_s is not None]
+    step_s = median(times) if times else None
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
+    counted = [median(one.instructions) for one in m.timed if one.instructions]
+    of_base, of_torchs = ratio(known, base, m), ratio(known, torch, m)
     return Row(
         case=r.case,
         workload=case.workload,
@@ -122,26 +155,28 @@ def row(r: Record) -> Row:
         verified=r.verified,
         worst_error=max(errors, default=None),
         effect_proven=r.effect.proven if r.effect else None,
-        peak_bytes=r.peaks[instrument] if instrument else None,
+        peak_bytes=read.peak_bytes,
         peak_instrument=instrument,
-        host_rss_bytes=r.peaks.get("host.rss"),
-        cold_peak_bytes=r.cold_peaks.get(instrument) if instrument else None,
-        live_bytes=r.live_bytes,
+        host_rss_bytes=read.peaks.get("host.rss"),
+        cold_peak_bytes=read.cold_peaks.get(instrument) if instrument else None,
+        live_bytes=read.live_bytes,
         step_time_s=step_s,
-        step_low_s=low,
-        step_high_s=high,
-        excess=r.excess,
-        contended=r.contended,
-        samples=len(r.step_s),
+        step_low_s=min(times) if m.timed else None,
+        step_high_s=max(times) if m.timed else None,
+        blocks=len(m.timed),
+        samples=sum(len(one.step_s) for one in steps),
+        instructions_per_step=median(counted) if counted else None,
+        reference_share=reference_share(m.timed),
         throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
-        first_step_s=r.first_step_s,
+        first_step_s=next((one.first_step_s for one in reversed(steps) if one.first_step_s is not None), r.first_step_s),
         collector_share=r.shares.get("collector"),
         wait_share=r.shares.get("wait"),
         machine=proof.machine,
         device=proof.hardware.get("device"),
         cpu=proof.hardware.get("cpu"),
         threads=proof.threads,
+        core=proof.core,
         framework_version=r.framework_version,
         calibration=calibrated(proof.calibration),
         commit=proof.commit,
@@ -154,36 +189,60 @@ def row(r: Record) -> Row:
         same_mathematics=case.plan.same_loss,
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
+        peak_ratio=peak_ratio(m, base),
+        time_ratio=of_base and of_base.value,
+        time_ratio_low=of_base and of_base.low,
+        time_ratio_high=of_base and of_base.high,
+        time_ratio_p=of_base and of_base.p,
+        torch_ratio=of_torchs and of_torchs.value,
+        torch_ratio_low=of_torchs and of_torchs.low,
+        torch_ratio_high=of_torchs and of_torchs.high,
     )
+
+
+def ratio(known: Blocks, base: Measured | None, m: Measured) -> Ratio | None:
+    """Step time over that of `base`; 1 of a case over itself, which needs no interval."""
+    if base is None or not base.timed or not m.timed:
+        return None
+    return Ratio(1.0, 1.0, 1.0, None, len(m.timed)) if base is m else known.ratio(base.timed, m.timed)
+
+
+def peak_ratio(m: Measured, base: Measured | None) -> float | None:
+    """Both are the largest over the steps of one process; None where two instruments read them."""
+    if base is None or m.read.peak_instrument != base.read.peak_instrument:
+        return None
+    own, other = m.read.peak_bytes, base.read.peak_bytes
+    return own / other if own and other else None
+
+
+def reference_share(timed: Sequence[Record]) -> float | None:
+    """Operations a second that a step makes, over those of the reference product in the same round: median over rounds, then
+    over blocks. None where a step's operations are not counted (`flops.step_flops`)."""
+    work = step_flops(timed[0].parsed) if timed else None
+    shares = [
+        median((work or 0) / step / (r.turns.reference_flop / product) for step, product in zip(r.step_s, r.turns.reference_s))
+        for r in timed
+        if r.turns and r.turns.reference_s
+    ]
+    return median(shares) if work and shares else None
 
 
 def frame(found: Iterable[Record]) -> pd.DataFrame:
-    """A row for each of these records, with the columns of COLUMNS, in the order of the published tables.
-
-    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol. They are
-    missing where the baseline is, of peaks where two instruments read them, and of times on a processor where more than an
-    hour lies between them (`selection.comparable_times`).
-
-    `break_even_steps`: after so many steps, faster than the baseline's, a longer first step has paid; infinite if they are
-    slower, missing if the first step is no longer. Of single processes a difference counts that is larger than usual between
-    two processes of one case; where there is none, the break-even is missing too.
-    """
-    table = pd.DataFrame(map(row, found), columns=list(Row._fields))
+    """The `rows` of these records with the columns of COLUMNS, in the order of the published tables."""
+    table = pd.DataFrame(rows(found), columns=list(Row._fields))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
-    table = in_order(table.astype({c.name: c.dtype for c in COLUMNS if c.name in Row._fields}))
-    base = table.loc[table["baseline"], [*SAME, *PAIRED]]
-    both = table.merge(base, on=SAME, how="left", suffixes=("", "_base"))
-    comparable = both["peak_instrument"] == both["peak_instrument_base"]
-    taken = zip(both["measured_at"], both["measured_at_base"], both["device"])
-    fair = pd.Series([comparable_times(*moments, device=device) for *moments, device in taken], both.index, dtype=bool)
-    lost, gained = both["first_step_s"] - both["first_step_s_base"], both["step_time_s_base"] - both["step_time_s"]
-    longer = lost > BETWEEN_PROCESSES * both["first_step_s_base"]
-    told = gained.abs() > BETWEEN_PROCESSES * both["step_time_s_base"]
-    return table.assign(
-        peak_ratio=(both["peak_bytes"] / both["peak_bytes_base"]).where(comparable),
-        time_ratio=(both["step_time_s"] / both["step_time_s_base"]).where(fair),
-        break_even_steps=(lost / gained).where(gained > 0, math.inf).where(longer & told & fair),
-    )
+    return in_order(table.astype({c.name: c.dtype for c in COLUMNS}))
+
+
+def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
+    """Of each row: `time_ratio` or `torch_ratio` with its interval; None where there is none."""
+    columns = [df[column].astype(object).where(df[column].notna(), None) for column in (name, f"{name}_low", f"{name}_high")]
+    return [None if value is None else Ratio(value, low, high) for value, low, high in zip(*columns)]
+
+
+def decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
+    """Whether a row has this ratio, and an interval that is narrow enough to tell."""
+    return pd.Series([found is not None and found.decided for found in ratios(df, name)], df.index, dtype=bool)
 
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:

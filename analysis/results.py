@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from analysis import frames
-from analysis.selection import select, select_records
+from analysis.selection import select
 from framebench.records import probed, provenance, store
 from framebench.records.probed import Probed
 from framebench.records.record import Record
@@ -79,7 +79,7 @@ class Results:
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `analysis.load` returns."""
         chosen = self.machine(machine)
-        found = (select if versions == "one" else select_records)(self.of_machine(chosen))
+        found = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
         if not found:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
         return frames.frame(found)

@@ -6,7 +6,9 @@
   stays with it, and more rounds do not average it out (Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time").
 - Logarithms are averaged over blocks, so that swapping the arms inverts every result.
 - Of few blocks the variance is hardly known. It is moderated by that of the other pairs (Smyth 2004, "Linear models and
-  empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t.
+  empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t. Some pairs
+  are noisier than most: the median of the variances is the prior, so that a few do not widen every interval, and a pair that is
+  noisier than the prior explains keeps its own variance alone, so that its interval is not too narrow.
 - A ratio whose interval is wider than `WIDE` either way is undecided, and is printed as such.
 
 Peaks repeat: they need no blocks. How often all this errs: docs/study.md.
@@ -16,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,10 +50,10 @@ class Ratio(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """How blocks differ, over several pairs of arms: squared deviations of log ratios from their pair's mean."""
+    """How log ratios of blocks differ, in the median over several pairs of arms."""
 
-    squares: float = 0.0
-    freedom: int = 0
+    variance: float = 0.0
+    freedom: int = 0  # of all pairs together
 
 
 def of_block(base: Mapping[int, float], change: Mapping[int, float]) -> float | None:
@@ -68,9 +69,16 @@ def of_block(base: Mapping[int, float], change: Mapping[int, float]) -> float | 
 
 
 def pooled(pairs: Iterable[Sequence[float]]) -> Pool:
-    """Of log ratios by pair and block. A pair of one block tells nothing."""
+    """Of log ratios by pair and block. A pair of one block tells nothing.
+
+    A variance of few blocks is below the true one more often than above it: each is divided by what its median would be.
+    """
+    from scipy import stats
+
     several = [np.asarray(logs, dtype=float) for logs in pairs if len(logs) > 1]
-    return Pool(sum(float(np.sum((logs - logs.mean()) ** 2)) for logs in several), sum(len(logs) - 1 for logs in several))
+    freedom = [len(logs) - 1 for logs in several]
+    variances = [logs.var(ddof=1) / (stats.chi2.ppf(0.5, free) / free) for logs, free in zip(several, freedom)]
+    return Pool(float(np.median(variances)), sum(freedom)) if several else NOTHING
 
 
 NOTHING = Pool()
@@ -82,18 +90,20 @@ def over_blocks(logs: Sequence[float], others: Pool = NOTHING) -> Ratio:
 
     Raises ValueError without blocks, and for what is no number.
     """
-    from scipy import stats  # takes most of a second, and few commands need it
+    from scipy import stats
 
     found = np.asarray(logs, dtype=float)
     if not found.size or not np.isfinite(found).all():
         raise ValueError(f"log ratios of blocks must be numbers, one at least: {found.tolist()}")
-    mean, own = float(found.mean()), pooled([logs])
+    mean, own = float(found.mean()), len(found) - 1
+    variance = float(found.var(ddof=1)) if own else 0.0
     prior = min(PRIOR, others.freedom)
-    freedom = prior + own.freedom
+    if prior and own and variance > others.variance * float(stats.f.ppf(CONFIDENCE, own, others.freedom)):
+        prior = 0
+    freedom = prior + own
     if not freedom:
         return Ratio(math.exp(mean), blocks=len(found))
-    spread = (prior * others.squares / others.freedom if prior else 0.0) + own.squares
-    error = math.sqrt(spread / freedom / len(found))
+    error = math.sqrt((prior * others.variance + own * variance) / freedom / len(found))
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, len(found))
@@ -155,129 +165,3 @@ def verdict(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
     if seen and (ratio.value > limit or ratio.value < 1 / limit):
         return quantity.more if ratio.value > 1 else quantity.less
     return NONE if 1 / limit <= ratio.low and ratio.high <= limit else UNDECIDED
-
-
-# What follows judges pairs of processes by their order; nothing new uses it.
-RESAMPLES = 999
-FEWEST = 6  # rounds that can show a difference: with fewer, even one that all of them see has p > 1 - CONFIDENCE
-# standard deviation of the logarithm of step times over processes: two of them differ by 7 % in the median (docs/study.md)
-BETWEEN_PROCESSES = 0.073
-EXACT = 14  # rounds up to which the test goes through every way of swapping the arms
-
-
-FASTEST = Quantity("fastest step", "s", 0.03, "slower", "faster")
-CPU_TIME = Quantity("CPU time", "s", 0.03, "more CPU time", "less CPU time")
-
-
-class Verdict(NamedTuple):
-    """Change against base. `base` and `change` are medians over processes, in the quantity's unit."""
-
-    quantity: str
-    unit: str
-    base: float
-    change: float
-    ratio: float  # change / base: median over the rounds
-    low: float  # 95 % interval of the ratio
-    high: float
-    p: float  # how likely such a difference is if the arms' names mean nothing; with n rounds at least 2 / 2**n
-    minimum: float  # the relative difference that matters
-    rounds: int
-    verdict: str  # the quantity's `more` or `less`, "no difference", or "undecided"
-
-
-def times(base: Sequence[Sequence[float]], change: Sequence[Sequence[float]], minimum: float = TIME.minimum) -> Verdict:
-    """Compares median step times: of each arm a list of seconds per process, in the order of the rounds.
-
-    Raises ValueError as `judge` does.
-    """
-    return judge([float(np.median(p)) for p in base], [float(np.median(p)) for p in change], TIME._replace(minimum=minimum))
-
-
-def peaks(base: Sequence[float], change: Sequence[float], minimum: float = PEAK.minimum) -> Verdict:
-    """Compares peaks: of each arm one number of bytes per process. Raises ValueError as `judge` does."""
-    return judge(base, change, PEAK._replace(minimum=minimum))
-
-
-def judge(base: Sequence[float], change: Sequence[float], quantity: Quantity) -> Verdict:
-    """Compares one value per process; `base[i]` and `change[i]` are of the same round.
-
-    Raises ValueError for fewer than two rounds, arms of unequal length, and values that are not positive numbers.
-    """
-    if len(base) != len(change) or len(base) < 2:
-        raise ValueError(
-            f"a comparison takes two rounds or more, each with both arms; got {len(base)} and {len(change)} values"
-        )
-    arms = np.array([base, change], dtype=float)
-    if not ((arms > 0) & np.isfinite(arms)).all():
-        raise ValueError(f"{quantity.name}: not all values are positive numbers: {list(base)}, {list(change)}")
-    logs = np.log(arms[1]) - np.log(arms[0])
-    low, high, p = *interval(logs), chance(logs)
-    b, c = np.median(arms, axis=1)
-    ratio, below, above = (float(np.exp(x)) for x in (np.median(logs), low, high))
-    return Verdict(
-        quantity.name, quantity.unit, float(b), float(c), ratio, below, above, float(p), quantity.minimum, len(logs),
-        str(decide(low, high, p, quantity)),
-    )  # fmt: skip
-
-
-def interval(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bootstrap 95 % interval of the median over the last axis: rounds are resampled (percentile method, Efron 1979)."""
-    from scipy import stats
-
-    found = stats.bootstrap(
-        (logs,), np.median, axis=-1, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", rng=0
-    ).confidence_interval
-    return found.low, found.high
-
-
-def spread(samples: Sequence[float]) -> tuple[float, float]:
-    """Bootstrap 95 % interval of the median of one process's samples, as `interval` but quick: tables ask for thousands.
-
-    It says how steady the process was, and nothing about other processes. Raises ValueError without samples.
-    """
-    if not samples:
-        raise ValueError("no samples have no interval")
-    ordered = sorted(samples)
-    one, two = lower_end(len(ordered))
-    return (ordered[one] + ordered[two]) / 2, (ordered[-1 - one] + ordered[-1 - two]) / 2
-
-
-@cache
-def lower_end(size: int) -> tuple[int, int]:
-    """Ranks of the samples whose mean is the lower end of the interval (one sample twice, for an odd size); the upper end
-    mirrors it. They are the middle ones of `size` ranks drawn with replacement, at 2.5 % of RESAMPLES such draws in the order
-    of their sums: ranks can be drawn once for all values.
-    """
-    drawn = np.sort(np.random.default_rng(0).integers(0, size, (RESAMPLES, size)), axis=1)
-    pairs = sorted(zip(drawn[:, (size - 1) // 2].tolist(), drawn[:, size // 2].tolist()), key=sum)
-    return pairs[round((1 - CONFIDENCE) / 2 * (RESAMPLES + 1)) - 1]
-
-
-def chance(logs: np.ndarray) -> np.ndarray:
-    """Two-sided p of Wilcoxon's signed-rank test over the last axis (1945; for pairs what Mann and Whitney's is for samples).
-
-    By permutation, so that ties and zeros, which peaks have, need no approximation. `scipy.stats.wilcoxon` gives the same p up
-    to 12 rounds, in a thousand times the time where there are ties, and beyond 13 approximates them.
-    """
-    from scipy.stats import rankdata
-
-    ranks = rankdata(np.abs(logs), axis=-1) * np.sign(logs)
-    swapped = np.abs(ranks @ swaps(logs.shape[-1]).T)
-    return (swapped >= np.abs(ranks.sum(axis=-1, keepdims=True)) - 1e-9).mean(axis=-1)
-
-
-@cache
-def swaps(rounds: int) -> np.ndarray:
-    """Signs, a row for each way of swapping the arms of rounds: all of them, or of many a random part with that of no swap."""
-    if rounds <= EXACT:
-        return 1.0 - 2 * (np.arange(2**rounds)[:, None] >> np.arange(rounds) & 1)
-    drawn = np.random.default_rng(0).choice((-1.0, 1.0), (2**EXACT, rounds))
-    drawn[0] = 1
-    return drawn
-
-
-def decide(low: np.ndarray, high: np.ndarray, p: np.ndarray, quantity: Quantity) -> np.ndarray:
-    """Verdicts from intervals of log ratios, the tests beside them, and the quantity's minimum effect."""
-    limit, seen = np.log1p(quantity.minimum), p <= 1 - CONFIDENCE + 1e-9
-    cases = [(low > limit) & seen, (high < -limit) & seen, (-limit <= low) & (high <= limit)]
-    return np.select(cases, [quantity.more, quantity.less, "no difference"], "undecided")

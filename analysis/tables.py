@@ -5,7 +5,6 @@ Each starts from the table that `analysis.frames.frame` makes, of one version of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import cache
 from textwrap import shorten
@@ -14,22 +13,23 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison import GIB, Comparison, Shown, missing, number
-from analysis.statistics import BETWEEN_PROCESSES
-from framebench.suite.protocol import Task
+from analysis.frames import ratios
+from analysis.statistics import CONFIDENCE, WIDE
 from framebench.suite.registry import BASELINES, find
 from framebench.suite.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
-APART = "time ratios only where a case and its baseline were measured within an hour, since a shared processor drifts"
+IN_BLOCKS = (
+    "Times are of live blocks: fresh processes that are alive at once on one core and take turns, so that a machine that "
+    "drifts changes all of them alike. step ms = median over blocks, with the range over blocks; x base = ratio within a "
+    f"round, median over a block's rounds, then mean over blocks with its {CONFIDENCE:.0%} interval (moderated t); an interval "
+    f"wider than {WIDE:.0%} either way is undecided"
+)
+BEFORE_BLOCKS = "measured before blocks, so that times have no ratio and no interval"
 
 
 def mark(value: Any) -> str:
     return "yes" if value else "NO"
-
-
-def steps(value: float) -> str:
-    """Steps after which a longer first step has paid."""
-    return "-" if missing(value) else "never" if math.isinf(value) else f"{value:,.0f}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -37,18 +37,24 @@ def interval(low: float | None, high: float | None) -> str:
     return "-" if missing(low) or missing(high) else f"{number(low, ',.1f', 1e3)} to {number(high, ',.1f', 1e3)}"
 
 
+def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
+    """Of each row the ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
+    return ["-" if found is None else "1.00" if found.low == found.high == 1 else found.text for found in ratios(df, name)]
+
+
 SHOWN = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
     "peak_bytes": Shown("peak GiB", ".3f", 1 / GIB),
     "peak_ratio": Shown("x base", ".2f"),
+    "cold_peak_bytes": Shown("cold GiB", ".3f", 1 / GIB),
     "step_time_s": Shown("step ms", ",.1f", 1e3),
-    "interval": Shown("95 % interval"),
-    "time_ratio": Shown("x base", ".2f"),
+    "range": Shown("range"),
+    "relative": Shown("x base"),
+    "blocks": Shown("blocks", ".0f"),
     "throughput": Shown("throughput"),
+    "reference_share": Shown("of reference", ".0%"),
     "first_step_s": Shown("first s", ".1f"),
-    "break_even_steps": Shown("break-even", steps),
-    "samples": Shown("n", ".0f"),
     "worst_error": Shown("verified", ".0e"),
     "effect_proven": Shown("effect", mark),
     "peak_instrument": Shown("instrument"),
@@ -60,7 +66,8 @@ def cells(df: pd.DataFrame) -> pd.DataFrame:
     """The rows with the columns of SHOWN and SHARES; what has no numbers shows its status instead of a peak, and its reason
     stands in the notes."""
     found = df.assign(
-        interval=[interval(*ends) for ends in zip(df["step_low_s"], df["step_high_s"])],
+        range=[interval(*ends) for ends in zip(df["step_low_s"], df["step_high_s"])],
+        relative=relative(df),
         throughput=[f"{number(value, ',.1f')} {unit}/s" for value, unit in zip(df["throughput"], df["unit"])],
     )
     numbers, fine = [*list(SHOWN)[2:], *SHARES], df["status"] == "ok"
@@ -100,15 +107,14 @@ def titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     first = group.iloc[0]
-    lost, late = group[group["status"] != "ok"], group[group["contended"]]
+    lost = group[group["status"] != "ok"]
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
-    told += [f"{r.framework} {r.strategy}: {contention(excess)}" for r, excess in zip(late.itertuples(), late["excess"])]
     return Comparison(
         title,
         f"base = {BASELINES[first['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
-        f"instrument. break-even = steps until a longer first step has paid. Two processes of one case differ by "
-        f"{BETWEEN_PROCESSES:.0%} in step time: less may be chance, and gives no break-even; {APART}. verified = largest "
-        f"relative error against float64. {repeats(group)} {conditions(group)}",
+        f"instrument. peak = the most that a steady step has in use, cold = that of the first step, with compilation. "
+        f"of reference = the rate of the model's operations over that of a float32 product by NumPy on the same core. "
+        f"verified = largest relative error against float64. {repeats(group)} {conditions(group)}",
         cells(group),
         SHOWN | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
         notes=tuple(dict.fromkeys(told)),
@@ -117,23 +123,23 @@ def of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     )
 
 
-def contention(excess: float) -> str:
-    return f"a step took {excess:.2f} times its CPU time: others used the core, and its time is too long"
-
-
 def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
     """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
-    kinds = {"host_rss_bytes": ("GiB", ".3f", 1 / GIB), "step_time_s": ("ms", ",.1f", 1e3)}
+    base = base.assign(relative=relative(base, "torch_ratio"))
+    kinds = {
+        "host_rss_bytes": ("GiB", ".3f", 1 / GIB), "step_time_s": ("ms", ",.1f", 1e3), "relative": ("x torch", "", 1.0)
+    }  # fmt: skip
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(kinds))
-        present = [(kind, f) for kind in kinds for f in FRAMEWORKS if (kind, f) in wide]
+        present = [(kind, f) for kind in kinds for f in FRAMEWORKS if (kind, f) in wide and (kind, f) != ("relative", "torch")]
         columns = {f"{kind} {f}": Shown(f"{f} {kinds[kind][0]}", *kinds[kind][1:]) for kind, f in present}
         places = {name: Shown(name) for name in PLACE}
         yield Comparison(
             f"Frameworks side by side, {scenario} ({BASELINES[str(scenario)]})",
-            f"peak by host.rss in GiB (2^30 bytes), median step time in ms. {repeats(group)} {conditions(group)}",
+            f"peak by host.rss in GiB (2^30 bytes), step time in ms, and times PyTorch's step in the blocks that both were in. "
+            f"{repeats(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             places | columns,
             machine=str(machine),
@@ -153,21 +159,31 @@ def conditions(df: pd.DataFrame) -> str:
     days = [f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max())]
     commits = sorted(df["commit"].fillna("unknown").str[:10].unique())
     return (
-        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}; "
+        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}, core {one('core')}; "
         f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys(days))} at "
         f"{', '.join(commits)}."
     )
 
 
 def repeats(df: pd.DataFrame) -> str:
-    """How the rows were measured: precision, warm-up, repeats, and the commands that did it."""
+    """How the rows were measured: precision, blocks, and the commands that did it."""
     protocols = ", ".join(sorted(map(str, df["protocol"].unique())))
     typed = sorted({typed_in_short(command) for command in df["command"].unique()})
     return (
-        f"{precisions(df)} Protocol {protocols}: one process for the time ({Task.warmup} steps of warm-up or more, then n "
-        f"timed ones), another for the memory; interval = bootstrap 95 % of the median over the n steps. "
+        f"{precisions(df)} Protocol {protocols}. {timing(df)} Another process reads the memory. "
         f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
     )
+
+
+def timing(df: pd.DataFrame) -> str:
+    """How the times of these rows were measured."""
+    timed = df[df["step_time_s"].notna()]
+    before = timed[timed["blocks"] == 0]
+    if timed.empty:
+        return ""
+    if len(before) == len(timed):
+        return f"Times were {BEFORE_BLOCKS}."
+    return f"{IN_BLOCKS}{f'; {len(before)} of {len(timed)} rows were {BEFORE_BLOCKS}' if len(before) else ''}."
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from analysis import frames
-from analysis.selection import select_records
 from framebench.records.record import Proof, Provenance, Record, Turns, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -42,7 +41,7 @@ def made(
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.frame(select_records(found))
+    return frames.frame(found)
 
 
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
@@ -80,3 +79,19 @@ def blocks(
         steps = {"step_s": list(kept.values()), "instructions": counted, "turns": turns}
         found.append(record(case, provenance=provenance(**proof), **steps, **read, **RIGHT))
     return found
+
+
+def in_blocks(found: Iterable[Record], count: int = 2) -> Iterator[Record]:
+    """The same records, as if those with times had been timed in blocks: all of one batch in the same ones, always alike."""
+    for arm, r in enumerate(found):
+        case, rounds = r.parsed, len(r.step_s)
+        if not rounds:
+            yield r
+            continue
+        for number in range(count):
+            block = f"{r.provenance.machine}/{case.workload}/{case.scenario}/b{case.batch}/{case.size}/{number}"
+            turns = Turns(
+                block=block, arm=arm, arms=[r.case], seed=0, steps=1, round=list(range(rounds)), at_s=[0.0] * rounds,
+                reference_s=[0.05] * rounds, reference_flop=1e9,
+            )  # fmt: skip
+            yield r.model_copy(update={"turns": turns})

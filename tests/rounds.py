@@ -1,4 +1,4 @@
-"""Rounds of real records in two versions of JAX, which differ by measured noise and by what is planted."""
+"""Blocks of real records in two versions of JAX, which differ by noise between processes and by what is planted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.statistics import TIME
-from analysis.studies import study
-from framebench.measure import versions as measuring
 from framebench.records import store
-from framebench.records.record import Record
+from framebench.records.record import Record, Turns
 from tests.processes import ROOT
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
+BLOCKS = 5
 Change = Callable[[Record, int], Record]  # of one record, in the round of this number
 
 
@@ -33,7 +31,9 @@ def originals(count: int = 6) -> list[Record]:
 
 
 def at(found: Record, version: str, when: datetime, session: str = "s") -> Record:
-    return changed(found, versions={**found.provenance.versions, "jax": version}, measured_at=when, session=session)
+    return changed(
+        found, versions={**found.provenance.versions, "jax": version.removeprefix("jax==")}, measured_at=when, session=session
+    )
 
 
 def changed(found: Record, **origin: Any) -> Record:
@@ -43,10 +43,7 @@ def changed(found: Record, **origin: Any) -> Record:
 
 def times(record: Record, factor: float) -> Record:
     """A record whose steps took so many times as long."""
-    assert record.cpu_s_per_step
-    return record.model_copy(
-        update={"step_s": [s * factor for s in record.step_s], "cpu_s_per_step": record.cpu_s_per_step * factor}
-    )
+    return record.model_copy(update={"step_s": [s * factor for s in record.step_s]})
 
 
 def larger(record: Record, factor: float) -> Record:
@@ -57,25 +54,30 @@ def unchanged(record: Record, number: int) -> Record:
     return record
 
 
-@cache
-def noise() -> np.ndarray:
-    """Logarithms of ratios of step times that were measured between equal arms."""
-    (found,) = (n.logs for n in study.quiet() if n.quantity is TIME)
-    return found - np.median(found)
+PROCESS = 0.02  # standard deviation of log step times between processes of one block, as measured
 
 
-def rounds(
-    record: Record, count: int = measuring.BLOCKS, change: Change = unchanged, session: str = "s", seed: int = 0
-) -> list[Record]:
-    """Rounds of one real record in two versions that differ by the noise that was measured between equal arms, and by a change
-    of the newer one."""
-    drawn = np.random.default_rng(seed).choice(noise(), count)
+def rounds(record: Record, count: int = BLOCKS, change: Change = unchanged, session: str = "s", seed: int = 0) -> list[Record]:
+    """Blocks of one real record in two versions that differ by noise between processes, and by a change of the newer one."""
+    drawn = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
     start, found = datetime(2026, 1, 1, tzinfo=UTC), []
-    for number, log in enumerate(drawn):
-        one, other = times(record, float(np.exp(log / 2))), times(record, float(np.exp(-log / 2)))
+    for number, logs in enumerate(drawn):
         when = start + timedelta(minutes=number)
-        found += [at(one, "0.9.2", when, session), change(at(other, "0.10.2", when + timedelta(seconds=30), session), number)]
+        arms = [
+            in_block(at(times(record, float(np.exp(log))), version, when, session), arm, f"{session}/{record.case}/{number}")
+            for arm, (log, version) in enumerate(zip(logs, (OLD, NEW)))
+        ]
+        found += [arms[0], change(arms[1], number)]
     return found
+
+
+def in_block(r: Record, arm: int, block: str) -> Record:
+    count = len(r.step_s)
+    turns = Turns(
+        block=block, arm=arm, arms=[r.case] * 2, seed=0, steps=1, round=list(range(count)), at_s=[0.0] * count,
+        reference_s=[0.05] * count, reference_flop=1e9,
+    )  # fmt: skip
+    return r.model_copy(update={"turns": turns})
 
 
 def write(found: list[Record], results: Path) -> Path:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from analysis.frames import Row, row
+from analysis.blocks import Blocks
+from analysis.frames import Row, rows
 from analysis.lower_bound import WIDE, layers, lower_bound, width
 from analysis.predict import fit
-from analysis.selection import comparable_times, select
+from analysis.selection import select
+from analysis.statistics import Ratio
 from framebench.records import store
 from framebench.records.record import case_of
 from framebench.suite.case import Case, declared
@@ -121,9 +123,11 @@ def useless(r: Row) -> str | None:
     return "the strategy was not seen at work" if r.verified else "its result was not verified"
 
 
-def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> list[Row]:
-    """The rows of a machine's records of a workload in a scenario, of one version and one protocol. Reads no other record."""
-    return [row(r) for r in select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))]
+def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> tuple[list[Row], Blocks]:
+    """The rows of a machine's records of a workload in a scenario, of one version and one protocol, and the blocks that they
+    were timed in. Reads no other record."""
+    found = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
+    return rows(found), Blocks(found)
 
 
 def peak_at(rows: Sequence[Row], case: Case) -> Peak:
@@ -196,18 +200,29 @@ def largest(rows: Sequence[Row], case: Case, budget: int) -> Offer:
 def answers(evidence: Evidence, question: Question) -> list[Offer]:
     """One for each framework and strategy with evidence."""
     found = []
-    for (framework, strategy), rows in evidence.items():
+    for (framework, strategy), own in evidence.items():
         case = question.case(framework, strategy, question.batch or 1)
         if question.batch is None:
-            found.append(largest(rows, case, question.budget))
+            found.append(largest(own, case, question.budget))
         elif question.batch % case.plan.micro_batches == 0:
-            found.append(offer(rows, case))
+            found.append(offer(own, case))
     return found
 
 
 def by_speed(offers: Iterable[Offer]) -> list[Offer]:
-    """Fastest first, ties by the smaller peak; those without a measured speed last."""
-    return sorted(offers, key=lambda o: (-o.throughput, o.peak.needs, o.case))
+    """Fastest first, ties by the smaller peak; those without a measured speed last.
+
+    By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
+    blocks; or else by throughput.
+    """
+    found = list(offers)
+    timed = [o.speed for o in found if o.speed]
+    shared = len({(r.batch, r.size) for r in timed}) == 1 and all(r.torch_ratio for r in timed)
+
+    def slowness(o: Offer) -> float:
+        return -o.throughput if not shared else math.inf if o.speed is None else o.speed.torch_ratio or 0.0
+
+    return sorted(found, key=lambda o: (slowness(o), o.peak.needs, o.case))
 
 
 def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
@@ -251,34 +266,33 @@ def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
 
 
-def fair(one: Row, other: Row) -> bool:
-    """Whether their times may be compared."""
-    return comparable_times(one.measured_at, other.measured_at, device=one.device)
-
-
 class Change(NamedTuple):
     """From what the user has to what fits with the least loss of speed in the same framework, or else in another."""
 
     base: Offer
     to: Offer | None
+    time: Ratio | None = None  # step time of the new over the old, at the batch nearest to the new that blocks have both at
 
     @property
     def speed(self) -> float | None:
-        """Throughput of the new over the old, both measured at the same batch and size within an hour: at the batch nearest to
-        the new."""
-        old = {(r.batch, r.size): r for r in self.base.timed}
-        new = {(r.batch, r.size): r for r in self.to.timed} if self.to else {}
-        common = [at for at in old.keys() & new.keys() if fair(old[at], new[at])]
-        nearest = min(common, key=lambda at: abs(at[0] - (self.to or self.base).case.batch), default=None)
-        return (new[nearest].throughput or 0) / (old[nearest].throughput or 1) if nearest else None
+        """Throughput of the new over the old."""
+        return 1 / self.time.value if self.time else None
 
 
-def change(advice: Advice, framework: str, strategy: str) -> Change | None:
+def change(advice: Advice, framework: str, strategy: str, known: Blocks) -> Change | None:
     """None without records of what the user has."""
     everything = [*advice.fitting, *advice.changed, *advice.beyond]
     base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
     own = [o for o in advice.fitting if o.case.framework == framework]
-    return None if base is None else Change(base, next(iter(own or advice.fitting), None))
+    to = next(iter(own or advice.fitting), None)
+    return None if base is None else Change(base, to, step_time(base, to, known) if to else None)
+
+
+def step_time(base: Offer, to: Offer, known: Blocks) -> Ratio | None:
+    old, new = ({(r.batch, r.size): r.case for r in o.timed} for o in (base, to))
+    nearest = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - to.case.batch))
+    ratios = (known.of_cases(old[at], new[at]) for at in nearest)
+    return next((ratio for ratio in ratios if ratio), None)
 
 
 def largest_that_fits(rows: Sequence[Row], question: Question) -> Offer | None:

@@ -9,20 +9,18 @@ import pandas as pd
 
 from analysis.advice.advice import MARGIN, Advice, Change, Offer
 from analysis.comparison import Comparison, mib, number
-from analysis.statistics import BETWEEN_PROCESSES
-from analysis.tables import conditions
+from analysis.tables import conditions, relative, timing
 
 HEAD = (
-    "framework", "strategy", "batch", "peak is", "instrument", "peak MiB", "of budget", "host.rss MiB", "step ms", "throughput",
-    "measured at",
+    "framework", "strategy", "batch", "peak is", "instrument", "peak MiB", "of budget", "host.rss MiB", "step ms", "x torch",
+    "throughput", "measured at",
 )  # fmt: skip
 CAPTION = (
     "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
     f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
     "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always "
-    "measured, as the last column says; those of another size only rank strategies. Two processes of one case "
-    f"differ by {BETWEEN_PROCESSES:.0%} in step time, and by more if hours lie between them: closer than that, the order may "
-    "be chance."
+    "measured, as the last column says; those of another size only rank strategies. x torch = step time over that of PyTorch's "
+    "baseline at that batch: of what is undecided the order may be chance."
 )
 
 
@@ -38,7 +36,7 @@ def tables(advice: Advice) -> Iterator[Comparison]:
         if offers:
             yield Comparison.of_text(
                 f"{what}, within {mib(q.budget)} MiB: {title}",
-                f"{CAPTION} {conditions(pd.DataFrame([o.evidence for o in offers]))}",
+                f"{CAPTION} {timing(evidence(offers))} {conditions(evidence(offers))}",
                 HEAD,
                 tuple(cells(o, q.budget) for o in offers),
                 left=5,
@@ -60,9 +58,14 @@ def cells(o: Offer, budget: int) -> tuple[str, ...]:
         f"{o.peak.value / budget:.0%}" + (" tight" if o.tight(budget) else ""),
         mib(o.host_rss) + (" over" if o.hidden(budget) else ""),
         number(speed.step_time_s if speed and same else None, ",.1f", 1e3),
+        relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
         f"{speed.throughput:,.1f} {speed.unit}/s" if speed and speed.throughput else "-",
         f"b{speed.batch} {speed.size}" if speed else "-",
     )
+
+
+def evidence(offers: Sequence[Offer]) -> pd.DataFrame:
+    return pd.DataFrame([o.evidence for o in offers])
 
 
 def notes(offers: Sequence[Offer]) -> Iterator[str]:
@@ -114,7 +117,7 @@ def in_words(c: Change, budget: int) -> str:
         return f"{start}: no change that was measured makes it fit"
     if c.to.case == c.base.case:
         return f"{start}: nothing that fits is faster"
-    factor = "speeds not comparable" if c.speed is None else f"{c.speed:.2f} x its throughput (both measured)"
+    factor = "a speed that shares no block with it" if c.time is None else f"{c.time.text} x its step time (in the same blocks)"
     elsewhere = "" if c.to.case.framework == c.base.case.framework else "; in its own framework nothing fits"
     return f"{start}: the cheapest change is to {short(c.to)}, at {factor}{elsewhere}"
 
@@ -134,6 +137,9 @@ def as_json(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -
                     "fits_already": c.base.fits(q.budget),
                     "to": c.to and c.to.case.id,
                     "throughput_ratio": c.speed,
+                    "time_ratio": c.time and c.time.value,
+                    "time_ratio_low": c.time and c.time.low,
+                    "time_ratio_high": c.time and c.time.high,
                 }
                 for c in changes
             ],

@@ -87,19 +87,15 @@ def crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> N
 
 
 def curves_title(measured: pd.DataFrame, peak: str) -> str:
-    """How much the baseline's peak and throughput grow from its smallest to its largest batch."""
-    base = (
-        measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak, "throughput"]]
-    )
+    """How much the baseline's peak grows from its smallest to its largest batch."""
+    base = measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak]]
     grown = (base.last() / base.first()).query("batch > 1")
     head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}"
     if grown.empty:
         return f"{head}: how peak and throughput grow with the batch"
     ends = {(low, high) for low, high in zip(base.first()["batch"][grown.index], base.last()["batch"][grown.index])}
     span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
-    said = rows.listed(
-        f"{rows.times(r[peak])} the peak for {rows.times(r['throughput'])} the throughput in {f}" for f, r in grown.iterrows()
-    )
+    said = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
     return f"{head}, from {span}: {said}"
 
 

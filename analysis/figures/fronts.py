@@ -9,14 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import page, rows
+from analysis.frames import decided
+from analysis.tables import timing
 from framebench.suite.registry import BASELINES, find
 
 SAVES = 0.97  # a peak ratio above this is no saving worth a title
 BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
 NOTE = (
     "Up and left is better. Each framework is compared with its own baseline ({}, where the lines cross) at the same batch, by "
-    "its own instrument. Named and joined: the front, for every peak the highest throughput. One run of each case: differences "
-    "of a few percent in time may be noise."
+    "its own instrument. Named and joined: the front, for every peak the highest throughput."
 )
 
 
@@ -48,19 +49,21 @@ def notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     far = rated[rated["peak_ratio"] >= BEYOND]
     beyond = [f"{r.framework} {r.strategy} {rows.times(r.peak_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
     apart = [f"{r.framework} {r.strategy}" for r in rows.each(unrated(group, rated))]
+    base = BASELINES[group["scenario"].iloc[0]]
     return [
-        f"{NOTE.format(BASELINES[group['scenario'].iloc[0]])} {rows.batches(rated)}",
+        f"{NOTE.format(base)} {timing(group)} {rows.batches(rated)}",
         f"Beyond the right edge (peak at throughput): {rows.shortened(beyond)}." if beyond else "",
-        f"Not drawn, without a ratio of times or another model: {rows.shortened(apart)}." if apart else "",
+        f"Not drawn, another model, or times without a decided ratio: {rows.shortened(apart)}." if apart else "",
     ]
 
 
 def ratios(group: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the same model with both ratios; `speed` is throughput over the baseline's, `changes` the strategy's axis."""
+    """Rows of the same model with both ratios, that of times decided; `speed` is throughput over the baseline's, `changes` the
+    strategy's axis."""
     axes = [find(*place).axis for place in zip(group["scenario"], group["strategy"])]
     changes = [axis if axis in page.MARKERS else "other settings" for axis in axes]
     made = group.assign(speed=1 / group["time_ratio"], changes=changes)
-    return made[made["usable"] & made["same_mathematics"] & made[["peak_ratio", "speed"]].notna().all(axis=1)]
+    return made[made["usable"] & made["same_mathematics"] & made["peak_ratio"].notna() & decided(made)]
 
 
 def unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:

@@ -126,11 +126,10 @@ def shortened(found: Iterable[str]) -> str:
 
 
 def cautions(df: pd.DataFrame) -> list[str]:
-    """Records of an older protocol, of code that was not committed, and of contended steps."""
+    """Records of an older protocol, and of code that was not committed."""
     which = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
         "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),
-        "measured while others used the core, so that times are too long": df["contended"],
     }
     return [
         f"All records {what}." if mask.all() and len(df) > 1 else f"{what.capitalize()}: {shortened(df['case'][mask])}."

@@ -1,20 +1,15 @@
-"""What does the first step cost, when does it pay off, and how much of a step is overhead?"""
+"""What does the first step cost, and how much of a step is overhead?"""
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.figures import page, rows
-from analysis.statistics import BETWEEN_PROCESSES
 
 ENOUGH = 3  # strategies beside the baseline, for a figure of its own
-FIRST_NOTE = (
-    "First step: the first of a process, with the compilation that it triggers. One that is longer than the baseline's pays by "
-    f"shorter steps later: {{}}. Not counted are differences that two processes of one case may have ({BETWEEN_PROCESSES:.0%})."
-)
+FIRST_NOTE = "First step: the first of a single process, with the compilation that it triggers."
 
 
 @page.styled
@@ -32,25 +27,18 @@ def first_steps(df: pd.DataFrame) -> Figure | None:
     )  # fmt: skip
     grid.set(xscale="log", xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6))
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
-    note = f"{FIRST_NOTE.format(pays(measured))} {rows.batches(measured)}"
+    note = f"{FIRST_NOTE} {rows.batches(measured)}"
     return page.explained(grid.figure, first_title(measured), rows.footer(group, note))
 
 
-def pays(measured: pd.DataFrame) -> str:
-    """The strategies whose longer first step pays, and after how many steps."""
-    finite = measured[np.isfinite(measured["break_even_steps"])].sort_values("break_even_steps")
-    return rows.listed(f"{r.framework} {r.strategy} after {r.break_even_steps:,.0f}" for r in rows.each(finite)) or "none here"
-
-
 def first_title(measured: pd.DataFrame) -> str:
-    """The baseline's first step in steady steps, and how many longer first steps never pay."""
+    """The baseline's first step in steady steps."""
     base = measured[measured["baseline"]].dropna(subset="step_time_s")
     cost = rows.listed(f"{r.first_step_s / r.step_time_s:,.1f} in {r.framework}" for r in rows.each(base))
-    longer = measured["break_even_steps"].dropna()
     head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}: "
-    if cost:
-        head += f"the first {base['strategy'].iloc[0]} step takes as long as later ones times {cost}; "
-    return f"{head}of {len(longer)} strategies with a longer one, {np.isinf(longer).sum()} never make up for it"
+    if not cost:
+        return f"{head}how long the first step takes"
+    return f"{head}the first {base['strategy'].iloc[0]} step takes as long as later ones times {cost}"
 
 
 WORTH = 0.01

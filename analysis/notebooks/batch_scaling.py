@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # How do memory and speed grow with the batch?
+# # How does memory grow with the batch?
 #
 # The peak is a fixed part (weights, gradients, optimizer) and a part for each sample: a straight line through the measured
 # batches has both.
@@ -44,14 +44,10 @@ curves.groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"
 # Growth by doubling, from the smallest to the largest measured batch.
 
 # %%
-ends = curves.sort_values("batch").groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes", "throughput"]]
+ends = curves.sort_values("batch").groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"]]
 growth = ends.last() / ends.first()
-doubled = growth[["host_rss_bytes", "throughput"]].pow(1 / np.log2(growth["batch"]), axis=0)
-memory, speed = doubled["host_rss_bytes"], doubled["throughput"]
-finding = (
-    f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times the memory (median {memory.median():.2f}), for "
-    f"{speed.min():.2f} to {speed.max():.2f} times the throughput (median {speed.median():.2f})."
-)
+memory = growth["host_rss_bytes"].pow(1 / np.log2(growth["batch"]))
+finding = f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times the memory (median {memory.median():.2f})."
 display(Markdown(f"**{finding}**"))
 
 grid = sns.relplot(

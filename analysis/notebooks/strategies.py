@@ -46,8 +46,9 @@ often = overview[overview["cases"] >= overview["cases"].max() / 2]
 best = often.iloc[0]
 finding = (
     f"Of the {len(often)} strategies that were measured most widely {often.index[0]} leaves the least: a median of "
-    f"{best['peak']:.2f} of the baseline's peak in {best['cases']:.0f} cases, for a median of {best['time']:.2f} times the "
-    f"step time in the {best['timed']:.0f} that were timed beside their baseline."
+    f"{best['peak']:.2f} of the baseline's peak in {best['cases']:.0f} cases"
+    + (f", for a median of {best['time']:.2f} times the step time in {best['timed']:.0f} of them." if best["timed"] else ".")
+    + ("" if train["time_ratio"].notna().any() else " Times are being measured anew in blocks.")
 )
 display(Markdown(f"**{finding}**"))
 

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # What did an upgrade cost?
 #
-# The same cases in several versions of a framework, each version in an environment of its own. Only processes that ran in turn
-# can show a difference in time, so a verdict is given on the ratios within rounds (analysis/reports/versions.py).
+# The same cases in several versions of a framework, each version in an environment of its own. Only processes of one block can
+# show a difference in time: what shares none is `too few` (analysis/reports/versions.py).
 
 # %%
 from itertools import pairwise
@@ -54,7 +54,7 @@ counts = judged["verdict"].value_counts()
 worse, better = (judged[judged["verdict"] == verdict] for verdict in (versions.REGRESSION, versions.IMPROVEMENT))
 finding = (
     f"Of {len(judged)} comparisons of two versions {len(worse)} show a regression and {len(better)} an improvement; the others "
-    f"show no difference that matters, or are undecided."
+    f"show no difference that matters, or are undecided or too few."
 )
 display(Markdown(f"**{finding}**"))
 
@@ -78,4 +78,4 @@ sns.despine()
 # ## Where it got worse
 
 # %%
-worse.set_index("case")[["base", "change", "quantity", "ratio", "low", "high", "rounds"]].round(2)
+worse.set_index("case")[["base", "change", "quantity", "ratio", "low", "high", "blocks"]].round(2)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from analysis.cards import utilisation
 from analysis.comparison import GIB, Comparison, number
-from analysis.selection import select_records
+from analysis.selection import select_cases
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
@@ -47,7 +47,7 @@ def cells(record: Record) -> tuple[str, ...]:
 
 def table(found: Iterable[Record]) -> Comparison:
     """Of every case measured on a card."""
-    rows = [r for r in select_records(found) if r.status == "ok" and r.provenance.gpu]
+    rows = [m.read for m in select_cases(found) if m.newest.status == "ok" and m.read.provenance.gpu]
     said = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
     caption = (
         "Sizes in GiB (2^30 bytes). cold: the first step's, with what compiling and tuning took. process: NVML, context "

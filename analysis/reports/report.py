@@ -10,8 +10,8 @@ from analysis.claims import show as claims
 from analysis.comparison import Comparison
 from analysis.reports import breakdown, explained, ground_truth, support, tolerances, versions
 from analysis.results import Results
-from analysis.selection import select_cases
-from analysis.studies import drift
+from analysis.selection import of_one_version, unlimited
+from analysis.studies import study
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
-    table = frames.frame(select_cases(found))
+    table = frames.frame(of_one_version(unlimited(found)))
     return [*report_of(table), *tables.claim_arms(table), *versions.comparisons(found)]
 
 
@@ -35,5 +35,5 @@ def for_documents(results: Results) -> list[Comparison]:
     """Every table that a document may ask for, of every machine."""
     accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
     found = results.records
-    rest = [*claims.tables(results), drift.comparison(found), tolerances.comparison()]
+    rest = [*claims.tables(results), tolerances.comparison(), *study.comparisons(results.root / "study")]
     return [*of_records(found), *support.every_table(), *accounts, *rest]

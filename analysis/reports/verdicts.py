@@ -1,96 +1,171 @@
-"""What a comparison says: verdicts on the rounds that `framebench compare` measured, and cautions."""
+"""What a comparison says: verdicts on two arms from the blocks that both were in, and cautions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
 
-import numpy as np
+from analysis.blocks import Blocks, blocks_of_both
+from analysis.comparison import Comparison, number
+from analysis.selection import measured_at
+from analysis.statistics import CONFIDENCE, PEAK, TIME, WORK, Quantity, Ratio, of_peaks, over_blocks, same_work, verdict
+from framebench.records.record import Record
 
-from analysis.comparison import Comparison
-from analysis.statistics import CPU_TIME, FASTEST, FEWEST, PEAK, TIME, Quantity, Verdict, judge
-from framebench.records.record import CONTENDED
-
-Process = dict[str, Any]  # one arm of one round, as framebench.measure.compare.process writes it
-# what a process is judged by; None where it has no such number
-VALUES: dict[Quantity, Callable[[Process], float | None]] = {
-    TIME: lambda process: float(np.median(process["step_s"])),
-    FASTEST: lambda process: min(process["step_s"]),
-    CPU_TIME: lambda process: process["cpu_s_per_step"],
-    PEAK: lambda process: process["peak_bytes"],
-}
-AGREE = {TIME.more: CPU_TIME.more, TIME.less: CPU_TIME.less, "no difference": "no difference"}
-ARMS = ("base", "change")
-FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB")}  # for people
+FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
+INSTRUCTIONS = Quantity("instructions", "", WORK, "other work", "other work")
+SAME_WORK = "same work"
+FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  # for people
 
 
-def of(said: dict[str, Any]) -> list[Verdict]:
-    """One verdict for each quantity that both arms have; peaks that were read by two instruments have none."""
-    found = []
-    for quantity, value in VALUES.items():
-        base, change = ([x for r in said["rounds"] if (x := value(r[arm])) is not None] for arm in ARMS)
-        complete = len(base) == len(change) == len(said["rounds"])
-        if complete and not (quantity is PEAK and len(instruments(said)) > 1):
-            found.append(judge(base, change, quantity))
-    return found
+class Verdict(NamedTuple):
+    """Change against base. Values are medians over processes, of peaks the largest, in the quantity's unit."""
+
+    quantity: str
+    unit: str
+    base: float
+    change: float
+    ratio: float
+    low: float | None  # 95 % interval of the ratio
+    high: float | None
+    p: float | None  # where the interval is over blocks
+    minimum: float  # the relative difference that matters
+    blocks: int
+    verdict: str  # the quantity's `more` or `less`, "no difference", "undecided", or "same work"
+    instrument: str | None = None  # of the peaks
 
 
-def instruments(said: dict[str, Any]) -> set[str]:
-    return {name for r in said["rounds"] for arm in ARMS if (name := r[arm]["peak_instrument"])}
+def of(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> list[Verdict]:
+    """One verdict for each quantity that both arms have; times need blocks in common, and peaks one instrument. `known` are the
+    machine's blocks, from which is learnt how blocks differ."""
+    known = known or Blocks([*base, *change])
+    found = [of_time(base, change, known), of_memory(base, change), of_instructions(base, change)]
+    return [one for one in found if one]
 
 
-def cautions(said: dict[str, Any]) -> Iterator[str]:
-    """Reasons to distrust the verdicts."""
-    if len(said["rounds"]) < FEWEST:
-        yield f"fewer than {FEWEST} rounds cannot show a difference"
-    if len(instruments(said)) > 1:
-        yield f"peaks were read by different instruments ({', '.join(sorted(instruments(said)))}) and are not compared"
-    for arm in ARMS:
-        excess = waiting(said, arm)
-        if excess > CONTENDED:
-            yield f"{arm}: a step took {excess:.2f} times its CPU time: others used the core, and wall-clock times mislead"
-    found = {v.quantity: v.verdict for v in of(said)}
-    wall, cpu = found[TIME.name], found.get(CPU_TIME.name, "undecided")
-    if one_core(said) and "undecided" not in (wall, cpu) and AGREE[wall] != cpu:
-        yield f"step time ({wall}) and CPU time ({cpu}) do not agree"
+def of_time(base: Sequence[Record], change: Sequence[Record], known: Blocks, quantity: Quantity = TIME) -> Verdict | None:
+    ratio = known.ratio(base, change)
+    times = [[s for r in arm if (s := r.step_time_s) and r.turns] for arm in (base, change)]
+    return judged(quantity, ratio, median(times[0]), median(times[1])) if ratio else None
 
 
-def waiting(said: dict[str, Any], arm: str) -> float:
-    """Wall-clock over CPU time of a step, in the median over processes; waiting for input is not counted. 1 where it is idle
-    to ask: with several threads, or a GPU, the two need not agree."""
-    if not one_core(said):
-        return 1.0
-    processes = [r[arm] for r in said["rounds"]]
-    own = [np.mean(p["step_s"]) * (1 - p.get("shares", {}).get("wait", 0.0)) for p in processes]
-    return float(np.median([wall / p["cpu_s_per_step"] for wall, p in zip(own, processes) if p["cpu_s_per_step"]] or [1.0]))
+def of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = FIRST) -> Verdict | None:
+    """Of the processes of one block, which compile one after the other."""
+    pairs = blocks_of_both(base, change)
+    times = [(b.first_step_s, c.first_step_s) for b, c in pairs if b.first_step_s and c.first_step_s]
+    if not times:
+        return None
+    ratio = over_blocks([math.log(c / b) for b, c in times])
+    return judged(quantity, ratio, *(median(arm) for arm in zip(*times)))
 
 
-def one_core(said: dict[str, Any]) -> bool:
-    return said["threads"] == 1 and said["hardware"].get("device", "cpu") == "cpu"
+def of_memory(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = PEAK) -> Verdict | None:
+    """None where two instruments read the peaks, or nothing did."""
+    read = [[r for r in arm if r.status == "ok" and r.peaks] for arm in (base, change)]
+    together = {r.provenance.session for r in read[0]} & {r.provenance.session for r in read[1]}
+    (one, first), (other, second) = (peaks([r for r in arm if r.provenance.session in together] or arm) for arm in read)
+    if not first or not second or one != other:
+        return None
+    return judged(quantity, of_peaks(first, second, one), max(first), max(second))._replace(instrument=one)
 
 
-def as_json(said: dict[str, Any]) -> dict[str, Any]:
-    return {"verdicts": [v._asdict() for v in of(said)], "cautions": list(cautions(said))}
+def peaks(read: Sequence[Record]) -> tuple[str, list[int]]:
+    """Instrument and peaks of the newest session's processes."""
+    if not read:
+        return "", []
+    newest = max(read, key=measured_at)
+    instrument = newest.peak_instrument or ""
+    own = [r for r in read if r.provenance.session == newest.provenance.session and instrument in r.peaks]
+    return instrument, [r.peaks[instrument] for r in own]
 
 
-def table(said: dict[str, Any]) -> Comparison:
+def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
+    """Of all that were counted: two processes are enough."""
+    counts = [[median(r.instructions) for r in arm if r.status == "ok" and r.instructions] for arm in (base, change)]
+    if not all(counts):
+        return None
+    one, other = (median(found) for found in counts)
+    said = SAME_WORK if same_work(one, other) else INSTRUCTIONS.more
+    return judged(INSTRUCTIONS, Ratio(other / one, blocks=min(map(len, counts))), one, other)._replace(verdict=said)
+
+
+def judged(quantity: Quantity, ratio: Ratio, base: float, change: float, p: float | None = None) -> Verdict:
+    """`p` in the place of the ratio's own: corrected for other tests on the page."""
+    shown = ratio if p is None else ratio._replace(p=p)
+    return Verdict(
+        quantity.name, quantity.unit, base, change, ratio.value, ratio.low, ratio.high, shown.p, quantity.minimum, ratio.blocks,
+        verdict(shown, quantity),
+    )  # fmt: skip
+
+
+def cautions(base: Sequence[Record], change: Sequence[Record], found: Sequence[Verdict]) -> Iterator[str]:
+    """Reasons why there are no verdicts, or none to be had."""
+    times = next((v for v in found if v.quantity == TIME.name), None)
+    if times is None:
+        yield "the two share no block, so that their times have no ratio"
+    elif times.low is None:
+        yield "a single block has no interval"
+    instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}
+    if len(instruments) > 1:
+        yield f"peaks were read by different instruments ({', '.join(sorted(map(str, instruments)))}) and are not compared"
+
+
+def as_json(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> dict[str, Any]:
+    """For programs: the verdicts, and under which conditions they were measured. Seconds and bytes."""
+    found, proof = of(base, change, known), base[0].provenance
+    return {
+        "base": base[0].case,
+        "change": change[0].case,
+        "verdicts": [v._asdict() for v in found],
+        "cautions": list(cautions(base, change, found)),
+        "session": proof.session,
+        "commit": proof.commit,
+        "dirty": proof.dirty,
+        "machine": proof.machine,
+        "versions": {**proof.versions, **change[0].provenance.versions},
+        "threads": proof.threads,
+        "core": proof.core,
+        "protocol": proof.protocol,
+    }
+
+
+def table(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> Comparison:
     """The verdicts for people."""
-    loads = [r[arm][when] for r in said["rounds"] for arm in ARMS for when in ("load_before", "load_after")]
-    seen = [load for load in loads if load is not None]
-    load = f"load {min(seen):.1f} to {max(seen):.1f}" if seen else "load unknown"
+    found, proof = of(base, change, known), base[0].provenance
     return Comparison.of_text(
-        f"{said['change']} against {said['base']}",
-        f"{len(said['rounds'])} rounds. ratio = change / base, median over the rounds with its bootstrap 95 % interval. A "
-        f"difference is claimed if all of it lies beyond the minimum, and p (Wilcoxon's test) is at most 5 %. "
-        f"Machine {said['machine']}, {load}.",
+        f"{change[0].case} against {base[0].case}",
+        f"ratio = change / base: of times within a round, median over a block's rounds, mean over blocks with its "
+        f"{CONFIDENCE:.0%} interval; of peaks the largest. A difference is claimed if it exceeds the minimum, and chance gives "
+        f"it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about speed. "
+        f"Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
-        tuple(line(v) for v in of(said)),
+        tuple(line(v) for v in found),
         left=1,
-        notes=tuple(f"caution: {text}" for text in cautions(said)),
+        notes=tuple(f"caution: {text}" for text in cautions(base, change, found)),
     )
 
 
+def value(x: float, unit: str) -> str:
+    factor, shown = FACTORS[unit]
+    return f"{x * factor:,.2f} {shown}"
+
+
+def between(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+
+
 def line(v: Verdict) -> tuple[str, ...]:
-    factor, unit = FACTORS[v.unit]
-    values = (f"{value * factor:,.2f} {unit}" for value in (v.base, v.change))
-    return v.quantity, *values, f"{v.ratio:.3f}", f"{v.low:.3f} to {v.high:.3f}", f"{v.minimum:.0%}", f"{v.p:.3f}", v.verdict
+    values = value(v.base, v.unit), value(v.change, v.unit)
+    return (
+        v.quantity, *values, f"{v.ratio:.3f}", between(v.low, v.high), f"{v.minimum * 100:g} %", number(v.p, ".3f"), v.verdict
+    )  # fmt: skip
+
+
+def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:
+    """The two sides of a comparison; of a case against itself the first process of each block, and the others."""
+    every = list(found)
+    if base != change:
+        return [r for r in every if r.case == base], [r for r in every if r.case == change]
+    first = [r for r in every if not r.turns or r.turns.arm == 0]
+    return first, [r for r in every if r.turns and r.turns.arm]

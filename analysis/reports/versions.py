@@ -1,8 +1,8 @@
 """Did an upgrade of the framework cost memory or time? Verdicts on two versions, from the records that lie there.
 
-`framebench versions run` measures the versions in rounds (`analysis.selection`). The rule is that of `framebench compare`
-(`analysis.statistics`): the ratio within a round, its median over the rounds with an interval, a minimum effect, and a rank
-test. Without enough rounds the verdict is `too few`, however far two numbers lie apart.
+`framebench versions run` measures the versions in blocks. The rule is that of every other ratio (`analysis.statistics`), and
+the p of all times on one page are corrected for their number (Holm). Where two versions share no block the verdict on times
+is `too few`, however far two numbers lie apart.
 
 Throughput has no verdict of its own: it is work / step time, and what looks for "more" would take its growth for a regression.
 """
@@ -10,32 +10,28 @@ Throughput has no verdict of its own: it is work / step time, and what looks for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
+from scipy import stats
 
+from analysis.blocks import Blocks
 from analysis.comparison import Comparison, number
 from analysis.reports import verdicts
-from analysis.selection import measured_at, select_rounds
-from analysis.statistics import FEWEST, PEAK, TIME, Quantity, judge
+from analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
+from analysis.selection import measured_at, unlimited
+from analysis.statistics import CONFIDENCE, PEAK, TIME, Quantity, Ratio, holm, verdict
 from framebench.records.record import Record
-from framebench.records.rounds import Round, rounds_as_json
 from framebench.suite.strategy import FRAMEWORKS
 
 Key = tuple[str, str]  # machine and case
-FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
-# what a process is judged by; of all of them less is better
-VALUES: dict[Quantity, Callable[[Record], float | None]] = {
-    PEAK: lambda record: record.peak_bytes,
-    TIME: lambda record: record.step_time_s,
-    FIRST: lambda record: record.first_step_s,
-}
+QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
 REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
-INCOMPARABLE = "not comparable"
-VERDICTS = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW, INCOMPARABLE)
+INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
+VERDICTS = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW, INCOMPARABLE, SAME_WORK, OTHER_WORK)
+APART = "the two share no block"  # why there is no better verdict, which the caption tells too
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
 
 
@@ -57,8 +53,8 @@ class Conditions(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One quantity of one case in two versions. Seconds and bytes; values are medians over processes; None where there is
-    no such number. `ratio` is change / base: above 1 is worse for every quantity."""
+    """One quantity of one case in two versions. Seconds and bytes; values are medians over processes, of peaks the largest;
+    None where there is no such number. `ratio` is change / base: above 1 is worse for every quantity but instructions."""
 
     machine: str
     case: str
@@ -70,14 +66,14 @@ class Row(NamedTuple):
     instrument: str | None = None  # of the peak
     base_value: float | None = None
     change_value: float | None = None
-    ratio: float | None = None  # median over the rounds
+    ratio: float | None = None
     low: float | None = None  # 95 % interval of the ratio
     high: float | None = None
-    p: float | None = None
+    p: float | None = None  # corrected for the number of tests among these rows
     minimum: float | None = None  # the relative difference that matters
-    rounds: int = 0
+    blocks: int = 0  # of times; processes of peaks and of a status
     verdict: str = FEW  # one of VERDICTS
-    reason: str | None = None  # why there is no better verdict, or what to beware of
+    reason: str | None = None  # why there is no better verdict
 
 
 def parse(text: str) -> tuple[str, str]:
@@ -96,10 +92,23 @@ def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | 
     """
     if base == change or parse(base)[0] != parse(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
-    usable = [r for r in found if r.status != "unsupported"]
+    usable = [r for r in unlimited(found) if r.status != "unsupported"]
     one, other = side(usable, base), side(usable, change)
+    known = Blocks(usable)
     both = sorted(one.keys() & other.keys())
-    return [row for key in both for row in judged(key, (base, change), one[key], other[key], threshold)]
+    rows = [row for key in both for row in judged(key, (base, change), one[key], other[key], known, threshold)]
+    return corrected(rows)
+
+
+def corrected(rows: list[Row]) -> list[Row]:
+    """Verdicts by p that were corrected for the number of tests among these rows."""
+    tested = [i for i, r in enumerate(rows) if r.p is not None]
+    found = list(rows)
+    for i, p in zip(tested, holm([rows[i].p or 0.0 for i in tested])):
+        r = rows[i]
+        quantity = Quantity(r.quantity, r.unit, r.minimum or 0.0, REGRESSION, IMPROVEMENT)
+        found[i] = r._replace(p=p, verdict=verdict(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
+    return found
 
 
 def side(found: list[Record], text: str) -> dict[Key, list[Record]]:
@@ -113,78 +122,71 @@ def side(found: list[Record], text: str) -> dict[Key, list[Record]]:
 
 
 def judged(
-    key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], threshold: float | None = None
+    key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], known: Blocks, threshold: float | None = None
 ) -> list[Row]:
-    """The rows of one case."""
-    rounds = select_rounds(base, change)
-    if rounds:  # what was measured otherwise plays no part
-        base, change = [r.base for r in rounds], [r.change for r in rounds]
+    """The rows of one case, from the records of the newest protocol that both versions have; p not yet corrected."""
+    protocols = {r.provenance.protocol for r in base} & {r.provenance.protocol for r in change}
+    if not protocols:
+        return []
+    base, change = ([r for r in arm if r.provenance.protocol == max(protocols)] for arm in (base, change))
     blank = Row(*key, *arms, conditions(base, change))
     fine = good(base), good(change)
-    rows = [] if fine == (base, change) else [status_row(blank, base, change, len(rounds))]
+    rows = [] if fine == (base, change) else [status_row(blank, base, change)]
     if not all(fine):
         return rows
-    usable = [r for r in rounds if r.base.status == r.change.status == "ok"]
-    for quantity in VALUES:
-        minimum = quantity.minimum if threshold is None else threshold
-        rows.append(quantity_row(blank, quantity, minimum, usable, fine))
-    return rows
+    chosen = [q if threshold is None else q._replace(minimum=threshold) for q in QUANTITIES]
+    return rows + [quantity_row(blank, q, *fine, known) for q in chosen] + work_row(blank, *fine)
 
 
 def good(found: list[Record]) -> list[Record]:
     return [r for r in found if r.status == "ok"]
 
 
-def status_row(blank: Row, base: list[Record], change: list[Record], rounds: int) -> Row:
-    """Of a case that failed in some process. To fail in every round in one version, and in none in the other, is as unlikely
-    by chance as what the rank test calls a difference."""
+def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
+    """Of a case that failed in some process: decided by Fisher's exact test (1922), which takes four processes of each."""
     bad = [r for r in (*base, *change) if r.status != "ok"]
-    failed = len(base) - len(good(base)), len(change) - len(good(change))
-    decided = {(0, rounds): REGRESSION, (rounds, 0): IMPROVEMENT, (rounds, rounds): NONE}
-    counted = f"failed in {failed[0]} of {len(base)} and {failed[1]} of {len(change)} processes"
+    counts = [(len(arm) - len(good(arm)), len(good(arm))) for arm in (base, change)]
+    (failed, fine), (failed_now, fine_now) = counts
+    p = float(stats.fisher_exact(counts).pvalue)
+    said = REGRESSION if failed_now * fine > failed * fine_now else IMPROVEMENT
+    decided = NONE if not fine and not fine_now else said if p <= 1 - CONFIDENCE else UNDECIDED
+    counted = f"failed in {failed} of {len(base)} and {failed_now} of {len(change)} processes"
     return blank._replace(
-        quantity=STATUS, rounds=rounds, verdict=FEW if rounds < FEWEST else decided.get(failed, UNDECIDED),
+        quantity=STATUS, blocks=min(len(base), len(change)), verdict=decided,
         reason=f"{counted}: {bad[-1].status}: {bad[-1].reason}",
     )  # fmt: skip
 
 
-def quantity_row(
-    blank: Row, quantity: Quantity, minimum: float, rounds: list[Round], processes: tuple[list[Record], list[Record]]
-) -> Row:
-    """One quantity of one case. `processes` are the medians' where there are no rounds."""
-    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
-    if quantity is PEAK:
-        named = sorted({r.peak_instrument for found in processes for r in found if r.peak_instrument})
+def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], known: Blocks) -> Row:
+    """One quantity of one case."""
+    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
+    if quantity.name == PEAK.name:
+        named = sorted({name for arm in (base, change) if (name := verdicts.peaks([r for r in arm if r.peaks])[0])})
         if len(named) > 1:
-            why = f"read by different instruments: {', '.join(named)}"
-            return row._replace(rounds=len(rounds), verdict=INCOMPARABLE, reason=why)
-        row = row._replace(instrument=next(iter(named), None))
-    value = VALUES[quantity]
-    whole = [r for r in rounds if value(r.base) is not None and value(r.change) is not None]
-    row = row._replace(rounds=len(whole))
-    if len(whole) < FEWEST:
-        return too_few(row, *([x for r in found if (x := value(r)) is not None] for found in processes))
-    base, change = ([x for r in arm if (x := value(r)) is not None] for arm in zip(*whole))
-    said = judge(base, change, quantity._replace(minimum=minimum))
-    words = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}
+            return row._replace(verdict=INCOMPARABLE, reason=f"read by different instruments: {', '.join(named)}")
+        found = verdicts.of_memory(base, change, quantity)
+    elif quantity.name == TIME.name:
+        found = verdicts.of_time(base, change, known, quantity)
+    else:
+        found = verdicts.of_first_steps(base, change, quantity)
+    if found is None:
+        return row._replace(reason="there are no peaks of both" if quantity.name == PEAK.name else APART)
+    return filled(row, found, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
+
+
+def work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
+    """Whether a step still makes the same instructions, where the processor counts them."""
+    found = verdicts.of_instructions(base, change)
+    return [filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), found, {})] if found else []
+
+
+def filled(row: Row, found: Verdict, words: dict[str, str]) -> Row:
+    few = found.low is None and found.quantity != INSTRUCTIONS.name
     return row._replace(
-        base_value=said.base, change_value=said.change, ratio=said.ratio, low=said.low, high=said.high, p=said.p,
-        verdict=words.get(said.verdict, said.verdict), reason=caution(whole) if quantity is TIME else None,
+        base_value=found.base, change_value=found.change, ratio=found.ratio, low=found.low, high=found.high, p=found.p,
+        blocks=found.blocks, instrument=found.instrument, verdict=FEW if few else words.get(found.verdict, found.verdict),
+        reason="a single block has no interval" if few else None,
     )  # fmt: skip
-
-
-def too_few(row: Row, base: list[float], change: list[float]) -> Row:
-    """What is known without enough rounds: medians, and no interval to go with them."""
-    reason = f"{len(base)} and {len(change)} processes, {row.rounds} of each in turn, where {FEWEST} can show a difference"
-    if not base or not change:
-        return row._replace(reason=reason)
-    values = median(base), median(change)
-    return row._replace(base_value=values[0], change_value=values[1], ratio=values[1] / values[0], reason=reason)
-
-
-def caution(rounds: list[Round]) -> str | None:
-    """Why the times of these rounds deserve less trust, if they do."""
-    return "; ".join(verdicts.cautions(rounds_as_json(rounds))) or None
 
 
 def conditions(base: list[Record], change: list[Record]) -> Conditions:
@@ -250,11 +252,13 @@ def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
     return {key: versions for key, versions in several.items() if len(versions) > 1}
 
 
-HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "rounds", "verdict")
+HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
 RULE = (
-    "A round is one process of each version, in turn; ratio = change / base, median over the rounds with its bootstrap 95 % "
-    "interval, above 1 is worse. A difference is claimed if all of the interval lies beyond the minimum, and p (Wilcoxon's "
-    f"test) is at most 5 %; fewer than {FEWEST} rounds are too few. MiB = 2^20 bytes."
+    "ratio = change / base, above 1 is worse. Of times: within a round of a block, median over its rounds, mean over blocks "
+    "with its 95 % interval; of first steps of the processes of one block; of peaks the largest, good to what the instrument "
+    "resolves. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the "
+    "number of tests in this table (Holm); what shares no block is too few. Instructions tell same work or other work, not "
+    "speed. MiB = 2^20 bytes."
 )
 
 
@@ -263,14 +267,14 @@ def table(rows: list[Row]) -> Comparison:
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
-    several = len(machines) > 1
+    several, told = len(machines) > 1, [r for r in rows if r.reason and r.reason != APART]
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
         f"{summary(rows)}. {RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in rows),
         left=2 + several,
-        notes=tuple(dict.fromkeys(f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}" for r in rows if r.reason)),
+        notes=tuple(dict.fromkeys(f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}" for r in told)),
         machine="" if several else machines[0],
     )
 
@@ -303,12 +307,10 @@ def held(rows: list[Row]) -> str:
 
 
 def line(r: Row) -> tuple[str, ...]:
-    factor, unit = verdicts.FACTORS.get(r.unit, (1.0, ""))
-    values = ("-" if x is None else f"{x * factor:,.2f} {unit}" for x in (r.base_value, r.change_value))
-    interval = "-" if r.low is None or r.high is None else f"{r.low:.3f} to {r.high:.3f}"
+    values = ("-" if x is None else verdicts.value(x, r.unit) for x in (r.base_value, r.change_value))
     minimum = "-" if r.minimum is None else f"{r.minimum * 100:g} %"
     ratio, p = number(r.ratio, ".3f"), number(r.p, ".3f")
-    return r.case, r.quantity, *values, ratio, interval, minimum, p, str(r.rounds), r.verdict
+    return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
 
 
 def comparisons(found: Iterable[Record]) -> list[Comparison]:

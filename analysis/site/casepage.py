@@ -11,7 +11,8 @@ import pandas as pd
 
 from analysis.comparison import MIB, Comparison, missing, number
 from analysis.reports import breakdown
-from analysis.tables import interval, mark
+from analysis.selection import select_case
+from analysis.tables import BEFORE_BLOCKS, interval, mark, relative
 from framebench.records.record import Compared, Record
 
 
@@ -49,20 +50,28 @@ def key_numbers(r: pd.Series) -> Comparison:
     """The row of the comparison tables, spelt out."""
     return pairs(
         "Numbers",
-        "Ratios are to the baseline strategy of the same framework, batch and machine. GiB = 2^30, MiB = 2^20 bytes.",
+        "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
         [
             ("peak", mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
             ("peak x base", number(r["peak_ratio"], ".3f")),
             ("kept between steps", mib(r["live_bytes"])),
-            ("step, median", with_unit(r["step_time_s"], ",.2f", f" ms over {r['samples']} steps", 1e3)),
-            ("95 % interval of the median (this process)", interval_ms(r)),
-            ("step x base", number(r["time_ratio"], ".3f")),
+            ("peak of the first step", mib(r["cold_peak_bytes"])),
+            ("step, median", with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
+            ("range over blocks", interval_ms(r)),
+            ("step x base", relative(r.to_frame().T)[0]),
+            ("step x PyTorch's baseline", relative(r.to_frame().T, "torch_ratio")[0]),
+            ("instructions of a step", number(r["instructions_per_step"], ",.0f")),
+            ("of the reference product's rate", number(r["reference_share"], ".1%")),
             ("throughput", with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),
             ("first step", with_unit(r["first_step_s"], ",.2f", " s")),
             ("share waiting for input", number(r["wait_share"], ".1%")),
             ("share of Python's collector", number(r["collector_share"], ".1%")),
         ],
     )
+
+
+def blocks(r: pd.Series) -> str:
+    return f"{r['samples']} turns in {r['blocks']} blocks" if r["blocks"] else f"{r['samples']} steps, {BEFORE_BLOCKS}"
 
 
 def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
@@ -178,8 +187,9 @@ def dots(seconds: list[float]) -> list[Dot]:
 
 
 def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
-    """The tables of the page; `line` and `bound` are the record's flat rows, `found` all of the case, newest first."""
-    measured = [key_numbers(line), peaks(record)] if record.status == "ok" else []
+    """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
+    read = select_case([r for r in found if r.framework_version == record.framework_version]).read
+    measured = [key_numbers(line), peaks(read)] if record.status == "ok" else []
     parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
     rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]

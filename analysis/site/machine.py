@@ -10,7 +10,7 @@ import pandas as pd
 from analysis import frames, tables
 from analysis.comparison import Comparison, Shown
 from analysis.reports import versions
-from analysis.selection import measured_at, select_cases, select_records
+from analysis.selection import measured_at, of_one_version, unlimited
 from analysis.site import casepage, headlines
 from framebench.records.record import Record
 from models import spec
@@ -30,12 +30,12 @@ class Machine:
     @cached_property
     def table(self) -> pd.DataFrame:
         """A row for each case and framework version."""
-        return frames.frame(select_records(self.records))
+        return frames.frame(self.records)
 
     @cached_property
     def shown(self) -> pd.DataFrame:
         """The rows of one version of each framework."""
-        return frames.frame(select_cases(self.records))
+        return frames.frame(of_one_version(unlimited(self.records)))
 
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:

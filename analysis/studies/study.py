@@ -1,201 +1,171 @@
-"""How often do verdicts err? `make study` draws comparisons from measured noise, and writes docs/study.md and docs/study.svg.
+"""How often do verdicts err? Real comparisons of equal arms, and of arms with a planted difference: docs/study.md.
 
-Everything that disturbs is measured: ratios between two arms that are the same case. Simulated are only which rounds meet in a
-comparison, and what is injected into one arm.
+`python -m framebench.measure.study CONDITION` measures: in each block several equal processes of a case, and processes whose
+steps are longer by a known share; beside them processes that hold more memory. `python -m analysis.studies.study CONDITION
+FOLDER` keeps the records in one file. `make report` judges them, exactly as `framebench compare` judges two cases.
+
+The rule, fixed before anything was measured: a verdict is that of `analysis.statistics.verdict` on one pair of arms over all
+of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
+*false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are paired so that
+no two pairs of them share a process.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import gzip
+import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import median
+from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
+from scipy import stats
 
+from analysis.blocks import Blocks
 from analysis.comparison import Comparison
-from analysis.figures import page
-from analysis.reports.verdicts import VALUES, Process
-from analysis.statistics import FEWEST, PEAK, TIME, Quantity, chance, decide, interval
+from analysis.reports.verdicts import Verdict, of_memory, of_time
+from analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
-from framebench.records.rounds import ROUNDS as USUAL
-from framebench.records.rounds import Round, rounds_as_json
 
-SAMPLES = ROOT / "results/study/aa-samples.jsonl"  # `framebench compare CASE CASE --json`, a line each
-RUNS = (
-    ROOT / "results/study/two-runs.json"
-)  # two runs of the quick profile: `python -m analysis.studies.study runs SESSION SESSION`
-ROUNDS = (3, 5, 7, 10, 12, 15)
-INJECTED = {"s": 1.10, "bytes": 1.02}  # by the quantity's unit
-SEED = 20130620
-COMPARISONS = 1000
+WHERE = ROOT / "results/study"
+GOALS = {  # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
+    ("step time", 0.0): 0.05, ("step time", 0.05): 0.60, ("step time", 0.10): 0.90, ("peak memory", 0.0): 0.05,
+    ("peak memory", 0.02): 1.0,
+}  # fmt: skip
 
 
-class Noise(NamedTuple):
-    """Ratios of a quantity between two arms of one round that are the same case: what a comparison has to see through."""
+class Pair(NamedTuple):
+    """Two arms that were compared."""
 
-    source: str
-    quantity: Quantity
-    logs: np.ndarray  # (rounds,)
+    condition: str  # of the machine, such as quiet
+    framework: str
+    case: str
+    quantity: str
+    planted: float  # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
+    found: Verdict
 
     @property
-    def spread(self) -> float:
-        """Standard deviation of the ratio within a round, from the median absolute deviation."""
-        return float(np.median(np.abs(self.logs)) * 1.4826)
+    def counts(self) -> bool:
+        """Of a planted difference, whether it was found; of equal arms, whether there was a false alarm."""
+        more, either = (TIME.more, PEAK.more), (TIME.more, TIME.less, PEAK.more, PEAK.less)
+        return self.found.verdict in (more if self.planted else either)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds what was planted."""
+        return (self.found.low or 0.0) <= 1 + self.planted <= (self.found.high or float("inf"))
 
 
-def loaded(samples: Path = SAMPLES) -> list[Noise]:
-    """Measured rounds of A against A."""
-    found = []
-    for said in map(json.loads, samples.read_text().splitlines()):
-        loads = [r[arm]["load_before"] for r in said["rounds"] for arm in Round._fields]
-        case = "/".join(said["base"].split("/")[:3])
-        source = f"busy: {case}, load {min(loads):.0f} to {max(loads):.0f}"
-        found += [Noise(source, quantity, ratios(said["rounds"], quantity)) for quantity in VALUES]
-    return found
+def gather(folder: Path, condition: str) -> Path:
+    """Keep the records below a results folder in one file, a line each."""
+    target = WHERE / f"{condition}.jsonl.gz"
+    records = sorted(store.read_all(folder), key=lambda r: r.provenance.measured_at)
+    lines = "".join(r.model_dump_json() + "\n" for r in records)
+    target.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    return target
 
 
-def ratios(rounds: list[dict[str, Process]], quantity: Quantity) -> np.ndarray:
-    value = VALUES[quantity]
-    return np.log([value(r["change"]) / value(r["base"]) for r in rounds])  # type: ignore[operator]
-
-
-def quiet(runs: Path = RUNS) -> list[Noise]:
-    """Of two runs hours apart, what a round would have seen.
-
-    A case against the same case of the other run differs by drift and by noise. Neighbours within a run drift together, so
-    of two neighbours' differences only noise is left: that of four processes, where a round has two, so its root of a half.
-    Peaks do not drift: there the two runs are the two arms. Only host.rss is noisy, the others are exact.
-    """
-    said = json.loads(runs.read_text())
-    source = f"idle: {len(said['cases'])} cases, load {said['load'][0]:.1f} to {said['load'][1]:.1f}"
-    found = []
-    for quantity in VALUES:
-        if quantity is PEAK:
-            rounds = [r for r in said["cases"] if r["base"]["peak_instrument"] == "host.rss"]
-            found.append(Noise(source, quantity, ratios(rounds, quantity)))
-        else:
-            found.append(Noise(source, quantity, np.diff(ratios(said["cases"], quantity)) / np.sqrt(2)))
-    return found
-
-
-def two_runs(root: Path, sessions: tuple[str, str]) -> dict[str, Any]:
-    """The cases that both sessions measured, in the order of the first: the samples that `quiet` reads."""
-    first, second = ({r.case: r for r in store.read_all(root) if ok(r, session)} for session in sessions)
-    order = sorted(first.keys() & second.keys(), key=lambda case: first[case].provenance.measured_at)
-    arms = [Round(first[case], second[case]) for case in order]
-    loads = [r.provenance.load_before or 0.0 for pair in arms for r in pair]
-    cases = [{"case": pair.base.case, **entry} for pair, entry in zip(arms, rounds_as_json(arms)["rounds"])]
-    proof = arms[0].base.provenance
+def kept(where: Path = WHERE) -> dict[str, list[Record]]:
+    """The records of each condition."""
     return {
-        "sessions": sessions, "machine": proof.machine, "hardware": proof.hardware, "load": [min(loads), max(loads)],
-        "commits": [record.provenance.commit for record in arms[0]], "cases": cases,
-    }  # fmt: skip
+        path.name.split(".")[0]: [Record.model_validate_json(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        for path in sorted(where.glob("*.jsonl.gz"))
+    }
 
 
-def ok(record: Record, session: str) -> bool:
-    return record.status == "ok" and record.provenance.session == session
+def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
+    """Every comparison of a condition. Of equal arms the first two, the next two, and so on; each planted arm with an equal arm
+    of its own."""
+    good = [r for r in records if r.status == "ok" and r.turns]
+    known = Blocks(good)
+    for case in sorted({r.case for r in good}):
+        own = [r for r in good if r.case == case]
+        framework = case.split("/")[1]
+        for share, base, change in matched([r for r in own if r.step_s], "spin"):
+            if found := of_time(base, change, known):
+                yield Pair(condition, framework, case, TIME.name, share, found)
+        for share, base, change in matched([seen for r in own if (seen := by_host(r)).peaks], "extra"):
+            if found := of_memory(base, change):
+                yield Pair(condition, framework, case, PEAK.name, share, found)
 
 
-def outcomes(noise: Noise, rounds: int, comparisons: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Verdicts without and with the injected difference, from rounds drawn with replacement and arms swapped at random."""
-    drawn = rng.choice(noise.logs, (comparisons, rounds)) * rng.choice((-1, 1), (comparisons, rounds))
-    low, high = interval(drawn)
-    shift = np.log(INJECTED[noise.quantity.unit])
+def by_host(r: Record) -> Record:
+    """With the peaks of `host.rss` alone: a compiler's plan does not know what is held beside the program, and exact counters
+    would make it easy."""
+    return r.model_copy(update={"peaks": {name: peak for name, peak in r.peaks.items() if name == "host.rss"}})
+
+
+def matched(found: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
+    """What was planted, and the records of both arms."""
+    arms: dict[int, list[Record]] = defaultdict(list)
+    for r in found:
+        if r.provenance.planted.keys() <= {plant}:
+            arms[r.turns.arm if r.turns else -1].append(r)
+    shares = {arm: own[0].provenance.planted.get(plant, 0.0) for arm, own in sorted(arms.items())}
+    equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
+    for one, two in zip(equal[::2], equal[1::2]):
+        yield 0.0, arms[one], arms[two]
+    for one, two in zip(equal, other):
+        yield shares[two], arms[one], arms[two]
+
+
+def rates(found: Iterable[Pair]) -> Comparison:
+    """By condition and what was planted: how many comparisons, and how many were called different, with the exact interval."""
+    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
+    for pair in found:
+        groups[pair.condition, pair.quantity, pair.planted].append(pair)
+    rows = [row(*key, groups[key]) for key in sorted(groups, key=lambda key: (key[1], key[0], key[2]))]
+    return Comparison.of_text(
+        "How often verdicts err",
+        "Each comparison is one pair of arms over all its blocks. Found: what was planted was called slower, or more memory; "
+        f"of equal arms, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. Undecided: neither a difference nor "
+        "none. Held: by how many intervals what was planted is held.",
+        ("quantity", "machine", "planted", "comparisons", "found", "share", "95 % interval", "goal", "undecided", "held"),
+        rows,
+    )
+
+
+def row(condition: str, quantity: str, share: float, own: list[Pair]) -> tuple[str, ...]:
+    count, total = sum(pair.counts for pair in own), len(own)
+    low, high = stats.binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
+    goal = GOALS.get((quantity, share))
+    said = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
+    undecided = sum(pair.found.verdict == UNDECIDED for pair in own)
     return (
-        decide(low, high, chance(drawn), noise.quantity),
-        decide(low + shift, high + shift, chance(drawn + shift), noise.quantity),
-    )
-
-
-def rates(
-    noises: Iterable[Noise], rounds: Iterable[int] = ROUNDS, comparisons: int = COMPARISONS, seed: int = SEED
-) -> pd.DataFrame:
-    """A row for each noise and number of rounds, with the shares of SHARES."""
-    rows = []
-    for noise in noises:
-        for n in rounds:
-            same, changed = outcomes(noise, n, comparisons, np.random.default_rng(seed))
-            alarm = np.isin(same, (noise.quantity.more, noise.quantity.less)).mean()
-            found = (changed == noise.quantity.more).mean(), alarm, (same == "no difference").mean()
-            rows.append((noise.source, noise.quantity.name, noise.spread, n, *found))
-    return pd.DataFrame(rows, columns=["source", "quantity", "spread", "rounds", *SHARES])
-
-
-def tables(found: pd.DataFrame) -> Iterator[Comparison]:
-    """A table for each share, with a column for each number of rounds."""
-    for share, title in SHARES.items():
-        wide = found.pivot_table(index=["source", "quantity", "spread"], columns="rounds", values=share, sort=False)
-        rows = (
-            (source, quantity, f"{spread:.1%}", *(f"{r:.1%}" for r in line))
-            for (source, quantity, spread), line in zip(wide.index, wide.to_numpy())
-        )
-        head = ("noise", "quantity", "spread", *(f"{n} rounds" for n in wide.columns))
-        yield Comparison.of_text(title, "", head, tuple(rows))
-
-
-SHARES = {
-    "detected": "Found: 10 % slower, or 2 % more memory",
-    "false alarm": "False alarms: equal arms called different",
-    "settled": "Settled: equal arms called equal",
-}
-
-
-@page.styled
-def figure(found: pd.DataFrame) -> Figure:
-    """Detection over rounds, a line for each quantity, a panel for each source of noise."""
-    grid = sns.relplot(
-        found, x="rounds", y="detected", hue="quantity", style="quantity", col="source", kind="line", markers=True,
-        dashes=False, palette="colorblind", height=3.2, facet_kws={"ylim": (0, 1.03)},
+        quantity, condition, f"+{share:.0%}" if share else "nothing", str(total), str(count), f"{count / total:.0%}",
+        f"{low:.0%} to {high:.0%}", said, str(undecided), f"{sum(pair.covered for pair in own) / total:.0%}",
     )  # fmt: skip
-    grid.refline(y=0.9, color="0.5", linewidth=1)
-    grid.set_titles("{col_name}").set(xticks=sorted(set(found["rounds"])))
-    grid.set_axis_labels("rounds (one process of each arm)", "share found")
-    note = f"{COMPARISONS} comparisons each, drawn from results/study; dashed: 90 %. Below {FEWEST} rounds: none."
-    return page.explained(grid.figure, title(found), [note])
 
 
-def title(found: pd.DataFrame) -> str:
-    """How often the default number of rounds finds a slower step: `... 94 % (idle machine), 12 to 26 % (busy machine)`."""
-    usual = found[(found["quantity"] == TIME.name) & (found["rounds"] == USUAL)]
-    said = []
-    for kind, group in usual.groupby(usual["source"].str.partition(":")[0], sort=False):
-        ends = (f"{share * 100:.0f}" for share in (group["detected"].min(), group["detected"].max()))
-        said.append(f"{' to '.join(dict.fromkeys(ends))} % ({kind} machine)")
-    slower = f"{100 * (INJECTED['s'] - 1):.0f} %"
-    return f"{USUAL} rounds find a slowdown of {slower} in so many comparisons: {', '.join(said)}"
+def by_framework(found: Iterable[Pair]) -> Comparison:
+    """The equal arms' times: how wide the intervals are, and how far the ratios stray."""
+    groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for pair in found:
+        if pair.quantity == TIME.name and not pair.planted:
+            groups[pair.condition, pair.framework].append(pair)
+    rows = []
+    for (condition, framework), own in sorted(groups.items()):
+        off = [abs(math.log(pair.found.ratio)) for pair in own]
+        half = [math.log(pair.found.high / pair.found.ratio) for pair in own if pair.found.high]
+        rows.append((
+            condition, framework, str(len(own)), f"{median(off):.1%}", f"{max(off):.1%}",
+            f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(own):.0%}",
+            str(min(pair.found.blocks for pair in own)),
+        ))  # fmt: skip
+    caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
+    head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
+    return Comparison.of_text("Step times of equal arms", caption, head, rows)
 
 
-def study() -> pd.DataFrame:
-    return rates([*quiet(), *loaded()])
-
-
-def document(text: str, found: pd.DataFrame) -> str:
-    """The text of docs/study.md with its tables made anew."""
-    return re.sub(
-        "(<!-- study -->\n).*?(<!-- end -->)",
-        lambda m: m[1] + "\n".join(c.markdown() for c in tables(found)) + m[2],
-        text,
-        flags=re.S,
-    )
-
-
-def main(arguments: list[str]) -> None:
-    if arguments[:1] == ["runs"]:
-        RUNS.write_text(json.dumps(two_runs(ROOT / "results", (arguments[1], arguments[2]))) + "\n")
-        return
-    found = study()
-    written = ROOT / "docs/study.md"
-    written.write_text(document(written.read_text(), found))
-    (ROOT / "docs/study.svg").write_text(page.svg(figure(found)))
+def comparisons(where: Path = WHERE) -> list[Comparison]:
+    """Both tables, from the records that are kept; without rows where nothing was measured under this rule."""
+    found = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
+    return [rates(found), by_framework(found)]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(gather(Path(sys.argv[2]), sys.argv[1]))

@@ -17,6 +17,7 @@ from models import spec
 
 if TYPE_CHECKING:
     from analysis.advice.advice import Advice, Change, Question
+    from analysis.blocks import Blocks
 
 
 @app.command()
@@ -46,13 +47,13 @@ def advise(
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip
-    rows = advice.evidence_about(results, machine_of(Folder(results), machine), workload, scenario)
+    rows, timed = advice.evidence_about(results, machine_of(Folder(results), machine), workload, scenario)
     try:
         found = advice.advise(rows, question)
         roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None
     except advice.NoRecords as error:
         fail(str(error), 1)
-    changes = changes_from(have, found, question) if have else []
+    changes = changes_from(have, found, question, timed) if have else []
     if as_json:
         typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
     else:
@@ -92,7 +93,7 @@ def millions(workload: str, shape: Any) -> str:
     return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
 
 
-def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
+def changes_from(have: str, found: Advice, question: Question, timed: Blocks) -> list[Change]:
     """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
     from analysis.advice import advice
 
@@ -112,7 +113,7 @@ def changes_from(have: str, found: Advice, question: Question) -> list[Change]:
         known = ", ".join(in_use(question.scenario))
         raise UnknownCase(f"--from {have} only tests an article's sentence, so advice leaves it out; choose from: {known}")
     wanted = [f for f in question.frameworks if framework in ("*", f)]
-    changes = [c for f in wanted if (c := advice.change(found, f, strategy))]
+    changes = [c for f in wanted if (c := advice.change(found, f, strategy, timed))]
     if not changes:
         fail(f"no record says anything of {have} in {', '.join(wanted) or framework}: framebench run measures it", 1)
     return changes

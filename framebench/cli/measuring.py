@@ -34,7 +34,6 @@ from framebench.measure.groups import groups, pair
 from framebench.measure.live import Arm
 from framebench.measure.progress import CaseProgress
 from framebench.measure.session import Session
-from framebench.records.rounds import rounds_as_json
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
@@ -122,7 +121,9 @@ def compare_(
 
     An interrupted comparison goes on where it stopped.
     """
+    from analysis.blocks import Blocks as Known
     from analysis.reports import verdicts
+    from analysis.results import Results as Folder
 
     pair = selectors.parse(base), selectors.parse(change)
     for difference in compare.differences(*pair):
@@ -139,11 +140,12 @@ def compare_(
         except compare.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    said = rounds_as_json(found)
+    arms = [r.base for r in found], [r.change for r in found]
+    known = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
     if as_json:
-        typer.echo(json.dumps(said | verdicts.as_json(said)))
+        typer.echo(json.dumps(verdicts.as_json(*arms, known)))
     else:
-        verdicts.table(said).terminal(out)
+        verdicts.table(*arms, known).terminal(out)
 
 
 @app.command()

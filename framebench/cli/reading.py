@@ -73,21 +73,22 @@ def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
     """The record of each case that counts, as lines or as one JSON array of flat rows."""
-    from analysis.frames import row
+    from analysis.frames import rows
     from analysis.results import Results as Folder
-    from analysis.selection import select_records
+    from analysis.selection import select_cases
 
-    folder = Folder(results)
-    found = kept(selectors, machines_of(folder, machine), folder)
-    if not found and not as_json:
-        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    selected = select_records(found)
-    if as_json:
-        rows = [row(r)._asdict() for r in selected]
-        typer.echo(json.dumps(rows, indent=1, default=lambda moment: moment.isoformat()))
+    folder, wanted = Folder(results), named(selectors)
+    machines = machines_of(folder, machine)
+    found = kept(selectors, machines, folder)
+    if as_json:  # a row's ratios are to other cases
+        every = rows(r for r in folder.records if r.provenance.machine in machines)
+        chosen_rows = [row._asdict() for row in every if wanted(row.case)]
+        typer.echo(json.dumps(chosen_rows, indent=1, default=lambda moment: moment.isoformat()))
         return
-    for record in selected:
-        typer.echo(line(record))
+    if not found:
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    for measured in select_cases(found):
+        typer.echo(line(measured.read))
 
 
 def kept(selectors: list[str] | None, machines: list[str], found: Folder) -> list[Record]:
@@ -187,7 +188,6 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from analysis.lower_bound import lower_bound
     from analysis.predict import predictions as lines
     from analysis.results import Results as Folder
-    from analysis.selection import select_records
 
     folder = Folder(results)
     machines = machines_of(folder, machine)
@@ -207,7 +207,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    table = frames.frame(select_records(r for r in folder.records if r.provenance.machine in machines))
+    table = frames.frame(r for r in folder.records if r.provenance.machine in machines)
     for where, fitted in lines(table, case.id):
         value, low, high = fitted.at(case.batch)
         origin = (

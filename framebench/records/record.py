@@ -15,7 +15,6 @@ from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
 
 SCHEMA = 1
-CONTENDED = 1.10  # wall-clock over CPU time of a step; on an idle machine 1 within 2 %
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
@@ -196,19 +195,6 @@ class Record(Part):
     def step_time_s(self) -> float | None:
         """Median over the samples."""
         return statistics.median(self.step_s) if self.step_s else None
-
-    @property
-    def excess(self) -> float:
-        """Wall-clock over CPU time of a step, what it waited for input aside: well above 1 if others used the core. 1 where it
-        is idle to ask: with several threads, or a GPU, the two need not agree."""
-        proof = self.provenance
-        if not self.step_s or not self.cpu_s_per_step or proof.threads != 1 or proof.hardware.get("device", "cpu") != "cpu":
-            return 1.0
-        return sum(self.step_s) / len(self.step_s) * (1 - self.shares.get("wait", 0.0)) / self.cpu_s_per_step
-
-    @property
-    def contended(self) -> bool:
-        return self.excess > CONTENDED
 
     @property
     def throughput(self) -> float | None:

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analysis import frames
 from analysis.advice import show
 from analysis.advice.advice import Advice, NoRecords, Offer, Question, advise, change, evidence_about, largest_that_fits
-from analysis.frames import Row, row
+from analysis.blocks import Blocks
+from analysis.frames import Row
 from analysis.lower_bound import lower_bound
 from analysis.selection import select
 from framebench.instruments.limits import Order
@@ -32,7 +34,7 @@ from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 from tests.analysis.conftest import Predicted
-from tests.handmade import RIGHT, provenance, record
+from tests.handmade import RIGHT, blocks, in_blocks, provenance, record
 from tests.processes import ROOT, framebench
 
 MIB = 2**20
@@ -65,7 +67,7 @@ def asked(found: list[Record], question: Question = QUESTION) -> Advice:
 
 
 def rows(found: list[Record]) -> list[Row]:
-    return [row(r) for r in select(found)]
+    return frames.rows(select(found))
 
 
 def everything(advice: Advice) -> list[Offer]:
@@ -164,26 +166,43 @@ def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
         made("torch", "accumulate", 4, MIB, 2.0),
         made("jax", "fp32", 4, MIB // 2, 0.1),
     ]
-    advice = asked(found)
-    found_change = change(advice, "torch", "fp32")
+    found = list(in_blocks(found))
+    advice, known = asked(found), Blocks(found)
+    found_change = change(advice, "torch", "fp32", known)
     assert found_change
     assert found_change.to
-    assert (found_change.to.case.strategy, found_change.speed) == ("checkpoint", 0.8)
+    assert (found_change.to.case.strategy, found_change.speed) == ("checkpoint", pytest.approx(0.8))
     text = show.in_words(found_change, MIB)
     assert "does not fit 1.0 MiB: the cheapest change is to torch checkpoint" in text
-    assert "0.80 x its throughput" in text
-    assert change(advice, "jittor", "fp32") is None
-    tight = change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32")
+    assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
+    assert change(advice, "jittor", "fp32", known) is None
+    tight = change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32", known)
     assert tight
     assert "in its own framework nothing fits" in show.in_words(tight, MIB // 2)
 
 
-def test_speeds_measured_hours_apart_are_not_compared() -> None:
-    later = provenance(machine="m", versions={"torch": "1"}, measured_at="2030-01-01T00:00:00Z")
-    found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, MIB, 1.25, provenance=later)]
-    told = change(asked(found), "torch", "fp32")
+def test_speeds_that_share_no_block_are_not_compared() -> None:
+    found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, MIB, 1.25)]
+    told = change(asked(found), "torch", "fp32", Blocks(found))
     assert told
-    assert "at speeds not comparable" in show.in_words(told, MIB)
+    assert told.speed is None
+    assert "at a speed that shares no block with it" in show.in_words(told, MIB)
+
+
+def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
+    """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though by then all were slow."""
+    base, one, other = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate"))
+    noon = blocks([(base, [[1.0], [1.01]]), (other, [[1.2], [1.212]])], peaks=[MIB // 2, MIB // 4])
+    night = blocks([(base, [[2.0], [2.01]]), (one, [[2.2], [2.21]])], peaks=[MIB // 2, MIB // 4])
+    renamed = [
+        r.model_copy(update={"turns": r.turns.model_copy(update={"block": f"night {r.turns.block}"})}) for r in night if r.turns
+    ]
+    advice = asked([*noon, *renamed])
+    order = [o.case.strategy for o in advice.fitting]
+    assert order == ["fp32", "checkpoint", "accumulate"]
+    (table,) = show.tables(advice)
+    column = show.HEAD.index("x torch")
+    assert [row[column][:4] for row in table.rows] == ["1.00", "1.10", "1.20"]
 
 
 def test_a_fit_by_the_frameworks_instrument_that_the_kernel_would_not_grant_is_told() -> None:
@@ -236,7 +255,7 @@ def test_without_a_batch_the_largest_is_predicted() -> None:
 def test_one_measured_batch_brackets_the_others() -> None:
     """What the published records say about the Transformer at batch 8, predicted from batch 4 alone."""
     for framework in FRAMEWORKS:
-        rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+        rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8)
@@ -268,7 +287,7 @@ def test_a_described_transformer() -> None:
 
 
 def test_a_described_transformer_is_only_ever_predicted() -> None:
-    rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
     advice = advise(rows, DESCRIBED)
     assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
@@ -281,7 +300,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 @pytest.mark.slow
 def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
     offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint", "amp_bf16", "accumulate") if s in offers]
     found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
@@ -372,7 +391,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
     done = framebench("run", *selectors, "--results", str(results), "--rounds", "3")
     assert done.returncode == 0, done.stderr
-    return evidence_about(results, machine_name(), "transformer", "train")
+    return evidence_about(results, machine_name(), "transformer", "train")[0]
 
 
 @pytest.mark.slow

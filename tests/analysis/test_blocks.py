@@ -109,14 +109,43 @@ def test_alone_it_is_students_interval(logs: list[float]) -> None:
 
 
 def test_few_blocks_borrow_from_other_pairs() -> None:
-    alone, moderated = over_blocks([0.10, 0.11]), over_blocks([0.10, 0.11], Pool(0.001, 10))
+    alone, moderated = over_blocks([0.10, 0.11]), over_blocks([0.10, 0.11], Pool(0.0001, 10))
     assert over_blocks([0.1]) == Ratio(math.exp(0.1), blocks=1), "one block, and nothing known of others: no interval"
-    one = over_blocks([0.1], Pool(0.001, 10))
+    one = over_blocks([0.1], Pool(0.0001, 10))
     half = stats.t.ppf(0.975, 4) * 0.01
     assert (one.low, one.high) == pytest.approx((math.exp(0.1 - half), math.exp(0.1 + half)))
     assert alone.value == moderated.value
     by_hand = math.sqrt((4 * 0.0001 + 0.00005) / 5 / 2)
     assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(stats.t.ppf(0.975, 5) * by_hand)
+    few = over_blocks([0.10, 0.11], Pool(0.0001, 1))
+    assert math.log((few.high or 0) / few.value) == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(0.000075 / 2))
+
+
+def test_a_pair_that_is_noisier_than_others_stands_alone() -> None:
+    noisy = [0.1, -0.2, 0.3]
+    assert over_blocks(noisy, Pool(0.0001, 20)) == over_blocks(noisy)
+    assert over_blocks(noisy, Pool(0.0, 20)) == over_blocks(noisy), "nor do others without any spread make it sure"
+
+
+def test_the_prior_is_the_variance_of_most_pairs() -> None:
+    drawn = np.random.default_rng(0).normal(0, 0.02, (2001, 3))
+    assert pooled(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.06)
+    drawn[:400] *= 10
+    assert pooled(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.5), "a fifth are far noisier"
+    assert pooled([[0.1], [0.2]]) == Pool()
+
+
+def test_neither_calm_nor_noisy_pairs_have_intervals_that_mislead() -> None:
+    """A fifth of a page's pairs are four times as noisy; each kind's intervals hold the truth."""
+    rng, held = np.random.default_rng(5), {True: [], False: []}  # type: ignore[var-annotated]
+    for _ in range(250):
+        logs = rng.normal(0, np.where(np.arange(20) < 4, 0.08, 0.02)[:, None], (20, 5))
+        for i in (0, 1, 10, 15):
+            found = over_blocks(logs[i].tolist(), pooled(np.delete(logs, i, axis=0).tolist()))
+            held[i < 4].append((found.low or 0) <= 1 <= (found.high or 0))
+    noisy, calm = (sum(held[kind]) / len(held[kind]) for kind in (True, False))
+    assert noisy > 0.91, noisy
+    assert 0.935 < calm < 0.995, calm
 
 
 def test_without_spread_the_interval_is_a_point() -> None:

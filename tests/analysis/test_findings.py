@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import frames
-from analysis.selection import select_cases, select_records
+from analysis.selection import of_one_version
 from framebench.records import store
 from framebench.records.record import Record
 from tests.committed import tracked
@@ -22,13 +22,13 @@ Ratio = Callable[..., float]
 
 @pytest.fixture(scope="module")
 def chosen() -> list[Record]:
-    return select_records(store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}"))
+    return [store.read(ROOT / file) for file in tracked(f"results/records/{MACHINE}")]
 
 
 @pytest.fixture(scope="module")
 def ratio(chosen: list[Record]) -> Ratio:
     """`ratio("peak", workload, framework, scenario, strategy)`, or of the "time": to the framework's own baseline."""
-    table: pd.DataFrame = frames.frame(select_cases(chosen)).set_index("case")
+    table: pd.DataFrame = frames.frame(of_one_version(chosen)).set_index("case")
 
     def of(quantity: str, workload: str, framework: str, scenario: str, strategy: str) -> float:
         case = table.loc[f"{workload}/{framework}/{scenario}/{strategy}/b{BATCH[workload]}/cpu"]
@@ -44,6 +44,12 @@ def said() -> list[str]:
     return re.findall(
         r"^- \*\*(.+?)\*\*", (ROOT / "README.md").read_text().split("### What stands out")[1].split("\n### ")[0], re.M
     )
+
+
+def test_speed_is_claimed_only_where_blocks_bear_it_out(chosen: list[Record]) -> None:
+    """No finding is about times while the records are from before there were blocks."""
+    text = (ROOT / "README.md").read_text()
+    assert ("measured anew in blocks" in text) == (not any(r.turns for r in chosen))
 
 
 def test_every_paragraph_has_its_numbers_here() -> None:
@@ -63,17 +69,12 @@ def test_checkpointing(ratio: Ratio) -> None:
     for framework in ("torch", "jax", "jittor"):
         assert ratio("peak", "transformer", framework, "train", "checkpoint") < 0.55, "halves"
         assert 0.9 < ratio("peak", "resnet50", framework, "train", "checkpoint") < 1, "saves little"
-        assert 1 < ratio("time", "transformer", framework, "train", "checkpoint") < 1.8
 
 
 def test_bfloat16(ratio: Ratio) -> None:
     for workload in ("transformer", "unet3d"):
         assert ratio("peak", workload, "torch", "train", "amp_bf16") < 0.85, "smaller"
-        assert ratio("time", workload, "torch", "train", "amp_bf16") < 0.65, "much faster"
     assert ratio("peak", "resnet50", "torch", "train", "amp_bf16") > 0.93, "gains little"
-    assert ratio("time", "resnet50", "torch", "train", "amp_bf16") > 0.9
-    for workload in BATCH:
-        assert ratio("time", workload, "jax", "train", "amp_bf16") > 0.9, "no speed"
     for workload in ("resnet50", "unet3d"):
         assert ratio("peak", workload, "jax", "train", "amp_bf16") > 1.02, "costs memory"
 
@@ -84,7 +85,6 @@ def test_accumulation(ratio: Ratio) -> None:
 
 def test_3d_convolutions(ratio: Ratio) -> None:
     for framework in ("jax", "jittor"):
-        assert ratio("time", "unet3d", framework, "train", "rewrite") < 0.15, "an order of magnitude faster"
         assert ratio("peak", "unet3d", framework, "train", "rewrite") > 1.3, "for more memory"
 
 
@@ -94,15 +94,15 @@ def test_evaluation(ratio: Ratio) -> None:
 
 
 def test_fusion(ratio: Ratio) -> None:
-    for quantity in ("peak", "time"):
-        assert ratio(quantity, "resnet50", "jittor", "eval", "no_fuse") > 8, "an order of magnitude"
+    assert ratio("peak", "resnet50", "jittor", "eval", "no_fuse") > 8, "an order of magnitude"
     for workload in BATCH:
         assert ratio("peak", workload, "jittor", "train", "amp_level_3") == pytest.approx(1, abs=0.005), "changes nothing"
 
 
 def test_releases(chosen: list[Record]) -> None:
     """Of every case that was measured under both."""
-    peaks = {(r.case, r.framework_version): r.peak_bytes for r in chosen if r.case.split("/")[1:3] == ["jax", "train"]}
+    jax = frames.frame([r for r in chosen if r.case.split("/")[1:3] == ["jax", "train"]])
+    peaks = dict(zip(zip(jax["case"], jax["framework_version"]), jax["peak_bytes"].where(jax["status"] == "ok", 0)))
     both = [
         (peaks[case, "0.10.2"], old)
         for (case, version), old in peaks.items()

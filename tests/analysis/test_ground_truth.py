@@ -8,7 +8,6 @@ import pytest
 
 from analysis import frames
 from analysis.reports import gpu, ground_truth
-from analysis.selection import select_records
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import case_of
@@ -36,7 +35,7 @@ def test_the_published_formula_by_hand() -> None:
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
-    rows = ground_truth.speeds(frames.frame(select_records(store.read_all(ROOT / "results")))).rows
+    rows = ground_truth.speeds(frames.frame(store.read_all(ROOT / "results"))).rows
     assert len(rows) == len(ground_truth.SPEEDS)
     table = frames.frame([])
     assert {row[4] for row in ground_truth.speeds(table).rows} == {ground_truth.NOT_HERE}
@@ -54,7 +53,7 @@ def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
 
 
 def test_every_document_s_table_exists() -> None:
-    keys = {c.key for c in ground_truth.comparisons(frames.frame(select_records(store.read_all(ROOT / "results"))))}
+    keys = {c.key for c in ground_truth.comparisons(frames.frame(store.read_all(ROOT / "results")))}
     text = (ROOT / "docs" / "ground-truth.md").read_text()
     assert all(f"<!-- table: {key} -->" in text for key in keys)
 

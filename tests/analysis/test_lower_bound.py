@@ -11,7 +11,6 @@ import pytest
 from analysis import frames, lower_bound
 from analysis.lower_bound import LAYERS
 from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
-from analysis.selection import select_records
 from framebench.measure.environments import Environment
 from framebench.records.record import Record
 from framebench.records.store import read_all
@@ -177,14 +176,14 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = breakdown(frames.frame(select_records(measured())))
+    split = breakdown(frames.frame(measured()))
     assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
     assert (split["lower_bound"] + split["rest"] == split["peak_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()
 
 
 def test_the_breakdown_as_tables() -> None:
-    table = frames.frame(select_records(measured()))
+    table = frames.frame(measured())
     found = list(comparisons(table))
     assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")

@@ -41,10 +41,13 @@ def strategies(rows: Rows) -> str:
             times[r.strategy] += [r.time_ratio] if r.time_ratio > 0 else []
     often = [name for name, found in peaks.items() if len(found) >= max(map(len, peaks.values())) / 2]
     best = min(often, key=lambda name: median(peaks[name]))
+    cost = (
+        f", for a median of {median(times[best]):.2f} times the step time in {len(times[best])} of them" if times[best] else ""
+    )
     return (
         f"Of the {len(often)} strategies that were measured most widely {best} leaves the least: a median of "
-        f"{median(peaks[best]):.2f} of the baseline's peak in {len(peaks[best])} cases, for a median of "
-        f"{median(times[best]):.2f} times the step time in the {len(times[best])} that were timed beside their baseline."
+        f"{median(peaks[best]):.2f} of the baseline's peak in {len(peaks[best])} cases{cost}."
+        + ("" if any(times.values()) else " Times are being measured anew in blocks.")
     )
 
 
@@ -85,17 +88,13 @@ def batch_scaling(rows: Rows) -> str:
     for r in rows:
         if r.usable and r.baseline and r.scenario in ("train", "eval"):
             curves[r.workload, r.scenario, r.framework][r.batch] = r
-    memory, speed = [], []
+    memory = []
     for curve in curves.values():
         first, last = curve[min(curve)], curve[max(curve)]
         if first is not last:
             doublings = math.log2(last.batch / first.batch)
             memory.append((last.host_rss_bytes / first.host_rss_bytes) ** (1 / doublings))
-            speed.append((last.throughput / first.throughput) ** (1 / doublings))
-    return (
-        f"Twice the batch takes {min(memory):.2f} to {max(memory):.2f} times the memory (median {median(memory):.2f}), for "
-        f"{min(speed):.2f} to {max(speed):.2f} times the throughput (median {median(speed):.2f})."
-    )
+    return f"Twice the batch takes {min(memory):.2f} to {max(memory):.2f} times the memory (median {median(memory):.2f})."
 
 
 def claims(_: Rows) -> str:
@@ -115,7 +114,7 @@ def upgrades(_: Rows) -> str:
     counts = Counter(row.verdict for pair in pairs for row in versions.rows_of(records, *pair))
     return (
         f"Of {counts.total()} comparisons of two versions {counts['regression']} show a regression and "
-        f"{counts['improvement']} an improvement; the others show no difference that matters, or are undecided."
+        f"{counts['improvement']} an improvement; the others show no difference that matters, or are undecided or too few."
     )
 
 

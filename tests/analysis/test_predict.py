@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from analysis import frames
 from analysis.lower_bound import lower_bound
 from analysis.predict import TooFew, comparisons, fit, held_out, predictions
-from analysis.selection import select_records
 from framebench.instruments.host import HostPeak
 from framebench.measure.environments import Environment
 from framebench.records import store
@@ -99,7 +98,7 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
 
 
 def test_the_published_records_give_lines() -> None:
-    table = frames.frame(select_records(store.read_all(ROOT / "results")))
+    table = frames.frame(store.read_all(ROOT / "results"))
     for framework in ("torch", "jax", "jittor"):
         found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
         assert found, framework

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from analysis import frames
 from analysis.reports.report import report_of
-from analysis.selection import select_records
 from framebench.records import store
 from tests.processes import ROOT
 
@@ -26,7 +25,7 @@ def copies(count: int, results: Path) -> Path:
 def processor_seconds(results: Path) -> float:
     """To read a folder and make its tables; processor time, as others may use the machine."""
     start = time.process_time()
-    report_of(frames.frame(select_records(store.read_all(results))))
+    report_of(frames.frame(store.read_all(results)))
     return time.process_time() - start
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from analysis import tables
 from analysis.comparison import Comparison
-from framebench.records.record import Record
+from analysis.flops import step_flops
 from framebench.suite.case import Case
-from tests.handmade import died, frame, made, provenance, record
+from tests.handmade import CASE, blocks, died, frame, made, provenance, record
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
@@ -28,49 +28,65 @@ def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
 
 def test_peaks_of_two_instruments_have_no_ratio() -> None:
     table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
-    row = table.set_index("strategy").loc["checkpoint"]
-    assert pd.isna(row["peak_ratio"])
-    assert row["time_ratio"] == 1.5
+    assert pd.isna(table.set_index("strategy").loc["checkpoint"]["peak_ratio"])
 
 
 def test_numbers_of_two_protocols_have_no_ratio() -> None:
     base, later = made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)
     later = later.model_copy(update={"provenance": provenance(versions={"torch": "1"}, protocol=2)})
     row = frame(base, later).set_index("strategy").loc["checkpoint"]
-    assert row[["peak_ratio", "time_ratio", "break_even_steps"]].isna().all()
+    assert row[["peak_ratio", "time_ratio", "torch_ratio"]].isna().all()
 
 
-@pytest.mark.parametrize(("minutes", "device", "ratio"), [(60, "cpu", 1.5), (61, "cpu", None), (61, "NVIDIA H200", 1.5)])
-def test_times_on_a_processor_have_no_ratio_where_hours_lie_between(minutes: int, device: str, ratio: float | None) -> None:
-    def at(minute: int, record: Record) -> Record:
-        moment = f"2026-06-01T{minute // 60:02}:{minute % 60:02}:00Z"
-        origin = provenance(measured_at=moment, versions={"torch": "1"}, hardware={"device": device})
-        return record.model_copy(update={"provenance": origin})
-
-    row = (
-        frame(at(0, made("fp32", 200, 1.0)), at(minutes, made("checkpoint", 100, 1.5))).set_index("strategy").loc["checkpoint"]
-    )
-    assert row["peak_ratio"] == 0.5
-    assert row["time_ratio"] == ratio or (ratio is None and pd.isna(row["time_ratio"]))
+CHECKPOINT = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
+JAX = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+TIMES = [
+    (CASE, [[1.0, 1.1, 1.2], [1.2, 1.2, 1.2], [1.0, 1.0, 1.0]]),
+    (CHECKPOINT, [[1.5, 1.65, 1.8], [1.81, 1.81, 1.81], [1.49, 1.5, 1.51]]),
+    (JAX, [[2.0, 2.2, 2.4], [2.4, 2.4, 2.4], [2.01, 2.01, 2.01]]),
+]
 
 
-@pytest.mark.parametrize(
-    ("first", "step", "steps"),
-    [(3.0, 0.5, "4"), (3.0, 2.0, "never"), (3.0, 0.95, "-"), (3.0, 1.05, "-"), (0.5, 0.5, "-"), (1.05, 0.5, "-")],
-)
-def test_a_break_even_needs_more_than_processes_differ_by(first: float, step: float, steps: str) -> None:
-    compiled = made("compile", 200, step).model_copy(update={"first_step_s": first})
-    row = frame(made("fp32", 200, 1.0), compiled).set_index("strategy").loc["compile"]
-    assert tables.steps(row["break_even_steps"]) == steps
+def test_a_row_has_the_ratios_of_its_blocks() -> None:
+    table = frame(*blocks(TIMES, peaks=[100, 50, 300], instructions=10**9)).set_index("case")
+    row, jax = table.loc[CHECKPOINT.id], table.loc[JAX.id]
+    assert row["time_ratio"] == pytest.approx(1.5, rel=0.01)
+    assert row["time_ratio_low"] < 1.5 < row["time_ratio_high"]
+    assert row["time_ratio_p"] < 0.001
+    assert (row["blocks"], row["samples"], row["instructions_per_step"]) == (3, 9, 1e9)
+    assert (row["peak_ratio"], row["peak_bytes"], row["cold_peak_bytes"]) == (0.5, 50, 100)
+    assert (row["step_time_s"], row["step_low_s"], row["step_high_s"]) == (1.65, 1.5, 1.81)
+    assert jax["time_ratio"] == 1, "of its own framework"
+    assert jax["torch_ratio"] == pytest.approx(2.0, rel=0.01)
+    flops = step_flops(CASE) or 0
+    assert table.loc[CASE.id]["reference_share"] == pytest.approx(flops / 1.1 / (1e9 / 0.05))
 
 
-def test_a_contended_record_without_another_says_so() -> None:
-    origin = provenance(versions={"torch": "1"}, threads=1)
-    alone = made("fp32", 300, 1.0).model_copy(update={"cpu_s_per_step": 0.5, "provenance": origin})
-    waiting = alone.model_copy(update={"shares": {"wait": 0.5}})
-    (said,), (silent,) = (tables.strategies(frame(one)) for one in (alone, waiting))
-    assert said.notes == ("torch fp32: a step took 2.00 times its CPU time: others used the core, and its time is too long",)
-    assert silent.notes == ()
+def test_a_table_says_how_sure_a_ratio_is() -> None:
+    shaky = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[1.5], [2.5], [1.0]])]
+    (sure,), (unsure,) = (tables.strategies(frame(*blocks(found))) for found in (TIMES[:2], shaky))
+    column = list(tables.SHOWN).index("relative")
+    assert [row[column] for row in sure.rows] == ["1.00", "1.50 (1.49 to 1.51)"]
+    assert unsure.rows[1][column].startswith("undecided (")
+    assert "live blocks" in sure.caption
+    assert "core 1" in sure.caption
+    assert sure.rows[1][list(tables.SHOWN).index("range")] == "1,500.0 to 1,810.0"
+
+
+def test_times_from_before_blocks_have_no_ratio() -> None:
+    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)))
+    column = list(tables.SHOWN).index("relative")
+    assert [(row[3], row[column]) for row in comparison.rows] == [("1.00", "-"), ("0.50", "-")]
+    assert tables.BEFORE_BLOCKS in comparison.caption
+    assert "live blocks" not in comparison.caption
+    both = frame(made("amp_bf16", 100, 1.5), *blocks(TIMES[:2]))
+    assert "1 of 3 rows were measured before blocks" in tables.timing(both)
+
+
+def test_frameworks_stand_beside_each_other_by_their_blocks() -> None:
+    (comparison,) = tables.frameworks(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
+    assert comparison.head == ("workload", "size", "batch", "torch GiB", "jax GiB", "torch ms", "jax ms", "jax x torch")
+    assert comparison.rows[0][-1].startswith("2.00 (")
 
 
 def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
@@ -86,7 +102,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
-    assert comparison.rows[0][2:5] == ("1.000", "1.00", "1,000.0")
+    assert comparison.rows[0][2:6] == ("1.000", "1.00", "-", "1,000.0")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
     assert "memory ran out" in comparison.markdown()
@@ -113,7 +129,7 @@ def test_terminal_takes_any_text(text: str) -> None:
 def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
     assert comparison.data["peak_bytes"].tolist() == [2**30, 2**29]
-    assert comparison.data["time_ratio"].tolist() == [1.0, 1.5]
+    assert comparison.data["peak_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1.000", "1.00"), ("0.500", "0.50")]
     assert comparison.head[2:4] == ("peak GiB", "x base")
 

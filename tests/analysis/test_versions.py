@@ -1,9 +1,9 @@
-"""Versions of a framework: measured in turn, judged by rounds and never by two points."""
+"""Versions of a framework: measured in turn, judged by blocks and never by two points."""
 
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
-from analysis.reports import versions
+from analysis.blocks import Blocks
+from analysis.reports import verdicts, versions
 from analysis.reports.report import of_records
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
-from analysis.selection import of_one_version, select_records
-from analysis.statistics import FEWEST, PEAK, TIME, Quantity
+from analysis.selection import of_one_version
+from analysis.statistics import PEAK, TIME, Quantity
 from framebench.cli import versions as command
 from framebench.cli.__main__ import app
 from framebench.measure import environments
@@ -30,12 +31,9 @@ from tests.rounds import (
     NEW,
     OLD,
     Change,
-    at,
     broken,
     changed,
-    committed,
     equal_rounds,
-    larger,
     originals,
     plant,
     rounds,
@@ -69,28 +67,8 @@ def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -
     done = framebench("versions", "compare", OLD, NEW, "--json", "--results", str(results))
     assert done.returncode == 1
     assert {(r["case"], r["quantity"]) for r in json.loads(done.stdout) if r["verdict"] == REGRESSION} == regressions(rows)
-    assert f"regression: {slow}, step time +2" in done.stderr
+    assert re.search(f"regression: {slow}, step time .(1[5-9]|2[0-5])\\.", done.stderr)
     assert f"regression: {large}, peak memory +5.0%" in done.stderr
-
-
-def test_what_is_planted_into_the_committed_records_is_found(results: Path) -> None:
-    """The versions as they were measured; what they really differ in is found too, and stays."""
-    found = committed()
-    machines = [machine for machine, _ in versions.history(found)]
-    if not machines:
-        pytest.skip("no committed records of two JAX versions measured in turn")
-    found = [r for r in found if r.provenance.machine == machines[0]]
-    before = versions.rows_of(found, OLD, NEW)
-    equal_peaks = sorted(r.case for r in before if (r.quantity, r.verdict) == (PEAK.name, NONE))
-    # times scatter: of those not told apart, the ones that are not faster by so much that a fifth more is lost in it
-    unlike = {r.case for r in before if r.quantity == TIME.name and (r.verdict not in (NONE, UNDECIDED) or (r.low or 0) < 0.95)}
-    pairs = [(slow, large) for slow in sorted({r.case for r in before} - unlike) for large in equal_peaks if slow != large]
-    if not pairs:
-        pytest.skip("every case differs between the versions already, or is undecided")
-    slow, large = pairs[0]
-    after = versions.rows_of(plant(found, slow, large), OLD, NEW)
-    assert regressions(after) - regressions(before) == {(slow, TIME.name), (large, PEAK.name)}
-    assert regressions(before) <= regressions(after)
 
 
 def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]) -> None:
@@ -104,24 +82,49 @@ def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]
         assert other.ratio == pytest.approx(1 / one.ratio)
 
 
-def test_two_points_decide_nothing(results: Path) -> None:
-    """However far they lie apart; nor do five of each, nor seven of each that were not measured in turn."""
+def test_two_points_decide_nothing_about_time(results: Path) -> None:
+    """However far they lie apart; nor do many that share no block. Peaks repeat."""
     (original,) = originals(1)
-    twice: Change = lambda r, number: larger(times(r, 2), 2)  # noqa: E731
-    for count in (1, FEWEST - 1):
-        found = rounds(original, count, twice)
-        assert set(verdicts_of(found).values()) == {FEW}
-        (peak, *_) = versions.rows_of(found, OLD, NEW)
-        assert peak.ratio == 2
-        assert peak.low is None
-        assert f"{count} and {count} processes" in (peak.reason or "")
-    apart = [r if number % 2 else at(r, "0.9.2", r.provenance.measured_at, "other")
-             for number, r in enumerate(rounds(original, change=twice))]  # fmt: skip
-    assert set(verdicts_of(apart).values()) == {FEW}
-    done = framebench("versions", "compare", OLD, NEW, "--results", str(write(found, results)))
+    twice: Change = lambda r, number: times(r, 2)  # noqa: E731
+    found = rounds(original, 1, twice)
+    assert verdicts_of(found)[TIME.name] == FEW
+    (row,) = [r for r in versions.rows_of(found, OLD, NEW) if r.quantity == TIME.name]
+    assert row.ratio is not None
+    assert row.ratio > 1.5
+    assert (row.low, row.reason) == (None, "a single block has no interval")
+    apart = [r.model_copy(update={"turns": None}) for r in rounds(original, change=twice)]
+    assert verdicts_of(apart)[TIME.name] == FEW
+    assert verdicts_of(apart)[PEAK.name] == NONE
+    without = [r.model_copy(update={"turns": None, "peaks": {}}) for r in apart]
+    done = framebench("versions", "compare", OLD, NEW, "--results", str(write(without, results)))
     assert done.returncode == 3, "nothing could be judged, which must not pass for fine"
     assert "framebench versions run" in done.stderr
-    assert set(verdicts_of(rounds(original, FEWEST, twice)).values()) == {REGRESSION, NONE}  # the first step was left alone
+    assert verdicts_of(rounds(original, 5, twice))[TIME.name] == REGRESSION
+
+
+def test_many_tests_on_a_page_are_corrected_for() -> None:
+    """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
+    alone = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.quantity == TIME.name]
+    by_hand = {row.case: verdicts.of_time(*sides(row.case), Blocks(equal_rounds())) for row in alone}
+    assert all((found.p or 0) <= (row.p or 0) for row in alone if (found := by_hand[row.case]))
+    least = min(by_hand.values(), key=lambda found: found.p if found and found.p is not None else 1)
+    assert least
+    tested = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.p is not None]
+    assert min(row.p or 0 for row in alone) == pytest.approx(min(1, (least.p or 0) * len(tested)), rel=0.5)
+
+
+def sides(case: str) -> tuple[list[Record], list[Record]]:
+    own = [r for r in equal_rounds() if r.case == case]
+    return [r for r in own if r.framework_version == "0.9.2"], [r for r in own if r.framework_version == "0.10.2"]
+
+
+def test_instructions_tell_other_work() -> None:
+    (original,) = originals(1)
+    counted = original.model_copy(update={"instructions": [10**9] * len(original.step_s)})
+    more: Change = lambda r, number: r.model_copy(update={"instructions": [11 * 10**8] * len(r.step_s)})  # noqa: E731
+    assert verdicts_of(rounds(counted, 2))["instructions"] == "same work"
+    assert verdicts_of(rounds(counted, 2, more))["instructions"] == "other work"
+    assert regressions(versions.rows_of(rounds(counted, 2, more), OLD, NEW)) == set()
 
 
 def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Path) -> None:
@@ -139,14 +142,14 @@ def test_a_case_that_stops_working_is_a_regression() -> None:
     (original,) = originals(1)
     assert verdicts_of(rounds(original, change=broken)) == {STATUS: REGRESSION}
     assert {r.verdict for r in versions.rows_of(rounds(original, change=broken), NEW, OLD)} == {IMPROVEMENT}
-    assert verdicts_of(rounds(original, 3, change=broken)) == {STATUS: FEW}
+    assert verdicts_of(rounds(original, 3, change=broken)) == {STATUS: UNDECIDED}, "one in ten, if chance breaks half of them"
     once = verdicts_of(rounds(original, change=lambda r, number: broken(r, number) if number == 2 else r))
     assert once[STATUS] == UNDECIDED
-    assert once[PEAK.name] == NONE, "the other six rounds are enough"
+    assert once[PEAK.name] == NONE, "the other blocks are enough"
     both = [broken(r, 0) for r in rounds(original)]
     assert verdicts_of(both) == {STATUS: NONE}
     (row,) = versions.rows_of(rounds(original, change=broken), OLD, NEW)
-    assert row.reason == "failed in 0 of 7 and 7 of 7 processes: oom: memory ran out"
+    assert row.reason == "failed in 0 of 5 and 5 of 5 processes: oom: memory ran out"
 
 
 def test_peaks_of_two_instruments_are_not_compared() -> None:
@@ -157,27 +160,23 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "quantity"), [({"peaks": {}}, PEAK), ({"step_s": []}, TIME), ({"first_step_s": None}, versions.FIRST)]
+    ("lacking", "quantity"),
+    [({"peaks": {}}, PEAK), ({"step_s": [], "turns": None}, TIME), ({"first_step_s": None}, verdicts.FIRST)],
 )
 def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
-    """Rounds without the number count for nothing, and the other quantities stand."""
+    """The other quantities stand, but that without a block there is no first step of one either."""
     (original,) = originals(1)
-    some = rounds(original, change=lambda r, number: r.model_copy(update=lacking if number < 5 else {}))
-    (row,) = [r for r in versions.rows_of(some, OLD, NEW) if r.quantity == quantity.name]
-    assert (row.verdict, row.rounds) == (FEW, measuring.BLOCKS - 5)
     none = verdicts_of(rounds(original, change=lambda r, number: r.model_copy(update=lacking)))
     assert none.pop(quantity.name) == FEW
-    assert FEW not in none.values()
+    assert FEW not in none.values() or quantity is TIME
 
 
-def test_rounds_of_other_code_play_no_part() -> None:
-    """Else a repair of ours, with the newer version measured after it, would look like one of theirs."""
+def test_records_of_an_older_protocol_play_no_part() -> None:
     (original,) = originals(1)
     before = rounds(original, change=lambda r, number: times(r, 2), session="before")
-    old = [changed(r, commit="0" * 40) for r in before]
-    later = [at(r, str(r.framework_version), r.provenance.measured_at + timedelta(days=1)) for r in rounds(original)]
-    assert regressions(versions.rows_of([*old, *later], OLD, NEW)) == set()
-    assert {r.rounds for r in versions.rows_of([*old, *later], OLD, NEW)} == {measuring.BLOCKS}
+    old = [changed(r, protocol=1) for r in before]
+    assert regressions(versions.rows_of([*old, *rounds(original)], OLD, NEW)) == set()
+    assert regressions(versions.rows_of(old, OLD, NEW)) == {(original.case, TIME.name)}, "unless there are no others"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +204,7 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
     assert "also different: flax" in shown.caption
     assert "jax's build, none and cpu" in shown.caption
     assert str(equal[0].provenance.commit)[:10] in shown.caption
-    assert len(shown.rows) == 3 * len({r.case for r in equal})
+    assert len(shown.rows) == 3 * len({r.case for r in equal}), "peak, step time, first step"
     evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
     assert "<script>" not in versions.table(versions.rows_of(evil, OLD, NEW)).markdown()
     moved = [changed(r, machine="other") for r in equal]
@@ -215,10 +214,10 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
-    chosen, pinned = select_records(equal), pins.pinned_version("jax")
-    assert {r.framework_version for r in chosen} == {"0.9.2", "0.10.2"}
-    assert {r.framework_version for r in of_one_version(chosen)} == {pinned}
-    older = [r for r in chosen if r.framework_version == "0.9.2"]
+    pinned = pins.pinned_version("jax")
+    assert {r.framework_version for r in equal} == {"0.9.2", "0.10.2"}
+    assert {r.framework_version for r in of_one_version(equal)} == {pinned}
+    older = [r for r in equal if r.framework_version == "0.9.2"]
     assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
     assert "0.9.2" not in "".join(c.caption for c in of_records(equal) if " against " not in c.title)
     (shown,) = versions.comparisons(equal)

@@ -20,13 +20,16 @@ from framebench.measure.environments import Environment
 from framebench.measure.session import Busy, alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
+from framebench.suite.case import Case
 from tests.campaign import Tried
+from tests.handmade import blocks
 from tests.processes import ROOT, framebench, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
     "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
     "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
+    "peak_ratio", "cold_peak_bytes", "time_ratio", "time_ratio_low", "time_ratio_high", "blocks", "instructions_per_step",
 }  # fmt: skip
 
 
@@ -48,6 +51,22 @@ def test_show_prints_flat_rows(measured: Path) -> None:
     assert ok["step_time_s"] > 0
     assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == ("unsupported", None, None)
     assert unsupported["reason"]
+
+
+def test_show_has_the_ratios_of_blocks_also_where_the_baseline_is_not_asked_for(results: Path) -> None:
+    base, checkpoint = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint"))
+    even = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.0]]
+    made = blocks([(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])], peaks=[200, 100], instructions=7)
+    for r in made:
+        store.write(r, store.folder(results, "m", "torch-1", r.parsed))
+    (row,) = json.loads(framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout)
+    assert {name: row[name] for name in sorted(KEYS & row.keys()) if "ratio" in name} == {
+        "peak_ratio": 0.5, "time_ratio": pytest.approx(1.5), "time_ratio_low": pytest.approx(1.5),
+        "time_ratio_high": pytest.approx(1.5),
+    }  # fmt: skip
+    assert (row["cold_peak_bytes"], row["blocks"], row["instructions_per_step"]) == (200, 3, 7)
+    told = framebench("show", checkpoint.id, "--results", str(results)).stdout
+    assert "0.0 MiB (host.rss)" in told
 
 
 def test_show_and_report_for_people(measured: Path) -> None:

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 
 from analysis import frames, tables
 from analysis.reports.report import report_of
-from analysis.selection import select_records
 from framebench.measure.environments import Environment
 from framebench.records import store
 from framebench.records.record import Record
@@ -105,7 +104,7 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.strategies(frames.frame(select_records(store.read_all(results))))
+        (comparison,) = tables.strategies(frames.frame(store.read_all(results)))
         assert "NO" in comparison.rows[0], "the table says that the strategy was not seen at work"
 
 
@@ -181,7 +180,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in report_of(frames.frame(select_records([found]))):
+    for comparison in report_of(frames.frame([found])):
         assert "<script" not in comparison.markdown()
 
 

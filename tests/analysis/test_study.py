@@ -1,0 +1,86 @@
+"""The study of how often verdicts err: on made-up records whose answer is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.studies import study
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.handmade import CASE, blocks
+
+MIB = 2**20
+SPINS, EXTRAS = (0.03, 0.05, 0.10, 0.20), (0.01, 0.02, 0.05)
+OTHER = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+
+
+def measured(case: Case, spread: float, seed: int) -> list[Record]:
+    """Four equal arms, one for each slowdown and one for each share of more memory, as they are measured."""
+    rng, planted = np.random.default_rng(seed), [*[{}] * 4, *({"spin": s} for s in SPINS), *({"extra": s} for s in EXTRAS)]
+    times = [
+        (1 + plant.get("spin", 0.0)) * np.exp(rng.normal(0, spread, (5, 1)) + rng.normal(0, 0.01, (5, 8))) for plant in planted
+    ]
+    peaks = [round(100 * MIB * (1 + plant.get("extra", 0.0))) for plant in planted]
+    found = blocks([(case, arm.tolist()) for arm in times], peaks=peaks)
+    made = []
+    for r in found:
+        assert r.turns
+        turns = r.turns.model_copy(update={"block": f"{case.id} {r.turns.block}"})
+        origin = r.provenance.model_copy(update={"planted": planted[r.turns.arm]})
+        made.append(r.model_copy(update={"turns": turns, "provenance": origin}))
+    return made
+
+
+def test_each_pair_is_compared_once_and_equal_ones_share_no_process() -> None:
+    found = list(study.pairs("quiet", measured(CASE, 0.005, 0)))
+    by = {(p.quantity, p.planted): [q for q in found if (q.quantity, q.planted) == (p.quantity, p.planted)] for p in found}
+    assert {key: len(own) for key, own in by.items()} == {
+        ("step time", 0.0): 2, ("peak memory", 0.0): 2, **{("step time", s): 1 for s in SPINS},
+        **{("peak memory", s): 1 for s in EXTRAS},
+    }  # fmt: skip
+    assert all(p.found.blocks == 5 for p in found if p.quantity == "step time")
+    for p in found:
+        assert p.found.ratio == pytest.approx(1 + p.planted, abs=0.02)
+
+
+def test_what_is_planted_is_found_and_nothing_else() -> None:
+    found = [p for seed, case in enumerate((CASE, OTHER)) for p in study.pairs("quiet", measured(case, 0.002, seed))]
+    assert {(p.quantity, p.planted) for p in found if p.counts} >= {
+        ("step time", 0.05), ("step time", 0.10), ("step time", 0.20), ("peak memory", 0.02), ("peak memory", 0.05),
+    }  # fmt: skip
+    assert not [p for p in found if p.counts and not p.planted]
+    assert {p.framework for p in found} == {"torch", "jax"}
+
+
+def test_noise_is_undecided_and_no_alarm() -> None:
+    found = [p for seed in range(10) for p in study.pairs("loaded", measured(CASE, 0.3, seed))]
+    equal = [p for p in found if p.quantity == "step time" and not p.planted]
+    assert sum(p.counts for p in equal) <= stats.binom.ppf(0.999, len(equal), 0.05)
+    assert all(p.found.verdict == "undecided" for p in equal if not p.counts)
+
+
+def test_the_table_has_exact_intervals() -> None:
+    found = [p for seed in range(3) for p in study.pairs("quiet", measured(CASE, 0.002, seed))]
+    rows = {(row[0], row[2]): row for row in study.rates(found).rows}
+    row = rows["step time", "+10%"]
+    assert row[3:8] == ("3", "3", "100%", "29% to 100%", "at least 90%"), "Clopper and Pearson's for 3 of 3"
+    assert rows["step time", "nothing"][3:8] == ("6", "0", "0%", "0% to 46%", "at most 5%")
+    (beside,) = study.by_framework(found).rows
+    assert beside[:3] == ("quiet", "torch", "6")
+
+
+def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "WHERE", tmp_path)
+    found = measured(CASE, 0.002, 0)
+    for r in found:
+        store.write(r, store.folder(tmp_path / "measured", "m", "torch-1", CASE))
+    kept = study.gather(tmp_path / "measured", "quiet")
+    assert kept.read_bytes() == study.gather(tmp_path / "measured", "quiet").read_bytes()
+    assert {name: len(records) for name, records in study.kept(tmp_path).items()} == {"quiet": len(found)}
+    assert len(study.rates(study.pairs("quiet", study.kept(tmp_path)["quiet"])).rows) == 9
+    assert [c.rows for c in study.comparisons(tmp_path / "nowhere")] == [(), ()]
