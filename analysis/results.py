@@ -47,9 +47,15 @@ class Results:
 
     @cached_property
     def machines(self) -> list[str]:
-        """Those that have records, the one with the most first; by the folders' names, so that no file is opened."""
+        """Those that have records, the one with the most first; by the folders' names, so that no file is opened.
+
+        Raises OSError for a folder that cannot be read.
+        """
         where = self.root / "records"
-        folders = [entry.name for entry in os.scandir(where) if entry.is_dir()] if where.is_dir() else []
+        try:
+            folders = [entry.name for entry in os.scandir(where) if entry.is_dir()]
+        except FileNotFoundError:
+            folders = []
         counts = Counter({name: sum(1 for _ in (where / name).rglob("*.json")) for name in folders})
         return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
 

@@ -19,6 +19,7 @@ from framebench.cli.__main__ import main
 from framebench.measure.environments import Environment
 from framebench.records.provenance import ROOT
 
+NOBODY = 65534
 COMMAND = (sys.executable, "-m", "framebench.cli")
 
 
@@ -64,6 +65,19 @@ def acting(script: str, folder: Path) -> Environment:
     interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n')
     interpreter.chmod(0o755)
     return Environment("torch", "0", interpreter)
+
+
+@contextmanager
+def plain_user() -> Iterator[None]:
+    """Permissions are obeyed in here, also where the tests are run by root."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 @contextmanager

@@ -93,8 +93,8 @@ def sentences(advice: Advice, changes: Sequence[Change], roomiest: Offer | None)
         yield f"no advice: {case}: {why}"
     if advice.unmeasured:
         yield (
-            f"{len(advice.unmeasured)} more strategies could be measured, such as {advice.unmeasured[0]}: "
-            f"framebench run --profile standard '{q.workload}/*/{q.scenario}'"
+            f"{len(advice.unmeasured)} more strategies could be measured, the first by: "
+            f"framebench run {' '.join(advice.unmeasured[:2])}"
         )
 
 

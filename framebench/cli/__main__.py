@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
+import typer
+
 from framebench.cli import advice, claims, figures, measuring, reading, upkeep, versions  # noqa: F401  # importing a room adds its commands
-from framebench.cli.shared import app, fail, say
+from framebench.cli.shared import app, fail, problem, say
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy
 from framebench.records import pins
@@ -21,12 +24,24 @@ def main() -> None:
     if not pins.REQUIREMENTS.is_dir():
         fail("this copy has no requirements/: framebench is used from a checkout; clone it, and call `make setup` there", 2)
     try:
-        app()
+        code = app(standalone_mode=False, prog_name="framebench")
+    except typer.TyperException as error:
+        fail(mistake(error), 2)
+    except (typer.Abort, KeyboardInterrupt):
+        fail("interrupted", 130)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
     except OSError as error:
-        said = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        fail(f"{said}; what was measured so far is kept", 1)
+        fail(problem(error), 1)
+    sys.exit(code)
+
+
+def mistake(error: typer.TyperException) -> str:
+    """What was wrong on the command line, and where all of it is explained. Ends the command where the help was shown."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if not (said := error.format_message().strip().rstrip(".")):
+        sys.exit(2)
+    return f"{said}; `{context.command_path if context else 'framebench'} --help` has all of it"
 
 
 def plain_warning(message: Any, *_: Any, **__: Any) -> None:

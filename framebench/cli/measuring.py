@@ -171,12 +171,12 @@ def fit(
     from framebench.measure import max_batch as search
 
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
-    found = []
+    found: list[Fit] = []
     for case in search.chosen(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
         one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := searched(case, room, env, max_batch, options, results)) is None:
+        elif (one := searched(case, room, env, max_batch, options, results, bool(found))) is None:
             continue
         found.append(one)
         if not as_json:
@@ -186,12 +186,14 @@ def fit(
     raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
 
 
-def searched(case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path) -> Fit | None:
-    """None if the framework's environment cannot be built, which is said."""
+def searched(
+    case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
+) -> Fit | None:
+    """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
     from framebench.measure.max_batch import find
 
-    interrupted = "interrupted; what was found for the cases before is kept"
-    with measuring(results, interrupted), err.status(case.id) as status:
+    kept = "; what was found for the cases before is kept" if before else "; nothing was found yet"
+    with measuring(results, lambda: kept), err.status(case.id) as status:
         try:
             environment = installed.ready([case.framework], env, say)[case.framework]
         except SetupError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -26,6 +29,8 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
+UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
@@ -33,7 +38,7 @@ DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.it
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
 Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
-Results = Annotated[Path, typer.Option(help="folder of the records")]
+Results = Annotated[Path, typer.Option(file_okay=False, help="folder of the records")]
 WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"
 
 
@@ -61,28 +66,75 @@ def chosen(
 
 
 @contextmanager
-def measuring(results: Path, interrupted: str = "interrupted") -> Iterator[None]:
-    """Start workers in here: alone in the results folder, and ended by SIGTERM as by Ctrl-C, with this word and exit code 130.
+def measuring(results: Path, kept: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Start workers in here: alone in the results folder, and ended by SIGTERM as by Ctrl-C, with exit code 130.
 
-    Raises Busy if another process is measuring, OSError if nothing can be written into the folder.
+    `kept` says what is left of what was measured when this ends early, or nothing. Raises Busy if another process is measuring;
+    if a record cannot be written, before all or later, the command ends with exit code 1.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        writable(results / "records" / provenance.machine_name())
         with alone(results):
             yield
     except KeyboardInterrupt:
-        fail(interrupted, 130)
+        fail(f"interrupted{kept()}", 130)
+    except OSError as error:
+        fail(f"{problem(error)}{kept()}", 1)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def session(results: Path, selector: str) -> Iterator[Session]:
-    """Measure in a session of this code, which is finished if the block comes to its end. Raises Busy and OSError, as above."""
-    with measuring(results, "interrupted; what was measured is kept, and the same command goes on from there"):
-        opened = Session.open(results, provenance.code(), selector)
-        yield opened
-        opened.close(results)
+    """Measure in a session of this code, which is finished if the block comes to its end. As above."""
+    opened: list[Session] = []
+
+    def kept() -> str:
+        if opened and opened[0].kept(results):
+            return "; what was measured is kept, and the same command goes on from there"
+        return "; nothing was measured yet"
+
+    with measuring(results, kept):
+        opened.append(Session.open(results, provenance.code(), selector))
+        yield opened[0]
+        opened[0].close(results)
+
+
+def problem(error: OSError) -> str:
+    return f"{error.strerror}: {error.filename}" if error.filename else str(error)
+
+
+def writable(folder: Path) -> Path:
+    """The folder, if files could be written into it, be it there already or not. Raises OSError."""
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a folder", str(there))
+    if not may_write(there, os.X_OK):
+        raise PermissionError(errno.EACCES, "Nothing can be written there", str(there))
+    return folder
+
+
+def may_write(path: Path, more: int = 0) -> bool:
+    return os.access(path, os.W_OK | more, effective_ids=os.access in os.supports_effective_ids)
+
+
+def folder_to_fill(value: Path | None) -> Path | None:
+    """An option's folder, before any work is done for it. Raises typer.BadParameter."""
+    try:
+        return value and writable(value)
+    except OSError as error:
+        raise typer.BadParameter(problem(error)) from None
+
+
+def file_to_write(value: Path | None) -> Path | None:
+    """Likewise a file."""
+    if value and value.is_dir():
+        raise typer.BadParameter(f"{value} is a folder; name a file")
+    if value and value.exists() and not may_write(value):
+        raise typer.BadParameter(f"Nothing can be written there: {value}")
+    folder_to_fill(value and value.absolute().parent)
+    return value
 
 
 def broken(statuses: list[str], what: str = "cases") -> bool:
@@ -113,15 +165,18 @@ def machines_of(found: Folder, named: str | None) -> list[str]:
 
 
 def parse_bytes(text: str) -> int:
-    """`2GiB`, `512MiB`, `1e9`; at least one byte. Raises typer.BadParameter."""
-    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
-    number = text.rstrip("KMGiB")
+    """`2GiB`, `512 mib`, `256MB` (10^6 bytes), `1e9B`; at least one byte. Raises typer.BadParameter."""
+    parts = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
     try:
-        found = int(float(number) * units[text[len(number) :]])
-    except (ValueError, KeyError, OverflowError):  # what overflows is `inf`
+        found = int(float(parts[1]) * UNITS.get(parts[2], 1)) if parts else 0
+    except (ValueError, OverflowError):  # `1.2.3`, `1e999`
         found = 0
-    if found < 1:
+    if not 1 <= found <= MOST:
         raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
+    assert parts
+    if parts[2] not in UNITS:
+        raise typer.BadParameter(f"{text!r} {f'has the unit {parts[2]!r}' if parts[2] else 'has no unit'}; write for instance "
+                                 f"{parts[1]}MiB (2^20 bytes) or {parts[1]}MB (10^6 bytes)")  # fmt: skip
     return found
 
 

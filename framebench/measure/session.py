@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from framebench.records import provenance
+from framebench.records import provenance, store
 
 LOCK = ".lock"
 
@@ -88,6 +88,15 @@ class Session:
         """Its own file, which other commands leave alone."""
         asked = json.dumps([self.code, self.selector])
         return results / f".session-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
+
+    def kept(self, results: Path) -> bool:
+        """Whether anything that it measured is there: a record of its own, or a probe of the claims since it began."""
+        began = self.path(results).stat().st_mtime
+        records, probes = (
+            [path for path in (results / folder).rglob("*.json") if path.stat().st_mtime >= began]
+            for folder in ("records", "claims")
+        )
+        return bool(probes) or any(store.of_session(path.parent, self.id) for path in records)
 
     def close(self, results: Path) -> None:
         """Finished: the next run starts a new session. Raises OSError if the file cannot be removed."""

@@ -97,9 +97,15 @@ def read_all(root: Path) -> Iterator[Record]:
 
 
 def read_files(root: Path) -> Iterator[tuple[str, Record]]:
-    """The same with the files' names."""
+    """The same with the files' names. Raises OSError for a folder that cannot be read; none at all is an empty one."""
+
+    def unreadable(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
     # names, not Paths: to make and list these takes as long as to read the files
-    for name in sorted(os.path.join(where, n) for where, _, names in os.walk(root / "records") for n in names):
+    walked = os.walk(root / "records", onerror=unreadable)
+    for name in sorted(os.path.join(where, n) for where, _, names in walked for n in names):
         try:
             if name.endswith(".json"):
                 yield name, read(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase, declared
@@ -9,6 +11,8 @@ from framebench.suite.profiles import by_id, every_case
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
 from models import spec
+
+FEW = 12
 
 
 def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = None) -> list[Case]:
@@ -33,8 +37,18 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
         valid = dict.fromkeys(case.id.split("/")[place] for case in found)
         found = [c for c in found if fnmatchcase(c.id.split("/")[place], patterns[place])]
         if not found:
-            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {', '.join(valid)}")
+            known = few(list(valid), patterns[place])
+            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {known}")
     return found
+
+
+def few(valid: Sequence[str], asked: str) -> str:
+    """What could be meant, the likest first, in a line that can be read: all of a few, of many some and how many there are."""
+    if len(valid) <= FEW:
+        return ", ".join(valid)
+    near = get_close_matches(asked, valid, FEW, cutoff=0.5)
+    shown = [*near, *(name for name in valid if name not in near)][:FEW]
+    return f"{', '.join(shown)} and {len(valid) - FEW} more"
 
 
 def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
@@ -46,7 +60,7 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         try:
             plan = find(scenario, name)
         except KeyError as error:
-            known = ", ".join(s for where, s in STRATEGIES if where == scenario)
+            known = few([s for where, s in STRATEGIES if where == scenario], error.args[0][1])
             reasons.append(f"no strategy {error.args[0][1]!r} in {scenario}; choose from: {known}")
         except IncompatibleStrategies as error:
             reasons.append(str(error))
@@ -68,5 +82,5 @@ def parse(case_id: str) -> Case:
         return by_id()[case_id]
     found = select(case_id)
     if len(found) != 1:
-        raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts")
+        raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts, as in {found[0].id}")
     return found[0]

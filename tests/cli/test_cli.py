@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from typer.testing import CliRunner
@@ -23,7 +27,7 @@ from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
 from tests.campaign import Tried
 from tests.handmade import blocks
-from tests.processes import ROOT, framebench, small_disk
+from tests.processes import ROOT, framebench, plain_user, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -96,6 +100,12 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
         (["golden", "resnet51"], "resnet50"),
+        (["advise", "--budget", "256"], "256MiB"),
+        (["advise", "--budget", "256M"], "unit 'm'"),
+        (["advise", "--budget", "1e30GiB"], "512MiB"),
+        (["run", "transformer/torch/train/chekpoint"], "choose from: checkpoint, "),
+        (["explain", "resnet50"], "as in resnet50/torch/"),
+        (["show", "--results", __file__], "is a file"),
         (["show", "--machine", "../../../x"], "no name of a machine"),
         (["report", "--machine", "a/b"], "no name of a machine"),
         (["figures", "--machine", "/tmp"], "no name of a machine"),
@@ -194,7 +204,7 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
         done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
         assert done.exit_code == 130
-        assert "goes on from there" in done.stderr
+        assert "nothing was measured yet" in done.stderr
         assert len(list(results.glob(".session-*.json"))) == unfinished
 
 
@@ -230,13 +240,64 @@ def test_busy_is_said_plainly(results: Path) -> None:
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, shared.measuring(results, "interrupted; so much is kept"):
+    with pytest.raises(SystemExit) as ended, shared.measuring(results, lambda: "; so much is kept"):
         signal.raise_signal(sent)
     assert ended.value.code == 130
-    assert "so much is kept" in capsys.readouterr().err
+    assert "interrupted; so much is kept" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
     with shared.measuring(results):
         pass
+
+
+@pytest.mark.parametrize("text", ["256MiB", "256mib", "256 MiB", "0.25GiB", "262144KiB", "268435456B", " 256 Mib "])
+def test_a_size_may_be_written_as_people_do(text: str) -> None:
+    assert shared.parse_bytes(text) == 256 * 2**20
+    assert shared.parse_bytes("256MB") == 256 * 10**6
+
+
+def test_a_suggestion_is_a_line_that_can_be_read() -> None:
+    said = framebench("run", "resnet50/torch/train/chekpoint").stderr
+    assert re.search(r"choose from: checkpoint, (\w|, |\+)+ and \d+ more$", said.strip())
+    assert len(said) < 400
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """pytest's own folders are closed to other users."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("place", ["", "records", "records/FOLDER"])
+def test_results_that_cannot_be_read_are_not_called_empty(place: str, published: Path, shared_folder: Path) -> None:
+    results = Path(shutil.copytree(published, shared_folder / "results"))
+    (machine,) = (results / "records").iterdir()
+    closed = results / place.replace("FOLDER", machine.name)
+    with plain_user():
+        assert framebench("show", "--results", str(results)).returncode == 0, "before"
+    closed.chmod(0)
+    with plain_user():
+        for command in ("show", "report", "claims"):
+            done = framebench(command, "--results", str(results))
+            assert done.returncode == 1
+            assert "Permission denied" in done.stderr
+            assert "measure first" not in done.stderr
+    closed.chmod(0o755)
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring.installed, "ready", lambda *_: pytest.fail("work was begun"))
+    closed = shared_folder / "results" / "records"
+    closed.mkdir(parents=True)
+    closed.chmod(0o555)
+    (shared_folder / "results").chmod(0o777)
+    with plain_user():
+        done = framebench("run", CASE, "--results", str(shared_folder / "results"))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"framebench: Nothing can be written there: {closed}; nothing was measured yet\n",
+    )
 
 
 def test_bad_files_are_warned_about(measured: Path) -> None:
@@ -291,6 +352,7 @@ def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_pa
         tried("full disk", kept, 0, seen=f"exit code {done.returncode}", may_be_ok=True)
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
+        assert ("what was measured is kept" if kept else "nothing was measured yet") in done.stderr
         assert "Traceback" not in done.stderr
         assert all(store.read_all(disk / "results"))
         assert not list((disk / "results").rglob("*.tmp"))
