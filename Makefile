@@ -67,17 +67,17 @@ lint: $(READY)
 
 # The records as pages in site/, without network or server
 site: $(READY)
-	$(BIN)/framebench report --machine all --html site
+	$(BIN)/framebench report --machine all --html --to site
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(READY)
 	$(BIN)/framebench report --machine all $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
-	$(BIN)/framebench figures --machine $(SHOWN)
+	$(BIN)/framebench report --figures --machine $(SHOWN)
 	$(MAKE) site
 
 # The notebooks' executed form
 notebooks: $(READY)
-	$(BIN)/framebench notebooks --machine $(SHOWN)
+	$(BIN)/framebench report --notebooks all --machine $(SHOWN)
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import AsJson, Machine, Results, app, fail, machine_of, out, parse_bytes, say
+from framebench.cli.shared import BUDGET, AsJson, Machine, Results, app, fail, machine_of, out, parse_bytes, say
 from framebench.measure import runner
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.blocks import Blocks
 
 
-@app.command()
+@app.command(rich_help_panel=BUDGET)
 def advise(
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
     workload: Annotated[str, typer.Option(help="such as transformer")] = "transformer",

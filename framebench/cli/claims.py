@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.cli.measuring import Blocks, measure_all
-from framebench.cli.shared import BROKEN, AsJson, Machine, Results, app, fail, machine_of, out, say, session
+from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, machine_of, out, say, session
 from framebench.measure import environments, runner
 from framebench.measure.session import Session
 from framebench.records import provenance
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analysis.claims.ledger import Wanted
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def claims(
     ids: Annotated[list[str] | None, typer.Argument(help="such as A1 or C10; all of them if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,

@@ -1,4 +1,4 @@
-"""Commands that measure: `run | compare | fit | evaluate`."""
+"""Commands that measure: `run | compare | max-batch | evaluate`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.cli.shared import (
+    BUDGET,
+    MEASURE,
     AsJson,
     Profile,
     Results,
@@ -49,7 +51,7 @@ Env = Annotated[
 Blocks = Annotated[int, typer.Option(min=1, help="fresh processes of each case, so often: what is published takes 5 or more")]
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def run(
     selectors: Selectors = None,
     profile: Profile = None,
@@ -106,7 +108,7 @@ def measure_all(
     return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
 
 
-@app.command("compare")
+@app.command("compare", rich_help_panel=MEASURE)
 def compare_(
     base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
@@ -148,8 +150,10 @@ def compare_(
         verdicts.table(*arms, known).terminal(out)
 
 
-@app.command()
-def fit(
+@app.command("fit", hidden=True)
+@app.command("max-batch", rich_help_panel=BUDGET)
+def max_batch_(
+    context: typer.Context,
     workload: Annotated[str, typer.Option(help="such as transformer")],
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
     scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
@@ -170,6 +174,8 @@ def fit(
     from analysis.reports import searches
     from framebench.measure import max_batch as search
 
+    if context.info_name == "fit":
+        say("fit is called max-batch; both names work")
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found: list[Fit] = []
     for case in search.chosen(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
@@ -203,7 +209,7 @@ def searched(
         return find(case, room, environment, max_batch, options, results, show_phase)
 
 
-@app.command()
+@app.command(rich_help_panel=BUDGET)
 def evaluate(
     workload: Annotated[str, typer.Option(help="such as transformer")],
     framework: Annotated[str, typer.Option(help="such as torch")],

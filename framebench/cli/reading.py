@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from framebench.cli.shared import (
+    BUDGET,
+    MEASURE,
+    READ,
     AsJson,
     Machines,
     Profile,
@@ -20,6 +22,7 @@ from framebench.cli.shared import (
     chosen,
     err,
     fail,
+    file_to_write,
     machines_of,
     measuring,
     out,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 from framebench.suite.registry import SCENARIOS, names
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=READ)
 def list_(
     selectors: Selectors = None,
     strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
@@ -68,7 +71,7 @@ def list_(
         typer.echo(f"{case.id}{note}")
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
@@ -105,64 +108,7 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
     return {c.id for c in chosen(selectors, [], size="*")}.__contains__
 
 
-class FolderMayBeLeftOut(TyperCommand):
-    """`--html` alone means `--html site`; typer has no options whose value may be left out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        followed = zip(args, [*args[1:], "--"])
-        filled = ["--html=site" if a == "--html" and after.startswith("-") else a for a, after in followed]
-        return super().parse_args(ctx, filled)
-
-
-@app.command(cls=FolderMayBeLeftOut)
-def report(
-    selectors: Selectors = None,
-    results: Results = runner.RESULTS,
-    machine: Machines = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="a document whose tables, of any machine, are made anew")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="[DIR]", help="write a site instead, into site/ or this folder")] = None,
-) -> None:
-    """Comparison tables from the records, on the terminal and (of all cases) as results/tables/<machine>.md, or as a site."""
-    from analysis.reports.documents import NoSuchTable, refresh
-    from analysis.reports.report import for_documents, of_records
-    from analysis.results import Results as Folder
-
-    folder = Folder(results)
-    machines = machines_of(folder, machine)
-    shown = kept(selectors, machines, folder)
-    if not shown:
-        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    if html:
-        return site(shown, folder, html)
-    found = of_records(shown)
-    for comparison in found:
-        comparison.terminal(out)
-    # of some of the cases nothing is written: the file is the machine's whole table
-    for name in machines if not selectors else ():
-        target = results / "tables" / f"{name}.md"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text("\n".join(c.markdown() for c in found if c.machine == name))
-        say(f"the same as Markdown: {target}")
-    every = for_documents(folder) if docs else []
-    for document in docs or ():
-        try:
-            document.write_text(refresh(document.read_text(), every))
-        except NoSuchTable as error:
-            fail(f"{document}: {error}", 2)
-
-
-def site(shown: list[Record], folder: Folder, target: Path) -> None:
-    """These records as pages that need neither network nor server."""
-    from analysis.site.build import Unbuildable, build
-
-    try:
-        pages = build(folder, target, shown)
-    except Unbuildable as error:
-        fail(str(error), 2)
-    say(f"{len(pages)} pages; open {target / 'index.html'}")
-
-
-@app.command()
+@app.command(rich_help_panel=BUDGET)
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     results: Results = runner.RESULTS,
@@ -224,10 +170,10 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     return found
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def explain(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
-    figure: Annotated[Path | None, typer.Option(help="draw the step's memory over time into this SVG file")] = None,
+    to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -244,10 +190,10 @@ def explain(
             found = account(asked, environments.ensure(asked.framework, say=say))
     except Unexplained as error:
         fail(str(error), 2)
-    if figure:
+    if to:
         from analysis.figures import svg
 
-        figure.write_text(svg(explained.figure(found)), encoding="utf-8")
+        to.write_text(svg(explained.figure(found)), encoding="utf-8")
     if as_json:
         typer.echo(found.model_dump_json())
         return

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -18,14 +19,22 @@ from rich.console import Console
 from framebench.measure.session import Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ALL
-from framebench.suite import profiles
+from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.selectors import select
 
 if TYPE_CHECKING:
     from analysis.results import Results as Folder
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 no, or something broke; 2 a mistake; 3 cannot tell; 130 interrupted (docs/commands.md).",
+)
+# the headings of --help
+MEASURE, READ, BUDGET, HERE = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
@@ -33,7 +42,8 @@ UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 1
 MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
-Selectors = Annotated[list[str] | None, typer.Argument(help="workload/framework/scenario/strategy/bN/size; parts may be globs")]
+CASES = "such as transformer/torch/train/fp32/b4/cpu; parts may be globs, or left out"
+Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
 Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block")]
@@ -52,6 +62,23 @@ def named(machine: str | None) -> str | None:
 
 Machine = Annotated[str | None, typer.Option(callback=named, help=WHOSE)]
 Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE}; `{ALL}` takes every machine's")]
+
+
+def tell_version(asked: bool) -> None:
+    if asked:
+        version, code = metadata.version("framebench"), provenance.commit() or "no commit"
+        changed = ", changed since" if provenance.dirty() else ""
+        typer.echo(f"framebench {version} ({code[:10]}{changed}), protocol {protocol.VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def framebench(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="version, commit and protocol")
+    ] = False,
+) -> None:
+    """Which framework, with which memory strategy, trains or serves this model in this much memory, and what does it cost?"""
 
 
 def chosen(
@@ -133,6 +160,8 @@ def file_to_write(value: Path | None) -> Path | None:
         raise typer.BadParameter(f"{value} is a folder; name a file")
     if value and value.exists() and not may_write(value):
         raise typer.BadParameter(f"Nothing can be written there: {value}")
+    if value and not value.absolute().parent.exists():
+        raise typer.BadParameter(f"there is no folder {value.parent}")
     folder_to_fill(value and value.absolute().parent)
     return value
 

@@ -1,4 +1,4 @@
-"""Commands that keep the suite in order: `setup | doctor | golden | overhead`."""
+"""Commands that keep the suite in order: `setup | doctor`, and `dev golden | honest | overhead | study`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Results, app, fail, measuring, out, say
+from framebench.cli.shared import HERE, AsJson, Results, app, fail, measuring, out, say
 from framebench.measure import environments, runner
 from framebench.records.pins import pinned_version
 from framebench.suite.strategy import FRAMEWORKS
 
+dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
+app.add_typer(dev, name="dev", rich_help_panel=HERE)
 
-@app.command()
+
+@app.command(rich_help_panel=HERE)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now (they are built when first needed otherwise)."""
     for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
@@ -23,7 +26,7 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
         typer.echo(f"{environment.name}: {environment.python}")
 
 
-@app.command()
+@app.command(rich_help_panel=HERE)
 def doctor(
     as_json: AsJson = False,
     results: Results = runner.RESULTS,
@@ -47,7 +50,7 @@ def doctor(
     raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
 
 
-@app.command()
+@dev.command()
 def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
     from framebench.measure import golden as references
@@ -66,7 +69,7 @@ def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> N
         )
 
 
-@app.command()
+@dev.command()
 def honest(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
     size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
@@ -87,7 +90,7 @@ def honest(
         typer.echo(f"{errors.write(name, found)}: {len(found)} cases")
 
 
-@app.command()
+@dev.command()
 def overhead(
     rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
 ) -> None:
@@ -95,3 +98,11 @@ def overhead(
     with measuring(results):
         environment = environments.ensure("torch", say=say)
         typer.echo(environments.run_module(environment, "framebench.worker.overhead", str(rounds), OMP_NUM_THREADS="1"))
+
+
+@dev.command()
+def study() -> None:
+    """How often verdicts err, from the samples under results/study: docs/study.md and docs/study.svg. Measures nothing."""
+    from analysis.studies import study as made
+
+    made.main([])

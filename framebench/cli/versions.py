@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import (
+    MEASURE,
     AsJson,
     Machines,
     Profile,
@@ -27,7 +28,7 @@ from framebench.measure import environments, runner, versions
 from framebench.measure.progress import CaseProgress
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
-app.add_typer(room, name="versions")
+app.add_typer(room, name="versions", rich_help_panel=MEASURE)
 
 Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
 

@@ -1,4 +1,5 @@
-"""Reference values in float64: torch makes them, JAX confirms them. `framebench golden` writes golden.json and tensors.json.gz.
+"""Reference values in float64: torch makes them, JAX confirms them. `framebench dev golden` writes them
+to golden.json and tensors.json.gz.
 
 Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
 of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics

@@ -378,7 +378,7 @@ assert pyplot is None or not pyplot.get_fignums()
 
 def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        called = [sys.executable, "-m", "framebench.cli", "figures", "--to", str(tmp_path / "to"), *arguments]
+        called = [sys.executable, "-m", "framebench.cli", "report", "--figures", "--to", str(tmp_path / "to"), *arguments]
         return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
     wrong = command("--machine", "nowhere")

@@ -122,8 +122,8 @@ def test_importing_analysis_imports_no_pandas() -> None:
     "command",
     [
         ["report", "--machine", "all", "--docs", "DOC"],
-        ["report", "--machine", "all", "--html", "TO"],
-        ["figures", "--to", "TO"],
+        ["report", "--machine", "all", "--html", "--to", "TO"],
+        ["report", "--figures", "--to", "TO"],
         ["show", "--json"],
         ["claims", "B19", "--size", "tiny"],
         ["predict", "transformer/jax/train/fp32/b9/tiny"],

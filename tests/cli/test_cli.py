@@ -99,16 +99,23 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["advise", "--budget", "1GiB", "--workload", "*"], "resnet50"),
         (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
-        (["golden", "resnet51"], "resnet50"),
+        (["dev", "golden", "resnet51"], "resnet50"),
         (["advise", "--budget", "256"], "256MiB"),
         (["advise", "--budget", "256M"], "unit 'm'"),
         (["advise", "--budget", "1e30GiB"], "512MiB"),
         (["run", "transformer/torch/train/chekpoint"], "choose from: checkpoint, "),
         (["explain", "resnet50"], "as in resnet50/torch/"),
         (["show", "--results", __file__], "is a file"),
+        (["report", "--figures", "--to", __file__], "Not a folder"),
+        (["report", "--to", "x"], "beside one of them"),
+        (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
+        (["report", "--notebooks", "nothing"], "batch_scaling"),
+        (["explain", CASE, "--to", "/nowhere/step.svg"], "no folder /nowhere"),
+        (["explain", CASE, "--to", "/tmp"], "name a file"),
+        (["run", "--smaples", "3"], "`framebench run --help`"),
         (["show", "--machine", "../../../x"], "no name of a machine"),
         (["report", "--machine", "a/b"], "no name of a machine"),
-        (["figures", "--machine", "/tmp"], "no name of a machine"),
+        (["report", "--figures", "--machine", "/tmp"], "no name of a machine"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
@@ -122,7 +129,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     "command",
     [
         ["run", CASE],
-        ["overhead"],
+        ["dev", "overhead"],
         ["explain", CASE],
         ["claims", "B5", "--run"],
         ["show"],
@@ -165,8 +172,8 @@ def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["show"], ["report"], ["report", "--html", "site"], ["predict", CASE], ["claims"], ["figures"],
-     ["notebooks"]],
+    [["show"], ["report"], ["report", "--html"], ["predict", CASE], ["claims"], ["report", "--figures"],
+     ["report", "--notebooks", "all"]],
 )  # fmt: skip
 def test_an_unknown_machine_is_answered_by_those_there_are(
     command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,7 +226,7 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         ["evaluate", "--workload", "transformer", "--framework", "torch", "--budget", "1GiB"],
         ["explain", CASE],
         ["doctor"],
-        ["overhead"],
+        ["dev", "overhead"],
     ],
 )
 def test_whatever_measures_does_it_alone(arguments: list[str], results: Path) -> None:
@@ -253,6 +260,19 @@ def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: 
 def test_a_size_may_be_written_as_people_do(text: str) -> None:
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
+
+
+def test_fit_is_max_batch_by_its_first_name() -> None:
+    asked = ("--workload", "resnet51", "--budget", "1GiB")
+    first, now = framebench("fit", *asked), framebench("max-batch", *asked)
+    assert first.returncode == now.returncode == 2
+    assert first.stderr == f"fit is called max-batch; both names work\n{now.stderr}"
+
+
+def test_every_command_explains_itself_by_h_and_says_its_version() -> None:
+    assert framebench("-h").stdout == framebench("--help").stdout
+    assert framebench("versions", "compare", "-h").returncode == 0
+    assert re.fullmatch(r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout)
 
 
 def test_a_suggestion_is_a_line_that_can_be_read() -> None:

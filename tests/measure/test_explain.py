@@ -227,7 +227,7 @@ def test_layers_and_kinds_of_a_jittor_step() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     drawn = tmp_path / "step.svg"
-    wanted = ("--json", "--figure", str(drawn), "--results", str(tmp_path))
+    wanted = ("--json", "--to", str(drawn), "--results", str(tmp_path))
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *wanted)
     found = json.loads(done.stdout)
     svg = ElementTree.parse(drawn).getroot()

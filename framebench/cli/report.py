@@ -1,0 +1,142 @@
+"""`report`: what the records say, as tables, in documents, as a site, as figures, as notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framebench.cli.reading import kept
+from framebench.cli.shared import (
+    READ,
+    Machines,
+    Results,
+    Selectors,
+    app,
+    fail,
+    file_to_write,
+    folder_to_fill,
+    machine_of,
+    machines_of,
+    out,
+    say,
+    writable,
+)
+from framebench.measure import runner
+from framebench.records import provenance
+from framebench.records.record import Record
+
+if TYPE_CHECKING:
+    from analysis.results import Results as Folder
+
+SITE, FIGURES = Path("site"), provenance.ROOT / "docs" / "figures"
+
+
+def documents(files: list[Path] | None) -> list[Path]:
+    """Those that are there and can be written. Raises typer.BadParameter."""
+    for file in files or ():
+        if not file.is_file():
+            raise typer.BadParameter(f"no document {file}")
+        file_to_write(file)
+    return files or []
+
+
+@app.command(rich_help_panel=READ)
+def report(
+    selectors: Selectors = None,
+    results: Results = runner.RESULTS,
+    machine: Machines = None,
+    html: Annotated[bool, typer.Option("--html", help="a site instead, by default in site/")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="SVG of one machine, by default in docs/figures/")] = False,
+    notebooks: Annotated[
+        list[str] | None, typer.Option(help="execute this one, or `all`, by default into analysis/notebooks/executed/")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="the folder for one of these")] = None,
+    docs: Annotated[
+        list[Path] | None, typer.Option(callback=documents, help="a document whose tables, of any machine, are made anew")
+    ] = None,
+) -> None:
+    """Comparison tables on the terminal and (of all cases) as results/tables/<machine>.md; or a site, figures, notebooks."""
+    from analysis.results import Results as Folder
+
+    if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
+        fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
+    folder = Folder(results)
+    if notebooks:
+        return run_notebooks(notebooks, folder, machine_of(folder, machine), to)
+    if figures:
+        return draw(folder, machine_of(folder, machine), to or FIGURES)
+    machines = machines_of(folder, machine)
+    shown = kept(selectors, machines, folder)
+    if not shown:
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    if html:
+        return site(shown, folder, to or SITE)
+    tables(shown, folder, machines if not selectors else [], docs or [])
+
+
+def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
+    """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
+    from analysis.reports.documents import NoSuchTable, refresh
+    from analysis.reports.report import for_documents, of_records
+
+    if whole:
+        writable(folder.root / "tables")
+    found = of_records(shown)
+    for comparison in found:
+        comparison.terminal(out)
+    for name in whole:
+        target = folder.root / "tables" / f"{name}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("\n".join(c.markdown() for c in found if c.machine == name))
+        say(f"the same as Markdown: {target}")
+    every = for_documents(folder) if docs else []
+    for document in docs:
+        try:
+            document.write_text(refresh(document.read_text(), every))
+        except NoSuchTable as error:
+            fail(f"{document}: {error}", 2)
+
+
+def site(shown: list[Record], folder: Folder, target: Path) -> None:
+    """These records as pages that need neither network nor server."""
+    from analysis.site.build import Unbuildable, build
+
+    writable(target)
+    try:
+        pages = build(folder, target, shown)
+    except Unbuildable as error:
+        fail(str(error), 2)
+    say(f"{len(pages)} pages; open {target / 'index.html'}")
+
+
+def draw(folder: Folder, machine: str, to: Path) -> None:
+    """Every figure that the records of one machine can fill: the same bytes for the same records."""
+    from analysis.figures import save_all
+
+    writable(to)
+    for path in save_all(folder.table(machine), to, folder.root):
+        typer.echo(path)
+
+
+def run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
+    """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
+    from analysis import notebook
+
+    known = {source.stem: source for source in notebook.sources()}
+    if wrong := [name for name in names if name not in (*known, provenance.ALL)]:
+        fail(f"no notebook {wrong[0]!r}; there are: {', '.join(known)}, and {provenance.ALL}", 2)
+    writable(to or notebook.EXECUTED)
+    empty = False
+    for name in known if provenance.ALL in names else names:
+        say(f"running {name}")
+        try:
+            made = notebook.execute(known[name], folder.root, machine)
+        except notebook.NotFilled as error:
+            empty = True
+            say(f"left out {name}: the records of {machine} do not fill it ({error})")
+        else:
+            typer.echo(notebook.save(made, (to or notebook.EXECUTED) / f"{name}.ipynb"))
+    if empty:
+        raise typer.Exit(1)
