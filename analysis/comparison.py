@@ -11,7 +11,8 @@ from zlib import crc32
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table as RichTable
+
+from analysis import terminal
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -84,12 +85,13 @@ class Comparison:
         return tuple(zip(*columns))
 
     def terminal(self, console: Console) -> None:
-        drawn = RichTable(title=self.title, caption=self.caption, title_justify="left", caption_justify="left")
-        for i, name in enumerate(self.head):
-            drawn.add_column(name, justify="left" if i < self.left else "right", overflow="fold")
-        for line in self.rows:
-            drawn.add_row(*(cell.replace("[", r"\[") for cell in line))
-        console.print(drawn)
+        console.print(self.title, style="italic", markup=False, highlight=False)
+        without = terminal.draw(console, self.head, self.rows, self.left)
+        if without:
+            said = f"No room in {console.width} columns for: {', '.join(without)}"
+            console.print(said, style="italic", markup=False, highlight=False)
+        if self.caption:
+            console.print(self.caption, style="dim italic", markup=False, highlight=False)
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)
         console.print()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -59,8 +60,9 @@ class Results:
         counts = Counter({name: sum(1 for _ in (where / name).rglob("*.json")) for name in folders})
         return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
 
-    def machine(self, named: str | None = None) -> str:
-        """The machine that is named; or else this one, if it has records; or else the one with the most.
+    def machine(self, named: str | None = None, answers: Callable[[str], bool] = lambda name: True) -> str:
+        """The machine that is named; or else this one, if its records answer what is asked; or else, of those whose records do,
+        the one with the most, which is the published one. If none does, the one that comes first.
 
         Raises NoRecords, and UnknownMachine with the names there are.
         """
@@ -70,7 +72,8 @@ class Results:
             raise UnknownMachine(f"no records of machine {named!r} under {self.root}; machines: {there}")
         if not self.machines:
             raise NoRecords(f"no records under {self.root}; measure first: framebench run, or make bench")
-        return named or (here if here in self.machines else self.machines[0])
+        in_order = sorted(self.machines, key=lambda name: name != here)
+        return named or next(filter(answers, in_order), in_order[0])
 
     def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
         """By name the newest result of each probe that claims rest on, and its file."""

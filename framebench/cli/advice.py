@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,7 +48,8 @@ def advise(
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip
-    rows, timed = advice.evidence_about(results, machine_of(Folder(results), machine), workload, scenario)
+    evidence = cache(lambda name: advice.evidence_about(results, name, workload, scenario))
+    rows, timed = evidence(machine_of(Folder(results), machine, lambda name: any(r.framework in chosen for r in evidence(name)[0])))
     try:
         found = advice.advise(rows, question)
         roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None

@@ -19,7 +19,10 @@ from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     from analysis.claims.claim import Claim
-    from analysis.claims.ledger import Wanted
+    from analysis.claims.ledger import Entry, Wanted
+    from analysis.results import Results as Folder
+
+NOT_MEASURED = "not measured"  # the verdict
 
 
 @app.command(rich_help_panel=READ)
@@ -49,14 +52,34 @@ def claims(
         fail(str(error), 2)
     failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
-    here = provenance.machine_name() if run else None
-    found = ledger(folder, machine_of(folder, machine or here), size, ids or [])
+    found = by_default(folder, size, ids or []) if not (machine or run) else []
+    found = found or ledger(
+        folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
+    )
     if as_json:
         typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
     else:
-        for shown in (table(found), *(map(detail, found) if ids else ())):
-            shown.terminal(out)
+        for name in dict.fromkeys(entry.machine for entry in found):
+            table([entry for entry in found if entry.machine == name]).terminal(out)
+        for entry in found if ids else ():
+            detail(entry).terminal(out)
     raise typer.Exit(bool(failed))
+
+
+def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
+    """Each claim as this machine has measured it, or else as the published one has. Empty where there are not both."""
+    from analysis.claims import ledger
+
+    here = provenance.machine_name()
+    others = [name for name in found.machines if name != here]
+    if here not in found.machines or not others:
+        return []
+    own, published = (ledger(found, name, size, ids) for name in (here, others[0]))
+    merged = [theirs if mine.verdict == NOT_MEASURED else mine for mine, theirs in zip(own, published)]
+    count = sum(entry.machine == here for entry in merged)
+    rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
+    say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
+    return merged
 
 
 def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:

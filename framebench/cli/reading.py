@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framebench.cli.shared import (
+    ALL,
     BUDGET,
     MEASURE,
     READ,
@@ -81,7 +82,7 @@ def show(
     from analysis.selection import select_cases
 
     folder, wanted = Folder(results), named(selectors)
-    machines = machines_of(folder, machine)
+    machines = machines_of(folder, machine, has(folder, selectors))
     found = kept(selectors, machines, folder)
     if as_json:  # a row's ratios are to other cases
         every = rows(r for r in folder.records if r.provenance.machine in machines)
@@ -90,8 +91,17 @@ def show(
         return
     if not found:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    for measured in select_cases(found):
-        typer.echo(line(measured.read))
+    selected = [measured.read for measured in select_cases(found)]
+    several = len({r.case for r in selected}) < len(selected)
+    for record in selected:
+        origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
+        typer.echo(f"{line(record)}{origin}")
+
+
+def has(found: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
+    """Whether a machine has records of the cases that are named. Raises UnknownCase."""
+    wanted = named(selectors)
+    return lambda machine: not selectors or any(wanted(record.case) for record in found.of_machine(machine))
 
 
 def kept(selectors: list[str] | None, machines: list[str], found: Folder) -> list[Record]:
@@ -136,7 +146,11 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = machines_of(folder, machine)
+
+    def line_of(name: str) -> bool:
+        return bool(lines(frames.frame(select_records(folder.of_machine(name))), case.id))
+
+    machines = machines_of(folder, machine, line_of)
     found: list[dict[str, Any]] = [
         {
             "method": "lower bound",

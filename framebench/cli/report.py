@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.reading import kept
+from framebench.cli.reading import has, kept
 from framebench.cli.shared import (
     READ,
     Machines,
@@ -67,7 +67,7 @@ def report(
         return run_notebooks(notebooks, folder, machine_of(folder, machine), to)
     if figures:
         return draw(folder, machine_of(folder, machine), to or FIGURES)
-    machines = machines_of(folder, machine)
+    machines = machines_of(folder, machine, has(folder, selectors))
     shown = kept(selectors, machines, folder)
     if not shown:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)

@@ -49,7 +49,7 @@ Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRA
 Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(file_okay=False, help="folder of the records")]
-WHOSE = "whose records: by default this machine's, if it has any, or else those of the machine with the most"
+WHOSE = "whose records: by default this machine's, if they have an answer, or else the published ones"
 
 
 def named(machine: str | None) -> str | None:
@@ -174,23 +174,25 @@ def broken(statuses: list[str], what: str = "cases") -> bool:
     return bool(bad)
 
 
-def machine_of(found: Folder, named: str | None) -> str:
-    """The machine that a command reads (`WHOSE`); where none was named it says which, and which others there are. Ends the
-    command if there are no records, or none of the machine that was named."""
+def machine_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> str:
+    """The machine that a command reads (`WHOSE`): the first whose records answer. Where none was named it says which, and which
+    others there are. Ends the command if there are no records, or none of the machine that was named."""
     from analysis.results import NoRecords, UnknownMachine
 
     try:
-        chosen = found.machine(named)
+        chosen = found.machine(named, answers)
     except (NoRecords, UnknownMachine) as error:
         fail(str(error), 1 if isinstance(error, NoRecords) else 2)
     if others := [name for name in found.machines if name != chosen and named is None]:
-        say(f"machine {chosen}; --machine takes the records of another: {', '.join(others)}")
+        here = provenance.machine_name()
+        why = ", this one" if chosen == here else f", as this one, {here}, has no such records" if here in others else ""
+        say(f"machine {chosen}{why}; --machine takes the records of another: {', '.join(others)}")
     return chosen
 
 
-def machines_of(found: Folder, named: str | None) -> list[str]:
+def machines_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
     """The same where `all` may be said. The one with the most records comes first."""
-    return found.machines if named == ALL and found.machines else [machine_of(found, named)]
+    return found.machines if named == ALL and found.machines else [machine_of(found, named, answers)]
 
 
 def parse_bytes(text: str) -> int:

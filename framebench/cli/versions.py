@@ -84,7 +84,7 @@ def compare_(
     from analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = machines_of(folder, machine)
+    machines = machines_of(folder, machine, lambda name: {base, change} <= releases(folder.of_machine(name)))
     found = [r for r in folder.records if r.provenance.machine in machines]
     try:
         rows = judged.rows_of(found, base, change, fraction(threshold))
@@ -104,6 +104,11 @@ def compare_(
         raise typer.Exit(1)
     if all(r.verdict == judged.FEW for r in rows):
         fail("too few processes for any verdict; measure the versions in turn: framebench versions run", 3)
+
+
+def releases(found: list[runner.Record]) -> set[str]:
+    """Such as `jax==0.9.2`."""
+    return {f"{record.parsed.framework}=={record.framework_version}" for record in found}
 
 
 def fraction(text: str | None) -> float | None:

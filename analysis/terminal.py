@@ -1,0 +1,90 @@
+"""A table on a terminal: columns are left out before words are broken, and what was left out is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
+SPARE = (
+    "records", "proof of effect", "collector", "waiting", "break-even", "n", "first s", "p", "minimum", "rounds", "verified",
+    "measured at", "of budget", "transferable to a GPU", "metric", "recommendation", "host.rss MiB", "95 % interval",
+    "throughput", "effect", "workloads", "what it does",
+)  # fmt: skip
+KEEP = (
+    "verdict", "measured", "step ms", "peak MiB", "peak GiB", "ratio", "predicted", "error", "measured / lower bound",
+    "strategy", "instrument", "torch", "jax", "jittor",
+)  # fmt: skip
+LONG = 24  # characters: longer words are code, and may be broken after its punctuation; an id of a case has none
+PIECE = re.compile(r"[^._(,=]*[._(,=]+|[^._(,=]+")
+BORDER, LINES = 1, 3  # characters of the table's edge, and between two columns
+
+Cells = Sequence[str]
+
+
+def draw(console: Console, head: Cells, rows: Sequence[Cells], left: int) -> list[str]:
+    """Print the table as wide as the console at most. Returns the headings of what had no room, in the table's order."""
+    columns = list(zip(head, *rows))
+    shown = fitting(columns, left, console.width)
+    table = Table()
+    room = console.width - BORDER - LINES * len(shown)
+    wide = dict(zip(shown, widths([columns[i] for i in shown], room)))
+    for i, width in wide.items():
+        table.add_column(Text(head[i]), justify="left" if i < left else "right", overflow="fold", width=width)
+    for row in rows:
+        table.add_row(*(Text("\n".join(wrapped(row[i], width))) for i, width in wide.items()))
+    console.print(table)
+    return [head[i] for i in range(len(head)) if i not in shown]
+
+
+def fitting(columns: Sequence[Cells], left: int, width: int) -> list[int]:
+    """The columns that have room for their longest words, the first of all among them."""
+    shown = list(range(len(columns)))
+    while len(shown) > 1 and BORDER + sum(LINES + longest_word(columns[i]) for i in shown) > width:
+        shown.remove(dispensable([(i, columns[i][0]) for i in shown], left))
+    return shown
+
+
+def dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
+    """The column that goes next; `left` of them say what a row is about."""
+    spare = [i for name in SPARE for i, heading in shown if heading == name and i > 0]
+    backwards = shown[::-1]
+    values = [i for i, heading in backwards if i >= left and heading not in KEEP] or [i for i, _ in backwards if i >= left]
+    return (spare or values or [i for i, heading in backwards if heading not in KEEP and i > 0] or [shown[-1][0]])[0]
+
+
+def widths(columns: Sequence[Cells], room: int) -> list[int]:
+    """As wide as the longest word of each; what is left goes where it saves most lines."""
+    found = [longest_word(cells) for cells in columns]
+    wanted = [max(map(len, cells)) for cells in columns]
+    for _ in range(room - sum(found)):
+        most = max(range(len(found)), key=lambda i: wanted[i] / found[i])
+        if wanted[most] <= found[most]:
+            break
+        found[most] += 1
+    return found
+
+
+def longest_word(cells: Cells) -> int:
+    return max((len(piece) for cell in cells for word in cell.split() for piece in pieces(word)), default=1) or 1
+
+
+def pieces(word: str) -> list[str]:
+    return PIECE.findall(word) if len(word) > LONG else [word]
+
+
+def wrapped(cell: str, width: int) -> Iterator[str]:
+    """Its lines, broken at spaces, and where a word of code is longer than one after punctuation."""
+    line = ""
+    for word in cell.split():
+        for i, piece in enumerate(pieces(word) if len(word) > width else [word]):
+            gap = " " if line and i == 0 else ""
+            if line and len(line + gap + piece) > width:
+                yield line
+                line, gap = "", ""
+            line += gap + piece
+    yield line

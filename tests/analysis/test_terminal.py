@@ -1,0 +1,72 @@
+"""Tables on a terminal: nothing is wider than it, no word is broken, and what had no room is named."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from analysis import terminal
+from analysis.comparison import Comparison
+from analysis.reports.report import for_documents
+from analysis.results import Results
+from tests.processes import ROOT
+
+
+@pytest.fixture(scope="module")
+def published() -> list[Comparison]:
+    """One table of each form."""
+    return list({table.head: table for table in for_documents(Results(ROOT / "results"))}.values())
+
+
+def drawn(table: Comparison, width: int) -> tuple[str, list[str]]:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    without = terminal.draw(console, table.head, table.rows, table.left)
+    return console.export_text(), without
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_published_tables_fit_and_break_no_word(width: int, published: list[Comparison]) -> None:
+    assert len(published) > 10
+    for table in published:
+        text, without = drawn(table, width)
+        assert max(map(len, text.splitlines())) <= width, table.title
+        there = set(text.split())
+        for i, name in enumerate(table.head):
+            if name not in without:
+                words = {word for row in table.rows for text in (name, row[i]) for word in text.split()}
+                words = {
+                    word for word in words if len(word) <= terminal.LONG or ("/" in word and not re.search("[._(,=]", word))
+                }
+                assert words <= there, (table.title, name, words - there)
+
+
+def test_what_refines_a_number_goes_first_and_what_a_row_is_about_stays() -> None:
+    head = ("framework", "strategy", "peak GiB", "step ms", "95 % interval", "n", "verified", "instrument")
+    row = ("torch", "amp_bf16+checkpoint", "0.121", "749.0", "734.6 to 759.2", "4", "8e-08", "host.rss")
+    table = Comparison.of_text("t", "", head, (row,))
+    assert drawn(table, 200)[1] == []
+    assert drawn(table, 84)[1] == ["n", "verified"]
+    assert drawn(table, 70)[1] == ["95 % interval", "n", "verified"]
+
+
+def test_what_had_no_room_is_said() -> None:
+    console = Console(width=40, file=io.StringIO(), record=True)
+    Comparison.of_text("t", "c", ("case", "verdict", "records"), (("a" * 20, "worse", "b" * 20),)).terminal(console)
+    text = console.export_text()
+    assert "No room in 40 columns for: records" in text
+    assert "worse" in text
+
+
+def test_long_code_is_broken_after_its_punctuation() -> None:
+    assert list(terminal.wrapped("by torch.autograd.graph.save_on_cpu(pin_memory=True) alone", 20)) == [
+        "by torch.autograd.", "graph.save_on_cpu(", "pin_memory=True)", "alone",
+    ]  # fmt: skip
+
+
+def test_a_single_word_that_is_wider_than_the_terminal_is_folded() -> None:
+    text, _ = drawn(Comparison.of_text("t", "", ("case",), (("a" * 100,),)), 80)
+    assert text.count("a") == 100 + 1
+    assert max(map(len, text.splitlines())) <= 80
