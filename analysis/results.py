@@ -57,7 +57,7 @@ class Results:
             folders = [entry.name for entry in os.scandir(where) if entry.is_dir()]
         except FileNotFoundError:
             folders = []
-        counts = Counter({name: sum(1 for _ in (where / name).rglob("*.json")) for name in folders})
+        counts = Counter({name: len(store.files(where / name)) for name in folders})
         return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
 
     def machine(self, named: str | None = None, answers: Callable[[str], bool] = lambda name: True) -> str:

@@ -26,6 +26,7 @@ from framebench.cli.shared import (
 )
 from framebench.measure import environments, runner, versions
 from framebench.measure.progress import CaseProgress
+from framebench.records.record import Record
 
 room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(room, name="versions", rich_help_panel=MEASURE)
@@ -106,7 +107,7 @@ def compare_(
         fail("too few processes for any verdict; measure the versions in turn: framebench versions run", 3)
 
 
-def releases(found: list[runner.Record]) -> set[str]:
+def releases(found: list[Record]) -> set[str]:
     """Such as `jax==0.9.2`."""
     return {f"{record.parsed.framework}=={record.framework_version}" for record in found}
 

@@ -96,19 +96,23 @@ def read_all(root: Path) -> Iterator[Record]:
     return (record for _, record in read_files(root))
 
 
-def read_files(root: Path) -> Iterator[tuple[str, Record]]:
-    """The same with the files' names. Raises OSError for a folder that cannot be read; none at all is an empty one."""
+def files(folder: Path) -> list[str]:
+    """The JSON files in it, however deep, in order. None if it is not there; raises OSError where one cannot be looked into."""
 
     def unreadable(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
     # names, not Paths: to make and list these takes as long as to read the files
-    walked = os.walk(root / "records", onerror=unreadable)
-    for name in sorted(os.path.join(where, n) for where, _, names in walked for n in names):
+    found = (os.path.join(where, name) for where, _, names in os.walk(folder, onerror=unreadable) for name in names)
+    return sorted(name for name in found if name.endswith(".json"))
+
+
+def read_files(root: Path) -> Iterator[tuple[str, Record]]:
+    """The same with the files' names. Raises OSError for a folder that cannot be read; none at all is an empty one."""
+    for name in files(root / "records"):
         try:
-            if name.endswith(".json"):
-                yield name, read(name)
+            yield name, read(name)
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
 
