@@ -49,7 +49,8 @@ def advise(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip
     evidence = cache(lambda name: advice.evidence_about(results, name, workload, scenario))
-    rows, timed = evidence(machine_of(Folder(results), machine, lambda name: any(r.framework in chosen for r in evidence(name)[0])))
+    named = machine_of(Folder(results), machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
+    rows, timed = evidence(named)
     try:
         found = advice.advise(rows, question)
         roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None

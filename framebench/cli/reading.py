@@ -148,7 +148,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     folder = Folder(results)
 
     def line_of(name: str) -> bool:
-        return bool(lines(frames.frame(select_records(folder.of_machine(name))), case.id))
+        return bool(lines(frames.frame(folder.of_machine(name)), case.id))
 
     machines = machines_of(folder, machine, line_of)
     found: list[dict[str, Any]] = [

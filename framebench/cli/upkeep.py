@@ -1,4 +1,4 @@
-"""Commands that keep the suite in order: `setup | doctor`, and `dev golden | honest | overhead | study`."""
+"""Commands that keep the suite in order: `setup | doctor`, and `dev golden | honest | overhead`."""
 
 from __future__ import annotations
 
@@ -98,11 +98,3 @@ def overhead(
     with measuring(results):
         environment = environments.ensure("torch", say=say)
         typer.echo(environments.run_module(environment, "framebench.worker.overhead", str(rounds), OMP_NUM_THREADS="1"))
-
-
-@dev.command()
-def study() -> None:
-    """How often verdicts err, from the samples under results/study: docs/study.md and docs/study.svg. Measures nothing."""
-    from analysis.studies import study as made
-
-    made.main([])

@@ -316,4 +316,4 @@ def test_an_order_survives_its_command_line() -> None:
 
 def test_unknown_strategies_name_the_known() -> None:
     with pytest.raises(UnknownCase, match="no_grad"):
-        chosen("resnet50", "eval", ["torch"], ["nothing"], "tiny")
+        chosen("resnet50", "eval", ["torch"], ["no_gard"], "tiny")
