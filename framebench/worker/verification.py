@@ -179,7 +179,7 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
 
 
 def idle(adapter: Adapter) -> str:
-    """The steps so far that gave no new output, as the others did; empty where there is none."""
-    steps = adapter.answers.total()
-    unlike = steps - max(adapter.answers.values(), default=0)
-    return f"{unlike} of {steps} steps gave their output otherwise than the rest" if unlike else ""
+    """The steps so far that did not give an output as the first one did; empty where there is none."""
+    counts = adapter.answers
+    steps, alike = counts.total(), next(iter(counts.values()), 0)  # the first step's come first
+    return f"{steps - alike} of {steps} steps gave no output as the first one did" if steps > alike else ""
