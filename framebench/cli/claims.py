@@ -97,7 +97,7 @@ def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, t
     if not missing and not lacking.probes:
         say("nothing is missing that this machine can measure")
         return []
-    with session(results, f"claims {' '.join(c.id for c in chosen)} {size}") as opened:
+    with session(results, f"claims {' '.join(c.id for c in chosen)} {size} {blocks} blocks") as opened:
         failed = run_probes(lacking.probes, names(REGISTRY.claims), size, results)
         return failed + run_cases(lacking, opened, blocks, time_limit, results)
 

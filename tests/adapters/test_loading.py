@@ -14,9 +14,10 @@ import pytest
 
 from framebench.adapters.loading import BESIDE, MAPPED, Loader, prefetched
 from framebench.suite.case import Case
+from models.spec import STREAM
 
 CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
-MODES = ("iterator", "whole", "memmap", "prefetch", "reused")
+MODES = ("iterator", "whole", "whole_every_step", "memmap", "prefetch", "reused")
 
 
 def plain(x: np.ndarray, y: np.ndarray) -> Any:
@@ -32,6 +33,14 @@ def test_a_loader_works_as_its_own_mode(mode: str) -> None:
     assert loader.counted()["memory_mapped"] == (mode in MAPPED)
     assert loader.counted()["beside_the_step"] == (mode in BESIDE)
     assert not any(loader.worked_as(m) for m in MODES if (m in MAPPED, m in BESIDE) != (mode in MAPPED, mode in BESIDE))
+
+
+@pytest.mark.parametrize(("mode", "made"), [("iterator", 3), ("whole", STREAM), ("whole_every_step", 3 * STREAM)])
+def test_how_many_batches_three_steps_take(mode: str, made: int) -> None:
+    loader = Loader(CASE, mode, plain)
+    for _ in range(3):
+        loader.next()
+    assert loader.made == made
 
 
 def test_every_mode_gives_the_same_batches() -> None:
