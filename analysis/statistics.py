@@ -25,7 +25,8 @@ import numpy as np
 CONFIDENCE = 0.95
 WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
-RESOLUTION = {"host.rss": 0.005}  # relative, of one process's peak (docs/peak.md); every other instrument is exact
+# of one process's peak, relative and in bytes: the kernel gives pages by the dozen (docs/peak.md). Other instruments are exact
+RESOLUTION = {"host.rss": (0.005, 2**15)}
 WORK = 0.001  # relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
 
 
@@ -117,7 +118,8 @@ def of_peaks(base: Sequence[float], change: Sequence[float], instrument: str) ->
     """
     if not base or not change or min(*base, *change) <= 0:
         raise ValueError(f"peaks must be positive, one at least of each arm: {list(base)}, {list(change)}")
-    wide = math.exp(math.hypot(*[RESOLUTION.get(instrument, 0.0)] * 2))  # errors of two processes
+    share, size = RESOLUTION.get(instrument, (0.0, 0))
+    wide = math.exp(math.hypot(share + size / max(base), share + size / max(change)))  # errors of two processes
     low, high = min(change) / max(base) / wide, max(change) / min(base) * wide
     return Ratio(max(change) / max(base), low, high, blocks=min(len(base), len(change)))
 

@@ -1,8 +1,8 @@
 """How often do verdicts err? Real comparisons of equal arms, and of arms with a planted difference: docs/study.md.
 
-`python -m framebench.measure.study CONDITION` measures: in each block several equal processes of a case, and processes whose
-steps are longer by a known share; beside them processes that hold more memory. `python -m analysis.studies.study CONDITION
-FOLDER` keeps the records in one file. `make report` judges them, exactly as `framebench compare` judges two cases.
+`framebench dev study CONDITION` measures: in each block several equal processes of a case, and processes whose steps are
+longer by a known share; beside them processes that hold more memory. `python -m analysis.studies.study CONDITION FOLDER` keeps
+the records in one file. `make report` judges them, as `framebench compare` judges two cases.
 
 The rule, fixed before anything was measured: a verdict is that of `analysis.statistics.verdict` on one pair of arms over all
 of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
@@ -101,16 +101,21 @@ def by_host(r: Record) -> Record:
 
 def matched(found: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
     """What was planted, and the records of both arms."""
-    arms: dict[int, list[Record]] = defaultdict(list)
+    arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for r in found:
-        if r.provenance.planted.keys() <= {plant}:
-            arms[r.turns.arm if r.turns else -1].append(r)
+        if r.turns and r.provenance.planted.keys() <= {plant}:
+            arms[group_of(r.turns.block), r.turns.arm].append(r)
     shares = {arm: own[0].provenance.planted.get(plant, 0.0) for arm, own in sorted(arms.items())}
     equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
     for one, two in zip(equal[::2], equal[1::2]):
         yield 0.0, arms[one], arms[two]
     for one, two in zip(equal, other):
         yield shares[two], arms[one], arms[two]
+
+
+def group_of(block: str) -> str:
+    """What the blocks of one group of arms share: `SESSION/study/CASE` of `SESSION/study/CASE/NUMBER.LOT`."""
+    return block.rpartition("/")[0]
 
 
 def rates(found: Iterable[Pair]) -> Comparison:

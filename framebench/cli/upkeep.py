@@ -1,17 +1,26 @@
-"""Commands that keep the suite in order: `setup | doctor`, and `dev golden | honest | overhead`."""
+"""Commands that keep the suite in order: `setup | doctor`, and `dev golden | honest | overhead | study`."""
 
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import HERE, AsJson, Results, app, fail, measuring, out, say
+from framebench.cli.shared import HERE, AsJson, Results, app, err, fail, measuring, out, say, session
 from framebench.measure import environments, runner
+from framebench.measure import study as plan
+from framebench.measure.blocks import Run, measure
+from framebench.measure.progress import CaseProgress
 from framebench.records.pins import pinned_version
+from framebench.records.provenance import ROOT
+from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.strategy import FRAMEWORKS
 
+QUIET, LOADED = "quiet", "loaded"
 dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
 app.add_typer(dev, name="dev", rich_help_panel=HERE)
 
@@ -98,3 +107,30 @@ def overhead(
     with measuring(results):
         environment = environments.ensure("torch", say=say)
         typer.echo(environments.run_module(environment, "framebench.worker.overhead", str(rounds), OMP_NUM_THREADS="1"))
+
+
+@dev.command()
+def study(
+    condition: Annotated[str, typer.Argument(help="quiet, or loaded: beside as many busy processes as there are cores")],
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    size: Annotated[str, typer.Option(help="tiny, cpu or full")] = DEFAULT_SIZE,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each arm, so often")] = plan.BLOCKS,
+    results: Annotated[Path | None, typer.Option(help="where the records go, which no table shows")] = None,
+) -> None:
+    """Measure comparisons whose answer is known, for docs/study.md. An interrupted study goes on where it stopped."""
+    if condition not in (QUIET, LOADED):
+        fail(f"{condition!r} is no condition of the study; choose {QUIET} or {LOADED}", 2)
+    found = [c for c in plan.cases(size) if not runner.unsupported(c) and c.framework in (framework or FRAMEWORKS)]
+    where = results or ROOT / f".study-{condition}"
+    where.mkdir(parents=True, exist_ok=True)
+    with session(where, " ".join(["study", condition, size, str(blocks), *(framework or [])])) as opened:
+        ready = {name: environments.ensure(name, say=say) for name in dict.fromkeys(c.framework for c in found)}
+        with (
+            plan.busy(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
+            CaseProgress(found, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
+            Run(opened.id, runner.Options(), where, progress) as run,
+        ):
+            measure(plan.timed(found, ready), run, blocks)
+            run.options = replace(run.options, rounds=1)  # of these only the memory matters
+            measure(plan.held(found, ready), run)
+    say(f"keep the records: python -m analysis.studies.study {condition} {where}; judge them: make report")

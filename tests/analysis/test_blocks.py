@@ -214,6 +214,8 @@ def test_peaks_are_as_exact_as_their_instrument() -> None:
     assert verdict(read, PEAK) == NONE
     assert verdict(of_peaks([2**28], [2**28 * 1.02], "host.rss"), PEAK) == "more memory"
     assert verdict(of_peaks([2**28 * 1.02], [2**28], "host.rss"), PEAK) == "less memory"
+    pages = of_peaks([300 * 2**10], [316 * 2**10], "host.rss")
+    assert verdict(pages, PEAK) == UNDECIDED, "four pages more, of a peak of a few dozen"
     with pytest.raises(ValueError, match="positive"):
         of_peaks([], [1.0], "host.rss")
 

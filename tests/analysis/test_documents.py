@@ -77,7 +77,7 @@ def test_published_records_are_complete() -> None:
             assert record.verification, record.case
             assert record.verification.passed, record.case
             assert record.effect, record.case
-            assert record.peak_instrument, record.case
+            assert record.peak_instrument or record.turns, record.case  # of a session the first block's records have peaks
             assert len(record.step_s) >= 3, record.case
             assert record.provenance.commit, record.case
             assert record.provenance.dirty is False, record.case

@@ -1,0 +1,76 @@
+"""Comparisons whose answer is known, for docs/study.md: equal processes of a case in one block, and some that differ.
+
+`python -m analysis.studies.study` keeps the records, and the rule by which they are judged.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from framebench.measure.environments import Environment
+from framebench.measure.groups import Group
+from framebench.measure.live import Arm
+from framebench.suite.case import Case
+from framebench.suite.strategy import FRAMEWORKS
+from models import spec
+
+EQUAL = 4  # processes without a difference: two comparisons that share no process
+SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
+EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
+# ten cases of each framework, so that there are 60 comparisons of equal arms: each workload, training and evaluation
+PLACES = (
+    *((name, scenario, strategy) for name in spec.NAMES for scenario, strategy in (("train", "fp32"), ("eval", "no_grad"))),
+    *((name, "train", "checkpoint") for name in spec.NAMES),
+    ("transformer", "train", "accumulate"),
+)
+BLOCKS = 5
+
+
+def cases(size: str) -> list[Case]:
+    """At the size's base batch."""
+    return [
+        Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
+        for framework in FRAMEWORKS
+        for workload, scenario, strategy in PLACES
+    ]
+
+
+def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
+    """Equal processes and slowed ones: all of a case must be in one block, whatever memory it takes."""
+    return [Group(f"study/{case.id}", tuple(arms(case, ready[case.framework]))) for case in chosen]
+
+
+def arms(case: Case, environment: Environment) -> Iterator[Arm]:
+    for _ in range(EQUAL):
+        yield Arm(case, environment)
+    for spin in SPINS:
+        yield Arm(case, environment, spin=spin)
+
+
+def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
+    """Processes that hold more memory; the equal ones' peaks are read beside their times."""
+    found = {case: ready[case.framework] for case in chosen}
+    return [Group(f"study-memory/{c.id}", tuple(Arm(c, where, extra=share) for share in EXTRAS)) for c, where in found.items()]
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many other processes that compute all the time, free to run on every core."""
+    found = [multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True) for _ in range(processes)]
+    for process in found:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in found:
+            process.terminate()
+            process.join()
+
+
+def compute(parent: int) -> None:
+    """Until it is ended, or whoever started it is gone."""
+    while os.getppid() == parent:
+        sum(range(10**6))
