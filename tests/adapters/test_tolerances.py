@@ -6,7 +6,7 @@ import pytest
 
 from framebench.measure.environments import Environment
 from framebench.suite.selectors import parse
-from framebench.suite.tolerance import nearest
+from framebench.suite.tolerance import measured
 from tests.processes import run_inside
 
 MOVED = """
@@ -14,9 +14,10 @@ import json, sys, torch
 from framebench import adapters
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors, largest
+from framebench.suite.tolerance import joined
 from framebench.worker.observe import first_steps
 found = []
-for seed in (None, 2):
+for seed in range(4):
     adapter = adapters.load(parse(sys.argv[1]))
     adapter.float64 = True
     adapter.build()
@@ -26,8 +27,8 @@ for seed in (None, 2):
             for p in adapter.model.parameters():
                 p.mul_(1 + 6e-8 * torch.randn(p.shape, generator=noise, dtype=p.dtype))
     found.append(first_steps(adapter)[1].tensors)
-exact, moved = found
-print(json.dumps({k: largest({n: errors(moved[k][n], s) for n, s in exact[k].items()}) for k in exact}))
+exact, *moved = found
+print(json.dumps(joined({k: largest({n: errors(m[k][n], s) for n, s in exact[k].items()}) for k in exact} for m in moved)))
 """
 FAR = 30  # times: a step rounds some hundred times, its weights are moved once
 
@@ -40,8 +41,8 @@ FAR = 30  # times: a step rounds some hundred times, its weights are moved once
 def test_honest_errors_are_what_half_an_ulp_in_the_weights_does(case: str, environment: dict[str, Environment]) -> None:
     """Batch norm over few values (eight micro-batches of one sample) is so ill-conditioned that float64 itself moves as far."""
     moved = run_inside(environment["torch"], MOVED, case)
-    measured = nearest(parse(case).workload, "torch", "fp32", parse(case).golden_key)
+    honest = measured(parse(case).workload, "fp32")["torch"][parse(case).golden_key]
     assert isinstance(moved, dict)
-    for kind in ("gradient", "momentum", "weight", "buffer"):
+    for kind in ("gradient", "momentum", "buffer"):  # the change of a weight is rounded with the weight
         for family, (_, projections) in moved.get(kind, {}).items():
-            assert measured[kind][family][1] < FAR * max(projections, 6e-8), (kind, family)
+            assert honest[kind][family][1] < FAR * max(projections, 6e-8), (kind, family)
