@@ -11,9 +11,9 @@ from rich.text import Text
 
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
-    "records", "proof of effect", "collector", "waiting", "break-even", "n", "first s", "p", "minimum", "rounds", "verified",
-    "measured at", "of budget", "transferable to a GPU", "metric", "recommendation", "host.rss MiB", "95 % interval",
-    "throughput", "effect", "workloads", "what it does",
+    "records", "proof of effect", "cold GiB", "of reference", "collector", "waiting", "break-even", "n", "first s", "p",
+    "minimum", "rounds", "blocks", "verified", "measured at", "of budget", "transferable to a GPU", "metric",
+    "recommendation", "host.rss MiB", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "peak GiB", "ratio", "predicted", "error", "measured / lower bound",

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machine, Results, app, fail, machine_of, out, parse_bytes, say
+from framebench.cli.shared import (
+    BUDGET,
+    AsJson,
+    Frameworks,
+    Machine,
+    Results,
+    Scenario,
+    Size,
+    Workload,
+    app,
+    fail,
+    machine_of,
+    out,
+    parse_bytes,
+    parts,
+    say,
+)
 from framebench.measure import runner
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
@@ -20,15 +37,18 @@ if TYPE_CHECKING:
     from analysis.advice.advice import Advice, Change, Question
     from analysis.blocks import Blocks
 
+ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
+
 
 @app.command(rich_help_panel=BUDGET)
 def advise(
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
-    workload: Annotated[str, typer.Option(help="such as transformer")] = "transformer",
-    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
-    batch: Annotated[int | None, typer.Option(min=1, help="samples; without it the largest that fits is predicted")] = None,
-    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
-    size: str = DEFAULT_SIZE,
+    asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
+    workload: Workload = None,
+    scenario: Scenario = None,
+    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    framework: Frameworks = None,
+    size: Size = None,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
     parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
@@ -43,7 +63,12 @@ def advise(
     from analysis.advice import advice, show
     from analysis.results import Results as Folder
 
-    chosen = checked(workload, scenario, framework or list(FRAMEWORKS), size)
+    given = parts(asked)
+    if given.strategy:
+        fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
+    workload, scenario = workload or given.workload or "transformer", scenario or given.scenario or "train"
+    batch, size = batch or given.batch, size or given.size or DEFAULT_SIZE
+    chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
     shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
@@ -73,7 +98,7 @@ def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> t
     """The frameworks, in their order. Raises UnknownCase, with what is valid."""
     for framework in frameworks:
         selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
-    return tuple(f for f in FRAMEWORKS if f in frameworks)
+    return tuple(f for f in FRAMEWORKS if any(fnmatchcase(f, pattern) for pattern in frameworks))
 
 
 def baseline(scenario: str) -> str:

@@ -14,10 +14,14 @@ from framebench.cli.shared import (
     BUDGET,
     MEASURE,
     AsJson,
+    Frameworks,
     Profile,
     Results,
     Rounds,
+    Scenario,
     Selectors,
+    Size,
+    Workload,
     app,
     broken,
     chosen,
@@ -26,6 +30,7 @@ from framebench.cli.shared import (
     measuring,
     out,
     parse_bytes,
+    parts,
     say,
     session,
 )
@@ -39,6 +44,7 @@ from framebench.measure.session import Session
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
+from models import spec
 
 if TYPE_CHECKING:
     from framebench.records.search import Fit
@@ -154,12 +160,15 @@ def compare_(
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
     context: typer.Context,
-    workload: Annotated[str, typer.Option(help="such as transformer")],
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
-    scenario: Annotated[str, typer.Option(help="such as train or eval")] = "train",
-    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="may be repeated; the baseline if none is named")] = None,
-    size: str = DEFAULT_SIZE,
+    asked: Annotated[
+        str, typer.Argument(metavar="CASES", help="such as transformer/*/train/checkpoint; by default the baseline of training")
+    ] = "",
+    workload: Workload = None,
+    scenario: Scenario = None,
+    framework: Frameworks = None,
+    strategy: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    size: Size = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
@@ -176,9 +185,17 @@ def max_batch_(
 
     if context.info_name == "fit":
         say("fit is called max-batch; both names work")
+    given = parts(asked)
+    if given.batch:
+        fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
+    if not (workload := workload or given.workload):
+        fail(f"which workload? {', '.join(spec.NAMES)}: framebench max-batch '{spec.NAMES[-1]}/*/train' --budget {budget}", 2)
+    frameworks = framework or ([given.framework] if given.framework else list(FRAMEWORKS))
+    strategies = strategy or ([given.strategy] if given.strategy else [])
+    named = workload, scenario or given.scenario or "train", frameworks, strategies, size or given.size or DEFAULT_SIZE
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found: list[Fit] = []
-    for case in search.chosen(workload, scenario, framework or list(FRAMEWORKS), strategy or [], size):
+    for case in search.chosen(*named):
         one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
@@ -211,12 +228,15 @@ def searched(
 
 @app.command(rich_help_panel=BUDGET)
 def evaluate(
-    workload: Annotated[str, typer.Option(help="such as transformer")],
-    framework: Annotated[str, typer.Option(help="such as torch")],
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
-    samples: Annotated[int, typer.Option(min=1)] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="of the first attempt; halved when memory runs out")] = 64,
-    size: str = DEFAULT_SIZE,
+    asked: Annotated[
+        str, typer.Argument(metavar="CASE", help="such as transformer/torch/eval/no_grad/b64, whose batch is tried first")
+    ] = "",
+    samples: Annotated[int, typer.Option(min=1, help="that are evaluated in all")] = 64,
+    workload: Workload = None,
+    framework: Annotated[str | None, typer.Option(hidden=True)] = None,
+    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    size: Size = None,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -224,7 +244,12 @@ def evaluate(
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
     from framebench.measure import oom_recovery
 
-    found_cases = {replace(c, batch=batch) for c in selectors.select(f"{workload}/{framework}/eval/no_grad/*/{size}")}
+    given = parts(asked)
+    if (given.scenario or "eval", given.strategy or "no_grad") != ("eval", "no_grad"):
+        fail(f"evaluate does eval/no_grad alone, and not {asked}", 2)
+    wanted = f"{workload or given.workload or '*'}/{framework or given.framework or '*'}/eval/no_grad/*"
+    every = selectors.select(f"{wanted}/{size or given.size or DEFAULT_SIZE}")
+    found_cases = {replace(c, batch=batch or given.batch or 64) for c in every}
     if len(found_cases) > 1:
         fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
     (case,) = found_cases

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -20,7 +20,7 @@ from framebench.measure.session import Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
-from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.selectors import select
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 CASES = "such as transformer/torch/train/fp32/b4/cpu; parts may be globs, or left out"
+# the parts one by one, as they were named before: they work, and no help shows them
+Workload = Annotated[str | None, typer.Option(hidden=True)]
+Scenario = Annotated[str | None, typer.Option(hidden=True)]
+Frameworks = Annotated[list[str] | None, typer.Option(hidden=True)]
+Size = Annotated[str | None, typer.Option(hidden=True)]
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
@@ -193,6 +198,30 @@ def machine_of(found: Folder, named: str | None, answers: Callable[[str], bool] 
 def machines_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
     """The same where `all` may be said. The one with the most records comes first."""
     return found.machines if named == ALL and found.machines else [machine_of(found, named, answers)]
+
+
+class Parts(NamedTuple):
+    """What a selector says; None for a part that it leaves out, or that is `*`."""
+
+    workload: str | None = None
+    framework: str | None = None
+    scenario: str | None = None
+    strategy: str | None = None
+    batch: int | None = None
+    size: str | None = None
+
+
+def parts(selector: str | None) -> Parts:
+    """Of a selector that names one question, not a list of cases. Raises UnknownCase."""
+    texts = [text if text not in ("", "*") else None for text in (selector or "").strip("/").split("/")]
+    if len(texts) > 6:
+        raise UnknownCase(f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size")
+    given: dict[str, Any] = dict(zip(Parts._fields, texts))
+    if (batch := given.get("batch")) is not None:
+        if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
+            raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
+        given["batch"] = int(batch[1:])
+    return Parts(**given)
 
 
 def parse_bytes(text: str) -> int:

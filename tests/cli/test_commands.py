@@ -1,0 +1,159 @@
+"""What docs/commands.md says: exit codes, one way to name cases, and whose records a command reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.cli import advice, measuring
+from framebench.cli.shared import Parts, app, parts
+from framebench.records import store
+from framebench.suite.case import Case, UnknownCase
+from framebench.suite.protocol import VERSION
+from tests.handmade import made, provenance
+from tests.processes import ROOT, framebench
+
+ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
+EXAMPLES = [(int(code), command) for code, command in ROW.findall((ROOT / "docs" / "commands.md").read_text())]
+TRAIN = Case("unet3d", "torch", "train", "checkpoint", 4)
+B18 = (TRAIN, Case("unet3d", "torch", "train", "amp_bf16+checkpoint", 4))  # the cases of a claim
+
+
+def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
+    """One record."""
+    origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
+    record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
+    store.write(record, store.folder(results, machine, f"torch-{version}", record.parsed))
+
+
+def published(results: Path, machine: str, cases: tuple[Case, ...] = B18) -> None:
+    """Records of the published machine, under this name."""
+    for case in cases:
+        found = store.folder(ROOT / "results", "xeon-2core", "torch-2.13.0", case)
+        kept = Path(shutil.copytree(found, store.folder(results, machine, "torch-2.13.0", case)))
+        for path in kept.iterdir():
+            text = json.loads(path.read_text())
+            text["provenance"]["machine"] = machine
+            path.write_text(json.dumps(text))
+
+
+def test_the_page_has_every_exit_code() -> None:
+    assert [code for code, _ in EXAMPLES] == [0, 1, 2, 3, 130]
+    assert all(re.search(rf"\b{code} ", str(app.info.epilog)) for code, _ in EXAMPLES)
+
+
+@pytest.mark.parametrize(("code", "command"), EXAMPLES)
+def test_the_examples_of_exit_codes(code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring.installed, "ready", interrupted)
+    for version in "12":
+        planted(results, "m", version, peaks={})  # times alone, of one process
+    words = shlex.split(command)
+    where = [] if "--results" in words or words[0] == "list" else ["--results", str(results)]
+    done = framebench(*words, *where)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        ("transformer/*/train/*/b4/cpu", Parts("transformer", None, "train", None, 4, "cpu")),
+        ("unet3d//eval", Parts("unet3d", None, "eval")),
+        ("", Parts()),
+        ("resnet50/torch/train/fp32/*", Parts("resnet50", "torch", "train", "fp32")),
+    ],
+)
+def test_what_a_selector_leaves_out_is_left_open(selector: str, said: Parts) -> None:
+    assert parts(selector) == said
+
+
+@pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"])
+def test_a_selector_that_is_none_is_answered(selector: str) -> None:
+    with pytest.raises(UnknownCase, match=r"b8|bN"):
+        parts(selector)
+
+
+def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """By one selector, or by its parts, as it used to be: the same question."""
+    asked = []
+    monkeypatch.setattr(advice, "machine_of", lambda *_: "m")
+
+    def remember(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
+        asked.append((workload, scenario, frameworks, size))
+        raise UnknownCase("enough")
+
+    monkeypatch.setattr(advice, "checked", remember)
+    framebench("advise", "unet3d/jax/eval/*/b4/tiny", "--budget", "1GiB")
+    framebench(
+        "advise", "--workload", "unet3d", "--framework", "jax", "--scenario", "eval", "--size", "tiny", "--budget", "1GiB"
+    )
+    framebench("advise", "--budget", "1GiB")
+    assert asked == [("unet3d", "eval", ["jax"], "tiny")] * 2 + [("transformer", "train", ["*"], "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["advise", "unet3d/*/train/checkpoint", "--budget", "1GiB"], "--from checkpoint"),
+        (["advise", "unet3d/tensorflow", "--budget", "1GiB"], "choose from: torch, jax, jittor"),
+        (["max-batch", "--budget", "1GiB"], "which workload?"),
+        (["max-batch", "unet3d/torch/train/fp32/b4", "--budget", "1GiB"], "leave b4 out"),
+        (["max-batch", "unet3d/torch/train/magic", "--budget", "1GiB"], "choose from: "),
+        (["evaluate", "unet3d/torch/train", "--budget", "1GiB"], "eval/no_grad alone"),
+        (["evaluate", "unet3d", "--budget", "1GiB"], "not 3"),
+    ],
+)
+def test_questions_that_cannot_be_meant(command: list[str], named: str) -> None:
+    done = framebench(*command)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_this_machine_answers_where_it_can_and_else_the_published_one(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    planted(results, "here")
+    published(results, "published")
+    own = framebench("show", "transformer/torch/train/fp32", "--results", str(results))
+    assert "transformer/torch/train/fp32/b4/tiny" in own.stdout
+    assert "machine here, this one; --machine takes the records of another: published" in own.stderr
+    other = framebench("show", "unet3d/torch/train/checkpoint", "--results", str(results))
+    assert TRAIN.id in other.stdout
+    assert (
+        "machine published, as this one, here, has no such records; --machine takes the records of another: here"
+        in other.stderr
+    )
+    assert framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
+    everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
+    assert "  here, 1\n" in everybody
+    assert "  published, 2.13.0" in everybody
+
+
+def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first `make bench` of a machine the ledger is not empty."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    planted(results, "here")
+    published(results, "published")
+    done = framebench("claims", "B18", "--results", str(results))
+    assert "machine here, this one, has measured 0 of 2 claims; the others are those of published" in done.stderr
+
+    def memory(*options: str) -> tuple[str, bool]:
+        """Of the claim's part about memory: the machine, and whether it was measured."""
+        found = json.loads(framebench("claims", "B18", "--json", *options, "--results", str(results)).stdout)
+        return found[0]["machine"], found[0]["verdict"] != "not measured"
+
+    assert memory() == ("published", True)
+    assert memory("--machine", "here") == ("here", False)
+    published(results, "here")
+    assert memory() == ("here", True)
