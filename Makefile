@@ -23,18 +23,19 @@ $(READY): requirements/control.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
-# The quick profile through asv, then the comparison. FRESH=1 builds every environment anew in an empty cache folder.
+# A first comparison through asv, on the screen as it comes: PyTorch's and JAX's while Jittor's core compiles. PROFILE=quick or
+# standard measures more; FRESH=1 builds every environment anew in an empty cache folder.
+PROFILE ?= first
 bench: $(READY)
 ifneq ($(FRESH),)
 	rm -rf .fresh-cache
 	FRAMEBENCH_CACHE=$(CURDIR)/.fresh-cache $(MAKE) bench FRESH=
 	rm -rf .fresh-cache
 else
-	$(BIN)/framebench setup
-	-$(if $(MACHINE),FRAMEBENCH_MACHINE=$(MACHINE)) $(BIN)/framebench doctor
-	$(BIN)/asv machine --yes $(AS)
-	@# a failed case fails the run, after the report of all the others
-	$(BIN)/asv run $(AS); status=$$?; $(BIN)/framebench report --machine $(or $(MACHINE),$$(uname -n)) && exit $$status
+	@$(BIN)/asv machine --yes $(AS) > /dev/null
+	@# a failed case fails the run, after the answer of all the others
+	FRAMEBENCH_PROFILE=$(PROFILE) $(BIN)/asv run $(AS); status=$$?; \
+	  $(BIN)/framebench answer --machine $(or $(MACHINE),$$(uname -n)) && exit $$status
 endif
 
 # The full profile on a GPU, by the torch and JAX that PYTHON has already: docs/gpu.md

@@ -12,6 +12,7 @@ from framebench.measure.blocks import Listener, Run, measure, not_measured
 from framebench.measure.environments import Environment
 from framebench.measure.groups import groups
 from framebench.measure.live import Arm
+from framebench.measure.progress import line
 from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
@@ -32,12 +33,13 @@ class Telling(Listener):
 
     def done(self, record: Record) -> None:
         if record.parsed.framework == self.environment.split("==")[0]:
-            tell(self.environment, record.case, f"end: {record.status}")
+            tell(self.environment, record.case, f"{'none' if record.status == 'unsupported' else 'end'}: {line(record)}")
 
 
 def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Record:
     """The case's record of the session, in an environment such as `torch==2.13.0`: the first, which has the memory too."""
-    options = runner.Options(profile=profiles.profile_name(), time_limit_s=profiles.limit_s())
+    chosen = profiles.described()
+    options = runner.Options(profile=profiles.profile_name(), rounds=chosen.rounds, time_limit_s=chosen.limit_s)
     where = environments.describe(*environment.split("=="))
     arm = Arm(case, where)
     with Run(os.environ["FRAMEBENCH_SESSION"], options, told=Telling(environment)) as run:

@@ -23,11 +23,13 @@ from asv.runner import skip_benchmarks
 
 from framebench.asv import cases, comparison
 from framebench.asv.block import SELECTED
+from framebench.asv.building import Building, missing
 from framebench.asv.progress import Progress, heard
 from framebench.measure import environments
 from framebench.measure.runner import RESULTS
 from framebench.measure.session import Busy, Session, alone
 from framebench.records import provenance
+from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
 from framebench.suite.case import UnknownCase
 from framebench.suite.profiles import profile, profile_name
@@ -40,6 +42,7 @@ class _Run:
     selection: ClassVar[dict[str, Any]] = {}  # asv puts in here what it will do, before it starts
     selector = ""  # what was asked for on the command line
     session: Session | None = None
+    building: Building | None = None
 
     @classmethod
     def open(cls) -> None:
@@ -70,7 +73,10 @@ class FrameworkEnvironment(environment.Environment):
         return False
 
     def _setup(self) -> None:
-        """A framework that cannot be installed fails its own benchmarks, not the run."""
+        """A framework that cannot be installed fails its own benchmarks, not the run. A pinned one that is not there yet is
+        built while others are measured (`building.py`)."""
+        if self.version == pinned_version(self.framework) and missing([self.framework]):
+            return
         try:
             # as a warning, because asv shows nothing less while environments are made
             environments.ensure(self.framework, self.version, say=log.warning)
@@ -145,9 +151,13 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))
             _Run.open()
+            wanted = dict.fromkeys(e.framework for e in _Run.selection["environments"] if cases.own(benchmarks, e.framework))
+            _Run.building = Building(missing(list(wanted)))
         own = cases.own(benchmarks, env.framework)
         for _ in range(len(benchmarks) - len(own)):
             log.step()
+        if own and _Run.building and env.version == pinned_version(env.framework):
+            env.failure = env.failure or _Run.building.wait(env.framework, log.info)
         if env.failure:
             log.error(f"{env.name} cannot be used: {env.failure}")
             return skip_benchmarks(own, env, results=results)
@@ -191,7 +201,11 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
         progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
         with _stoppable(), _alone(), heard(progress):
-            result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})
+            try:
+                result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})
+            finally:
+                if _Run.building:
+                    _Run.building.stop()
         if _Run.session:
             _Run.session.close(RESULTS)
         return result

@@ -22,7 +22,8 @@ class Unheard(Exception):
 
 
 def tell(environment: str, case: str, event: str) -> None:
-    """Send one event to the `asv run` this belongs to, if any: `start`, a phase, or `end: <status>`. Raises Unheard."""
+    """Send one event to the `asv run` this belongs to, if any: a phase, `end: <what came of it>`, or `none: <why>` of
+    what cannot be measured here. Raises Unheard."""
     path = os.environ.get(VARIABLE)
     if not path:
         return
@@ -36,45 +37,41 @@ def tell(environment: str, case: str, event: str) -> None:
 
 
 class Progress:
-    """Turns events into one line a case: how far, how long still, what runs, a dot a phase, its status.
+    """Turns events into lines: how far, how long still, and a dot for each phase of a block's processes; then a line for each
+    of its cases with what came of it.
 
     `show` starts a line, `add` goes on with it. `planned` is asked late: asv decides what to run after this was made.
     """
 
     def __init__(self, planned: Callable[[], int], show: Callable[[str], None], add: Callable[[str], None]) -> None:
         self.planned, self.show, self.add = planned, show, add
-        self.done: set[tuple[str, str]] = set()
-        self.current: tuple[str, str] | None = None
-        self.started = 0.0
-        self.seconds: list[float] = []  # of the cases that were measured, not read back
+        self.told: set[tuple[str, str]] = set()
+        self.done = 0  # of those that are planned
+        self.busy = False  # a block's line is open
+        self.started: float | None = None
 
     def hear(self, line: str) -> None:
         environment, case, event = line.rstrip("\n").split("\t")
         name = (environment, case)
-        if name in self.done:
-            return  # another metric reads the same record
-        if event == "start":
-            self.current, self.started = None, time.monotonic()
-        elif event.startswith("end"):
-            self.end(name, event.partition(": ")[2])
-        elif self.current != name:
-            self.current = name
-            self.show(f"{len(self.done) + 1} of {self.planned()}{self.left()}: {case} ")
-        else:
+        self.started = self.started or time.monotonic()
+        if event.startswith(("end", "none")):
+            if name not in self.told:
+                self.told.add(name)
+                self.done += event.startswith("end")
+                self.busy = False
+                self.show(f"  {event.partition(': ')[2]}")
+        elif self.busy:
             self.add(".")
-
-    def end(self, name: tuple[str, str], status: str) -> None:
-        self.done.add(name)
-        if self.current == name:
-            self.seconds.append(time.monotonic() - self.started)
-            self.add(f" {status}, {duration(self.seconds[-1])}")
+        else:
+            self.busy = True
+            self.show(f"{self.done} of {self.planned()} cases{self.left()}: {case} and what it is compared with ")
 
     def left(self) -> str:
         """At the mean pace so far."""
-        if not self.seconds:
+        if not self.done or self.started is None:
             return ""
-        cases = self.planned() - len(self.done)
-        return f", about {duration(cases * sum(self.seconds) / len(self.seconds))} left"
+        cases = self.planned() - self.done
+        return f", about {duration(cases * (time.monotonic() - self.started) / self.done)} left"
 
 
 def duration(seconds: float) -> str:

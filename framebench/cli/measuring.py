@@ -82,7 +82,7 @@ def run(
         ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
         found = [c for c in found if not env or c.framework in ready]
         for environment in ready.values():
-            environments.warm(environment, "standard" if profile == "standard" else "quick", say)
+            environments.warm(environment, profile or "quick", say)
         statuses = measure_all(found, opened, ready, options, results, blocks)
     raise typer.Exit(broken(statuses))
 

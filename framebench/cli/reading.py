@@ -15,6 +15,7 @@ from framebench.cli.shared import (
     MEASURE,
     READ,
     AsJson,
+    Machine,
     Machines,
     Profile,
     Results,
@@ -24,6 +25,7 @@ from framebench.cli.shared import (
     err,
     fail,
     file_to_write,
+    machine_of,
     machines_of,
     measuring,
     out,
@@ -116,6 +118,16 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
     if not selectors:
         return lambda case: True
     return {c.id for c in chosen(selectors, [], size="*")}.__contains__
+
+
+@app.command(rich_help_panel=READ)
+def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
+    """One table: what each workload needs in each framework, what saved most memory, and where the rest is."""
+    from analysis.reports.answer import answer as table
+    from analysis.results import Results as Folder
+
+    folder = Folder(results)
+    table(folder.table(machine_of(folder, machine))).terminal(out)
 
 
 @app.command(rich_help_panel=BUDGET)

@@ -18,6 +18,7 @@ from framebench.measure.progress import CaseProgress
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
 from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.profiles import profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
 QUIET, LOADED = "quiet", "loaded"
@@ -32,6 +33,7 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
         pinned_version(framework)
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
+        environments.warm(environment, profile_name(), say)
         typer.echo(f"{environment.name}: {environment.python}")
 
 

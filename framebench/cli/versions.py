@@ -63,7 +63,7 @@ def run(
     with session(results, asked) as opened:
         ready = {v: environments.ensure(framework, v, say) for v in matrix}
         for environment in ready.values():
-            environments.warm(environment, "standard" if profile == "standard" else "quick", say)
+            environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix)) as progress:
             statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
     for old, new in pairwise(matrix):

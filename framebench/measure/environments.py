@@ -23,6 +23,7 @@ from filelock import FileLock
 from framebench.instruments import nvml
 from framebench.records.pins import pinned_version, pinned_versions
 from framebench.records.provenance import ROOT
+from framebench.suite.profiles import profile_name
 
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
 Say = Callable[[str], None]
@@ -140,19 +141,27 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
-    warm(environment, "quick", say)
+    warm(environment, profile_name(), say)
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
     """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met. An interruption only
     costs time."""
-    done = environment.python.parent.parent / f".warm-{profile}"
-    if environment.framework != "jittor" or environment.installed or done.exists():
+    if not cold(environment, profile):
         return
-    say(f"compiling Jittor's kernels for the {profile} profile, some minutes more (once per machine)")
-    command = [str(environment.python), "-m", "framebench.worker.warmup", "jittor", profile]
+    kernels = profile if profile in ("first", "standard") else "quick"
+    say(f"compiling Jittor's kernels for the {kernels} profile, some minutes more (once per machine)")
+    command = [str(environment.python), "-m", "framebench.worker.warmup", "jittor", kernels]
     shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT), "nvcc_path": ""})
-    done.touch()
+    (environment.python.parent.parent / f".warm-{kernels}").touch()
+
+
+def cold(environment: Environment, profile: str) -> bool:
+    """Whether kernels of a profile's cases may have to be compiled still."""
+    if environment.framework != "jittor" or environment.installed:
+        return False
+    enough = {"first": ("first", "quick", "standard"), "standard": ("standard",)}.get(profile, ("quick", "standard"))
+    return not any((environment.python.parent.parent / f".warm-{name}").exists() for name in enough)
 
 
 def build_jittor(environment: Environment, where: Path, say: Say) -> None:

@@ -123,7 +123,7 @@ def test_an_unknown_profile_is_a_line(project: Project) -> None:
     told = project.asv("run", FRAMEBENCH_PROFILE="enormous")
     assert told.returncode != 0
     said = told.stdout + told.stderr
-    assert "FRAMEBENCH_PROFILE: no profile 'enormous'; profiles: tiny, quick, standard, full" in said
+    assert "FRAMEBENCH_PROFILE: no profile 'enormous'; profiles: first, tiny, quick, standard, full" in said
     assert len(said.strip().splitlines()) == 1
 
 

@@ -1,0 +1,116 @@
+"""What a first run is made of: its profile, environments that are built meanwhile, lines as they come, and the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from analysis import frames
+from analysis.reports import answer
+from analysis.selection import select
+from framebench.asv import building
+from framebench.asv.progress import Progress
+from framebench.measure import environments
+from framebench.measure.runner import unsupported
+from framebench.suite.profiles import profile
+from framebench.suite.registry import SCENARIOS
+from framebench.suite.strategy import FRAMEWORKS
+from models import spec
+from tests.handmade import made
+
+
+def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
+    first, quick = profile("first"), profile("quick")
+    assert {*first} < {*quick}
+    assert len([c for c in first if not unsupported(c)]) <= 24
+    for workload in spec.NAMES:
+        for framework in FRAMEWORKS:
+            own = {c.strategy for c in first if (c.workload, c.framework) == (workload, framework) and not unsupported(c)}
+            assert own > {SCENARIOS["train"].baseline}, "a baseline, and something to compare with it"
+
+
+def test_frameworks_are_built_one_after_the_other_off_the_core_that_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails says why, and the next is built all the same."""
+    script = tmp_path / "setup.py"
+    script.write_text(
+        "import os, sys, time\ntime.sleep(0.3)\n"
+        f"open({str(tmp_path)!r} + '/' + sys.argv[-1], 'w').write(str(sorted(os.sched_getaffinity(0))))\n"
+        "print('no compiler' if sys.argv[-1] == 'jax' else 'done')\nsys.exit(sys.argv[-1] == 'jax')\n"
+    )
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(building.sys, "executable", str(interpreter))
+    said: list[str] = []
+    built = building.Building(["torch", "jax", "jittor"])
+    assert built.wait("torch", said.append) == ""
+    assert not (tmp_path / "jittor").exists()
+    assert built.wait("jittor", said.append) == ""
+    assert built.wait("jax", said.append) == "no compiler"
+    assert said[0] == "waiting for torch: after torch"
+    cores = os.sched_getaffinity(0)
+    if len(cores) > 1:
+        assert (tmp_path / "jittor").read_text() == str(sorted(cores - {max(cores)}))
+
+
+def test_building_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(building.sys, "executable", str(interpreter))
+    built = building.Building(["torch", "jax"])
+    while built.process is None:
+        time.sleep(0.01)
+    built.stop()
+    built.thread.join(10)
+    assert not built.thread.is_alive()
+    assert "jax" not in built.failed, "it was never begun"
+
+
+def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
+    assert building.missing(["torch", "jittor"]) == ["torch", "jittor"]
+    for name in ("torch", "jittor"):
+        where = environments.describe(name).python.parent.parent
+        where.mkdir(parents=True)
+        (where / ".complete").touch()
+    assert building.missing(["torch", "jittor"]) == ["jittor"], "its kernels"
+    (where / ".warm-first").touch()
+    assert building.missing(["jittor"]) == ["jittor"], "the quick profile has more"
+    monkeypatch.setenv("FRAMEBENCH_PROFILE", "first")
+    assert building.missing(["jittor"]) == []
+
+
+def test_results_are_shown_as_they_come() -> None:
+    lines: list[str] = []
+    progress = Progress(lambda: 3, lines.append, lambda text: lines.append(lines.pop() + text))
+    for case, event in [
+        ("a", "build"), ("b", "build"), ("a", "round 1 of 5"), ("a", "memory"), ("a", "end: a 1 MiB"), ("b", "memory"),
+        ("b", "end: b 2 MiB"), ("b", "end: b 2 MiB"), ("c", "none: c unsupported"), ("d", "build"),
+    ]:  # fmt: skip
+        progress.hear(f"torch==1\t{case}\t{event}\n")
+    assert lines[0] == "0 of 3 cases: a and what it is compared with ..."
+    assert lines[1] == "  a 1 MiB"
+    assert lines[2].startswith("1 of 3 cases, about ")
+    assert lines[3:5] == ["  b 2 MiB", "  c unsupported"]
+    assert lines[5].startswith("2 of 3 cases, about ")
+
+
+def test_the_answer_has_a_row_for_each_framework_and_what_saved_most() -> None:
+    found = [
+        made("fp32", 1000, 1.0), made("checkpoint", 500, 1.5), made("amp_bf16", 700, 0.5), made("fp32", 800, 2.0, "jax"),
+        made("checkpoint", 799, 2.0, "jax"), made("depth_4", 10, 0.1), made("fp32", 1, 1.0, batch=8),
+    ]  # fmt: skip
+    table = answer.answer(frames.frame(select(found)))
+    rows = {row[1]: dict(zip(table.head, row)) for row in table.rows}
+    assert rows["torch"]["saved most memory"] == "checkpoint", "the smallest peak that computes the same"
+    assert rows["torch"]["peak, x base"] == "0.50"
+    assert rows["torch"]["step ms"] == "1,000.0"
+    assert rows["jax"]["saved most memory"] == "nothing measured here"
+    assert any("framebench report" in note for note in table.notes)
