@@ -85,7 +85,7 @@ class Comparison:
         return tuple(zip(*columns))
 
     def terminal(self, console: Console) -> None:
-        console.print(self.title, style="italic", markup=False, highlight=False)
+        console.print(self.key, style="italic", markup=False, highlight=False)
         without = terminal.draw(console, self.head, self.rows, self.left)
         if without:
             said = f"No room in {console.width} columns for: {', '.join(without)}"

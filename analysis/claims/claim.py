@@ -8,6 +8,7 @@ from typing import Literal
 
 from analysis.claims.measures import Measure
 from analysis.claims.rule import Target
+from framebench.suite.selectors import few
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Registry:
         """Those with these ids (in any case), all parts of each, or all. Raises UnknownClaim."""
         wanted = [i.upper() for i in ids]
         if unknown := [i for i in wanted if i not in self.ids]:
-            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {', '.join(self.ids)}")
+            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {few(self.ids, unknown[0])}")
         return tuple(c for c in self.claims if not wanted or c.id in wanted)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from analysis.comparison import Comparison
+from framebench.suite.selectors import few
 
 BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
 
@@ -21,7 +22,7 @@ def refresh(text: str, tables: Iterable[Comparison]) -> str:
     def fill(block: re.Match[str]) -> str:
         key = block["key"]
         if key not in by_key:
-            raise NoSuchTable(f"no table {key!r}; there are: {'; '.join(sorted(by_key))}")
+            raise NoSuchTable(f"no table {key!r}; there are: {few(sorted(by_key), key, '; ')}")
         return f"{block[1]}{by_key[key].markdown()}{block[3]}"
 
     return BLOCK.sub(fill, text)

@@ -135,7 +135,7 @@ def changes_from(have: str, found: Advice, question: Question, timed: Blocks) ->
     # in any size that is declared, as a described model has none
     named = {c.strategy for c in selectors.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
     if len(named) > 1:
-        raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {', '.join(sorted(named))}")
+        raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {selectors.few(sorted(named), have)}")
     (strategy,) = named
     if find(question.scenario, strategy).only_for_claims:
         known = ", ".join(in_use(question.scenario))

@@ -42,13 +42,13 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
     return found
 
 
-def few(valid: Sequence[str], asked: str) -> str:
+def few(valid: Sequence[str], asked: str, between: str = ", ") -> str:
     """What could be meant, the likest first, in a line that can be read: all of a few, of many some and how many there are."""
     if len(valid) <= FEW:
-        return ", ".join(valid)
+        return between.join(valid)
     near = get_close_matches(asked, valid, FEW, cutoff=0.5)
     shown = [*near, *(name for name in valid if name not in near)][:FEW]
-    return f"{', '.join(shown)} and {len(valid) - FEW} more"
+    return f"{between.join(shown)} and {len(valid) - FEW} more"
 
 
 def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:

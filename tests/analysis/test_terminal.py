@@ -60,6 +60,12 @@ def test_what_had_no_room_is_said() -> None:
     assert "worse" in text
 
 
+def test_the_machine_stands_above_its_table() -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    Comparison.of_text("t", "", ("a",), (("1",),), machine="m").terminal(console)
+    assert console.export_text().startswith("m: t\n")
+
+
 def test_long_code_is_broken_after_its_punctuation() -> None:
     assert list(terminal.wrapped("by torch.autograd.graph.save_on_cpu(pin_memory=True) alone", 20)) == [
         "by torch.autograd.", "graph.save_on_cpu(", "pin_memory=True)", "alone",
