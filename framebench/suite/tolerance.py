@@ -88,11 +88,14 @@ def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
 
 @cache
 def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
-    """The framework's own errors, or the middle one of all frameworks' where that is larger: one may be close by luck. What was
-    not measured in this precision is taken from one that rounds more coarsely."""
-    every = [nearest(workload, f, precision, key) for f in measured(workload, precision)]
-    own = nearest(workload, framework, precision, key)
-    found = joined([own, middle(every)])
+    """The framework's own errors, or the middle one of all frameworks' where that is larger: one may be close by luck. Where it
+    was not measured itself, the largest of those that were. What was not measured in this precision is taken from one that
+    rounds more coarsely."""
+    frameworks = measured(workload, precision)
+    every = {f: nearest(workload, f, precision, key) for f in frameworks}
+    here = {f: every[f] for f, known in frameworks.items() if any(group(k) == group(key) for k in known)}
+    others = middle(list(every.values())) if framework in here or not here else joined(here.values())
+    found = joined([nearest(workload, framework, precision, key), others])
     if precision not in COARSER:
         return found
     coarser = honest(workload, framework, COARSER[precision], key)

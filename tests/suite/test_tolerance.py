@@ -55,6 +55,15 @@ def test_a_framework_that_rounds_worse_widens_no_other(machines: dict[str, Any])
     assert allowed("torch") == allowed("jax") == (8e-5, 4 * 8e-5), "the middle of three: what was close by luck is no measure"
 
 
+def test_what_was_not_measured_itself_is_known_no_better_than_what_was(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT, jax=GRADIENT, jittor=GRADIENT)
+    machines["m"]["errors"]["jittor"]["fp32"]["cpu/train/b4"] = {"gradient": {"fc.bias": (1e-3, 1e-3)}}
+    assert allowed("torch", key="cpu/train/b4") == (4e-3, 4e-3)
+    machines["m"]["errors"]["torch"]["fp32"]["cpu/train/b4"] = {"gradient": GRADIENT}
+    forget()
+    assert allowed("torch", key="cpu/train/b4") == allowed("torch") == (4e-5, 4 * 4e-5)
+
+
 def test_nothing_is_known_better_than_it_is_rounded(machines: dict[str, Any]) -> None:
     machines["m"] = entry(torch={"fc.bias": (0.0, 1e-12)})
     assert allowed() == (4 * t.LEAST["fp32"],) * 2
