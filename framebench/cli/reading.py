@@ -133,11 +133,15 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
 @app.command(rich_help_panel=BUDGET)
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    ranks: Annotated[int | None, typer.Option(help="of one rank of so many, which share the batch; 2 to 1024")] = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
-    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), a line through measured batches."""
+    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), a line through measured batches; of a
+    strategy over ranks the peak of the fullest rank."""
+    if ranks is not None or hypothetical.asks_for_ranks(case):
+        return predict_rank(hypothetical.over_ranks(case, ranks), as_json)
     asked = hypothetical.named(case)
     found = predictions(asked, machine, results)
     if as_json:
@@ -148,6 +152,25 @@ def predict(
         interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
         peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
         typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+
+
+def predict_rank(case: Case, as_json: bool) -> None:
+    from framebench.measure.predicted_rank import Unpredicted
+    from framebench.measure.predicted_rank import predict as predicted
+
+    try:
+        if why := hypothetical.obstacle(case):  # before an environment is built for nothing
+            raise Unpredicted(f"{case.id}: {why}")
+        with err.status(case.id):
+            found = predicted(case, environments.ensure(case.framework, say=say))
+    except Unpredicted as error:
+        fail(str(error), 2)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    typer.echo(f"{found.case}, rank {found.rank} of {found.ranks}: {found.note}")
+    for name, size in {"predicted peak": found.peak_bytes, **{f"  {name}": size for name, size in found.parts.items()}}.items():
+        typer.echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""A case: workload x framework x scenario x strategy x batch x size. Its id sorts, and can be typed at the command line."""
+"""A case: workload x framework x scenario x strategy x batch (over so many ranks) x size. Its id sorts, and can be typed at the
+command line."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupp
 from models import spec
 
 DEFAULT_SIZE = "cpu"
+BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")
 
 
 class UnknownCase(ValueError):
@@ -25,21 +27,23 @@ class Case:
     framework: str
     scenario: str
     strategy: str
-    batch: int
+    batch: int  # samples of one step, of all ranks together
     size: str = DEFAULT_SIZE
+    ranks: int = 1
 
     @classmethod
     def of(cls, case_id: str) -> Case:
         """The case of an id that has its six parts, whether it is declared or not. Raises ValueError if it has not."""
         workload, framework, scenario, strategy, batch, size = case_id.split("/")
-        if not re.fullmatch(r"b[1-9][0-9]{0,6}", batch):
-            raise ValueError(f"{batch!r} is no batch: write for instance b8")
-        return cls(workload, framework, scenario, strategy, int(batch[1:]), size)
+        if not (found := BATCH.fullmatch(batch)):
+            raise ValueError(f"{batch!r} is no batch: write for instance b8, or b8x2 for a batch of 8 over 2 ranks")
+        return cls(workload, framework, scenario, strategy, int(found["batch"]), size, int(found["ranks"] or 1))
 
     @property
     def id(self) -> str:
-        """For instance `resnet50/torch/train/checkpoint/b8/cpu`."""
-        return f"{self.workload}/{self.framework}/{self.scenario}/{self.strategy}/b{self.batch}/{self.size}"
+        """For instance `resnet50/torch/train/checkpoint/b8/cpu`; over 2 ranks `transformer/torch/train/fsdp/b8x2/cpu`."""
+        ranks = f"x{self.ranks}" if self.ranks > 1 else ""
+        return f"{self.workload}/{self.framework}/{self.scenario}/{self.strategy}/b{self.batch}{ranks}/{self.size}"
 
     @property
     def spec(self) -> spec.Workload:
@@ -95,8 +99,9 @@ class Case:
         if "rewrite" in self.strategy.split("+") and cell.supported:
             how = self.spec.rewrites.get(self.framework)
             return type(cell)(how) if how else Unsupported("no slow path was found in this workload to write differently")
-        if self.batch % self.plan.micro_batches:
-            return Unsupported(f"batch {self.batch} does not divide into {self.plan.micro_batches} micro-batches")
+        if (each := self.batch // self.ranks) % self.plan.micro_batches:
+            whose = " of each rank" if self.ranks > 1 else ""
+            return Unsupported(f"batch {each}{whose} does not divide into {self.plan.micro_batches} micro-batches")
         return cell
 
     @property
@@ -108,6 +113,8 @@ class Case:
 def declared(case: Case) -> bool:
     """Whether the workload has the scenario and the strategy at all. What changes the mathematics exists at one batch only."""
     workload, plan = case.spec, case.plan
+    if plan.over_ranks or case.ranks > 1:
+        return False
     if case.workload not in case.stage.workloads or case.workload not in plan.workloads:
         return False
     if plan.variant and plan.variant not in workload.variants:

@@ -1,13 +1,17 @@
-"""Cases that are predicted, not measured: of any batch. Standard library only: the torch environment reads this too."""
+"""Cases that are predicted, not measured: of any batch, over any number of ranks. Standard library only, as workers read it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.registry import BASELINES, OVER_RANKS, find
 from framebench.suite.selectors import parse
+from framebench.suite.strategy import IncompatibleStrategies, Strategy
 from models import spec
+
+MOST_RANKS = 1024
 
 
 @dataclass(frozen=True, order=True)
@@ -37,10 +41,67 @@ def named(case_id: str) -> Case:
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
 
 
+def asks_for_ranks(case_id: str) -> bool:
+    """Whether the id, right or wrong, names a strategy over ranks, or a number of ranks."""
+    _, _, scenario, strategy, batch, *_ = [*case_id.strip("/").split("/"), *[""] * 5]
+    known = {name for where, name in OVER_RANKS if where == scenario}
+    return not known.isdisjoint(strategy.split("+")) or "x" in batch
+
+
+def over_ranks(case_id: str, ranks: int | None = None) -> Case:
+    """The case with this id, whose size may be left out, over so many ranks: those of the id (`b4x2`), or `ranks`.
+
+    Every rank has as many samples as the others, and at least one: a batch that does not divide becomes the next that does.
+    Raises UnknownCase.
+    """
+    parts = case_id.strip("/").split("/")
+    if len(parts) not in (5, 6):
+        raise UnknownCase(
+            f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
+        )
+    workload, framework, scenario, strategy, batch, size = (*parts, DEFAULT_SIZE)[:6]
+    if not (found := BATCH.fullmatch(batch)):
+        raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
+    # all but the strategy is valid if it is for the baseline
+    named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{found['batch']}/{size}")
+    count = number_of_ranks(batch, int(found["ranks"] or 0), ranks, strategy)
+    plan = strategy_over_ranks(scenario, strategy)
+    if workload not in plan.workloads:
+        raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads)}, not for {workload}")
+    samples = -(-int(found["batch"]) // count) * count
+    return Case(workload, framework, scenario, plan.name, samples, size, count)
+
+
+def number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) -> int:
+    if written and asked and written != asked:
+        raise UnknownCase(f"{batch} says {written} ranks, and --ranks {asked}: leave one of them out")
+    if not (count := asked or written):
+        raise UnknownCase(f"{strategy} needs a number of ranks: --ranks 2, or {batch}x2 for the batch over 2 ranks")
+    if not 2 <= count <= MOST_RANKS:
+        raise UnknownCase(f"{count} ranks: choose from 2 to {MOST_RANKS}")
+    return count
+
+
+def strategy_over_ranks(scenario: str, name: str) -> Strategy:
+    choices = [known for where, known in OVER_RANKS if where == scenario]
+    if not choices:
+        able = dict.fromkeys(where for where, _ in OVER_RANKS)
+        raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(able)}")
+    try:
+        plan = find(scenario, name)
+    except KeyError as error:
+        raise UnknownCase(f"no strategy {error.args[0][1]!r} over ranks; choose from: {', '.join(choices)}") from None
+    except IncompatibleStrategies as error:
+        raise UnknownCase(str(error)) from None
+    if not plan.over_ranks:
+        raise UnknownCase(f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}")
+    return plan
+
+
 def obstacle(case: Case) -> str | None:
     """Why fake tensors cannot predict this case, if they cannot."""
     parts = {part.axis: part.name for part in case.parts}
-    if case.framework != "torch":
+    if case.framework != "torch" and case.ranks == 1:
         return "only PyTorch has fake tensors"
     if not case.support.supported or case.support.gpu:
         return case.support.why

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from framebench.suite.catalog import claims, memory, scenarios, steps
+from framebench.suite.catalog import claims, memory, ranks, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -36,6 +36,9 @@ _ROWS = (*steps.ROWS, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *scenarios.RO
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
+# what several processes or devices do together: predicted, and in no profile
+OVER_RANKS: dict[tuple[str, str], Strategy] = {(scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios}
+_KNOWN = STRATEGIES | OVER_RANKS
 
 # Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.
 COMBINATIONS: dict[str, tuple[str, ...]] = {
@@ -86,8 +89,8 @@ def combinations() -> Iterator[Strategy]:
 @cache
 def find(scenario: str, name: str) -> Strategy:
     """A strategy, or a combination `a+b` in any order. Raises KeyError for an unknown name, and IncompatibleStrategies."""
-    if (scenario, name) in STRATEGIES:
-        return STRATEGIES[scenario, name]
-    parts = [STRATEGIES[scenario, part] for part in name.split("+")]
-    order = list(STRATEGIES.values())
+    if (scenario, name) in _KNOWN:
+        return _KNOWN[scenario, name]
+    parts = [_KNOWN[scenario, part] for part in name.split("+")]
+    order = list(_KNOWN.values())
     return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])

@@ -97,6 +97,7 @@ class Strategy:
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
     quick: bool = False  # part of the quick profile
     only_for_claims: bool = False  # it tests an article's sentence; nobody would choose it
+    over_ranks: bool = False  # there is no such thing in a single process
     parts: tuple[Strategy, ...] = ()  # of a combination
 
     def __post_init__(self) -> None:
@@ -139,7 +140,7 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
         mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
         exceptions={k: v for p in parts for k, v in p.exceptions.items()},
-        only_for_claims=any(p.only_for_claims for p in parts), parts=parts,
+        only_for_claims=any(p.only_for_claims for p in parts), over_ranks=any(p.over_ranks for p in parts), parts=parts,
     )  # fmt: skip
 
 

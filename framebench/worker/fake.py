@@ -11,38 +11,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
-import numpy as np
-import torch
-from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from framebench.adapters.base import Batch
-from framebench.adapters.torch import SWITCHES
-from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.storages import Storages
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
-
-
-class FakeAdapter(TorchAdapter):
-    """Weights and batches by shape alone, on the CPU."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case, SWITCHES)
-        self.where = torch.device("cpu")
-
-    def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
-        """In its dtype from the start: modules of fake tensors cannot be converted."""
-        torch.set_default_dtype(self.dtype)
-        model = self.model_module.build(config, **self.model_options)
-        torch.set_default_dtype(torch.float32)
-        return model.train(not self.evaluates)
-
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        dtype = torch.int64 if x.dtype.kind == "i" else self.dtype
-        return self.on_input(torch.empty(x.shape, dtype=dtype)), torch.empty(y.shape, dtype=torch.int64)
 
 
 def predict(case: Case) -> dict[str, int]:

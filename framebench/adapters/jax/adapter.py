@@ -24,6 +24,7 @@ from flax import nnx
 from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
+from jax.sharding import Sharding
 from jax.tree_util import DictKey, GetAttrKey
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
@@ -92,6 +93,7 @@ class JaxAdapter(Adapter):
         self.loss_of: Callable[[Array, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
         self.kept: Any = None  # these residuals
+        self.sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
         self.models: Callable[[], Iterator[tuple[Tree, Tree]]]  # the parameters and statistics of a pair, one after the other
 
     def make(self) -> None:
@@ -192,9 +194,16 @@ class JaxAdapter(Adapter):
         def step(params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array) -> tuple[Tree, Tree, Tree, Array]:
             (loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)
             updates, state = self.optimizer.update(grads, state, params)
-            return optax.apply_updates(params, updates), stats, state, loss
+            params = optax.apply_updates(params, updates)
+            return self.constrained("params", params), stats, self.constrained("state", state), loss
 
         return step
+
+    def constrained(self, what: str, tree: Tree) -> Tree:
+        """Inside the step: over several devices, results lie where the arguments did."""
+        if (where := self.sharding) is None:
+            return tree
+        return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, where(what, a.shape)), tree)
 
     def arguments(self) -> tuple[Any, ...]:
         if self.case.stage.trains:

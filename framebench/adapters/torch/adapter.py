@@ -82,10 +82,12 @@ class TorchAdapter(Adapter):
         self.on_model: list[Callable[[Any], object]] = []  # what is done to the workload's model once it has its weights
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
         self.held: list[nn.Module] = []  # what is in memory between two steps
+        self.share = slice(None)  # of the batch: what this rank computes
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
         self.forward: Callable[..., Tensor] = lambda x: self.model(x)
         self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
         self.model_options: dict[str, Any] = {}
+        self.replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
         self.wrap_optimizer: Callable[..., Any] = make_optimizer
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
@@ -123,7 +125,7 @@ class TorchAdapter(Adapter):
         return model.to(self.where, self.dtype).train(not self.evaluates)
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        inputs, targets = torch.from_numpy(x).to(self.where), torch.from_numpy(y).to(self.where)
+        inputs, targets = (torch.from_numpy(a[self.share]).to(self.where) for a in (x, y))
         return self.on_input(inputs.to(self.dtype) if inputs.is_floating_point() else inputs), targets
 
     def context(self) -> contextlib.ExitStack:

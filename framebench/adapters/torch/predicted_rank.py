@@ -1,0 +1,103 @@
+"""The peak of one rank, however many there are, without running: on fake tensors, in a fake group of processes.
+
+FSDP moves its parameters between storages that it resizes: those PyTorch's own tracker follows (`private.py`). Where every rank
+holds whole tensors, each storage is counted from its birth to its death, as for a single process.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.tensor import DTensor
+
+from framebench.adapters.torch import private
+from framebench.adapters.torch.fake import FakeAdapter
+from framebench.adapters.torch.private import Gone as Gone
+from framebench.adapters.torch.ranks import every_rank
+from framebench.adapters.torch.storages import Storages
+from framebench.suite.case import Case
+
+BESIDE = "no kernel's workspace, and nothing that a collective takes beside its buffers"
+
+
+class FakeRank(FakeAdapter):
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.replicate = private.replicate
+
+
+def predict(case: Case) -> dict[str, Any]:
+    """Of a steady step: bytes at the peak of the fullest rank, and their parts. Raises private.Gone."""
+    rank = fullest(case)
+    private.fake_group(rank, case.ranks)
+    every_rank("cpu")
+    with FakeTensorMode():
+        peak, parts = tracked(case) if sharded(case) else counted(case)
+    return {"rank": rank, "peak_bytes": peak, "parts": parts, "note": BESIDE, "versions": {"torch": torch.__version__}}
+
+
+def sharded(case: Case) -> bool:
+    return any(part.how == "fsdp" for part in case.parts)
+
+
+def fullest(case: Case) -> int:
+    """Of a tensor that does not divide the first ranks have more. ZeroRedundancyOptimizer hands out whole tensors, the largest
+    first, each to the rank that has least."""
+    if not any(part.how == "zero_optimizer" for part in case.parts):
+        return 0
+    shares = [0] * case.ranks
+    for size in sorted((math.prod(p.shape) for p in case.spec.params(case.config) if p.trainable), reverse=True):
+        shares[shares.index(min(shares))] += size
+    return shares.index(max(shares))
+
+
+def begun(case: Case) -> FakeRank:
+    """After two steps, of which the first makes the optimizer's states."""
+    adapter = FakeRank(case)
+    adapter.build()
+    for _ in range(2):
+        adapter.step()
+        adapter.release()
+    gc.collect()
+    return adapter
+
+
+def tracked(case: Case) -> tuple[int, dict[str, int]]:
+    """What an operator makes during the update counts as a state to the tracker; those that stay are told apart."""
+    with Storages():  # which answers the optimizer when it reads a number
+        adapter = begun(case)
+        with private.Tracked(adapter.model, adapter.optimizer, adapter.inputs) as tracker:
+            adapter.step()
+    peak, parts = tracker.peak()
+    states = size(t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors())
+    if (passing := parts.get("optimizer states", 0) - states) > 0:
+        parts |= {"optimizer states": states, "temporaries": parts.get("temporaries", 0) + passing}
+    return peak, parts
+
+
+def counted(case: Case) -> tuple[int, dict[str, int]]:
+    """Without gradients, what is there between two steps and is neither parameter, state nor input is the buckets of
+    DistributedDataParallel."""
+    with Storages() as storages:
+        adapter = begun(case)
+        adapter.optimizer.zero_grad()
+        held = {
+            "parameters": size(adapter.parameters()),
+            "optimizer states": size(adapter.state_tensors()),
+            "inputs": size(adapter.held_inputs()),
+        }
+        held["gradient buckets"] = storages.alive - sum(held.values())
+        storages.peak = storages.alive
+        adapter.step()
+    return storages.peak, held | {"activations, gradients and temporaries": storages.peak - sum(held.values())}
+
+
+def size(tensors: Iterable[Tensor]) -> int:
+    """Bytes of their storages, each once. A storage without numbers has no address."""
+    return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())

@@ -1,0 +1,62 @@
+"""What several processes or devices share of a training step: its gradients, and what each of them keeps of its state."""
+
+from __future__ import annotations
+
+from framebench.suite.strategy import Native, Strategy, Unsupported, cells
+
+_PYTORCH_ONLY = Unsupported("a way of PyTorch's; JAX's are replicated, sharded_states and fully_sharded")
+_JAX_ONLY = Unsupported("a way of JAX's; PyTorch's are ddp, zero_optimizer, fsdp_keep and fsdp")
+_JITTOR_AVERAGES = Unsupported(
+    "Jittor only averages gradients, by MPI operators that it compiles with the machine's mpicc: no package can be pinned for it"
+)
+_JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy weights; every process keeps all states")
+_WORKLOADS = ("transformer",)  # batch norm's statistics, of a rank's part of the batch, are other mathematics
+_CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
+
+ROWS = (
+    Strategy(
+        "ddp", ("train",), "ranks", "each rank keeps everything; gradients are averaged, bucket by bucket",
+        "bytes that each rank holds, counted from storages; collectives",
+        cells(Native("DistributedDataParallel"), _PYTORCH_ONLY, _JITTOR_AVERAGES),
+        over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    Strategy(
+        "ddp_bucket_view", ("train",), "ranks", "as ddp; the gradients are views of the buckets",
+        "storages of gradients; collectives",
+        cells(Native("DistributedDataParallel(gradient_as_bucket_view=True)"), _PYTORCH_ONLY, _JITTOR_AVERAGES),
+        how="ddp", options={"view": True}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    Strategy(
+        "zero_optimizer", ("train",), "ranks", "as ddp; each rank updates some of the weights, and keeps the states of those alone",
+        "bytes of states that each rank holds; collectives",
+        cells(Native("ZeroRedundancyOptimizer, which hands out whole tensors"), _PYTORCH_ONLY, _JITTOR_KEEPS),
+        over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    Strategy(
+        "fsdp", ("train",), "ranks", "weights, gradients and states divided; each block's weights gathered for its forward pass, and again for its backward pass",
+        "bytes that each rank holds, counted from storages; gathers per block",
+        cells(Native("fully_shard of each block and of the model"), _PYTORCH_ONLY, _JITTOR_KEEPS),
+        options={"reshard": True}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    Strategy(
+        "fsdp_keep", ("train",), "ranks", "as fsdp; weights once gathered are kept until the backward pass is through with them",
+        "bytes that each rank holds, counted from storages; gathers per block",
+        cells(Native("fully_shard(reshard_after_forward=False)"), _PYTORCH_ONLY, _JITTOR_KEEPS),
+        how="fsdp", options={"reshard": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    *(
+        Strategy(
+            name, ("train",), "ranks", summary, "bytes that each device holds; collectives of the compiled step",
+            cells(_JAX_ONLY, Native(how), _JITTOR_KEEPS if split else _JITTOR_AVERAGES),
+            how="sharded", options={"split": split}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+        )
+        for name, split, summary, how in (
+            ("replicated", (), "each device keeps everything; the batch is divided",
+             "NamedSharding: weights and states on every device, the batch over a mesh of them"),
+            ("sharded_states", ("state",), "each device keeps all weights and a part of the optimizer's states",
+             "NamedSharding of the states by the longest axis that divides"),
+            ("fully_sharded", ("params", "state"), "each device keeps a part of weights and states",
+             "NamedSharding of weights and states by the longest axis that divides; XLA decides what is gathered when"),
+        )
+    ),
+)  # fmt: skip
