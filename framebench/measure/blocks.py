@@ -80,16 +80,16 @@ def measure(found: list[Group], run: Run, blocks: int = 1) -> None:
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
     """The group's block of this number, or where memory does not suffice for one, several."""
     name = f"{run.id}/{group.name}/{number}"
-    if left := pending.read(run.results, name):
-        complete(left, run)
-    arms = [*group.always, *group.others]
-    taken = {r.turns.block: r for arm in arms for r in run.records(arm) if r.turns and r.turns.block.startswith(f"{name}.")}
-    measured = {arm for arm in arms if any(r.turns and r.turns.block in taken for r in run.records(arm))}
-    others, lot = [arm for arm in group.others if arm not in measured], len(taken)
-    if taken and not others:
-        return
-    while lot == 0 or others:
-        timed, others, crowded = one_block(f"{name}.{lot}", [*group.always, *others], len(group.always), run)
+    if waiting := pending.read(run.results, name):
+        complete(waiting, run)
+    records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
+    blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
+    taken = {block for found in blocks.values() for block in found if block.startswith(f"{name}.")}
+    left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
+    lot = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
+    while left:
+        others = [arm for arm in group.others if arm in left]
+        timed, left, crowded = one_block(f"{name}.{lot}", [*group.always, *others], len(group.always), run)
         for arm in crowded:  # memory ran out among others: the answer is what it does alone
             lot += 1
             timed += one_block(f"{name}.{lot}", [arm], 1, run)[0]

@@ -36,7 +36,8 @@ def group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
     bases = [c for c in (replace(own, framework=FRAMEWORKS[0]), own) if c.framework in ready and measurable(c)]
     always = tuple(Arm(c, ready[c.framework]) for c in dict.fromkeys(bases))
     others = tuple(Arm(c, ready[c.framework]) for c in references.in_order(cases) if c not in bases)
-    return Group(f"{own.workload}/{own.framework}/{own.scenario}/b{own.batch}/{own.size}", always, others)
+    version = ready[own.framework].name  # asv measures several in one session
+    return Group(f"{own.workload}/{version}/{own.scenario}/b{own.batch}/{own.size}", always, others)
 
 
 def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:

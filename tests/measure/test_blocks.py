@@ -197,6 +197,21 @@ def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, resul
     assert Counter(written(diary, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, "the new one with its baseline"
 
 
+def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: Environment, results: Path, diary: Path) -> None:
+    """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
+    arms = [Arm(case, impostor) for case in CASES[:2]]
+    with run(results) as opened:
+        measure_group(Group("g", (arms[1],)), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+    assert Counter(written(diary, "finish")) == {"checkpoint": 2, "fp32": 1}
+    blocks = {r.turns.block for r in store.read_all(results) if r.turns}
+    assert blocks == {"s/g/0.0", "s/g/0.1"}
+    newer = replace(impostor, version="1")
+    (one,), (other,) = groups(CASES[:1], {"torch": impostor}), groups(CASES[:1], {"torch": newer})
+    assert one.name != other.name
+
+
 def test_a_file_of_a_block_that_cannot_be_read_is_none(results: Path) -> None:
     results.mkdir()
     for text in ("", "{", "[]", "[3]", '[{"case": "x"}]'):
