@@ -21,12 +21,13 @@ from framebench.cli import measuring, reading, shared
 from framebench.cli.__main__ import app
 from framebench.measure import doctor
 from framebench.measure.environments import Environment
-from framebench.measure.session import Busy, alone
+from framebench.measure.session import Busy, Session, alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 from tests.campaign import Tried
-from tests.handmade import blocks
+from tests.handmade import blocks, provenance, record
 from tests.processes import ROOT, framebench, plain_user, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -273,6 +274,29 @@ def test_every_command_explains_itself_by_h_and_says_its_version() -> None:
     assert framebench("-h").stdout == framebench("--help").stdout
     assert framebench("versions", "compare", "-h").returncode == 0
     assert re.fullmatch(r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")], ids=["interrupted", "full"])
+@pytest.mark.parametrize(("before", "said"), [(True, "what was measured is kept"), (False, "nothing was measured yet")])
+def test_what_was_measured_is_kept_is_said_only_where_it_was(
+    before: bool, said: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of an older session is there in both cases."""
+    case = parse(CASE)
+    where = store.folder(results, machine_name(), "torch-1", case)
+    store.write(record(case, provenance=provenance(session="older")), where)
+
+    def one(found: object, opened: Session, *_: object) -> list[str]:
+        if before:
+            store.write(record(case, provenance=provenance(session=opened.id, machine=machine_name())), where)
+        raise end
+
+    monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(measuring, "measure_all", one)
+    done = framebench("run", CASE, "--results", str(results))
+    assert done.returncode == (130 if isinstance(end, KeyboardInterrupt) else 1)
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_suggestion_is_a_line_that_can_be_read() -> None:
