@@ -31,7 +31,8 @@ QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
 REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 VERDICTS = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW, INCOMPARABLE, SAME_WORK, OTHER_WORK)
-APART = "the two share no block"  # why there is no better verdict, which the caption tells too
+# why there is no better verdict, where the caption tells it too
+APART, ONCE = "the two share no block", "a single block has no interval"
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
 
 
@@ -185,7 +186,7 @@ def filled(row: Row, found: Verdict, words: dict[str, str]) -> Row:
     return row._replace(
         base_value=found.base, change_value=found.change, ratio=found.ratio, low=found.low, high=found.high, p=found.p,
         blocks=found.blocks, instrument=found.instrument, verdict=FEW if few else words.get(found.verdict, found.verdict),
-        reason="a single block has no interval" if few else None,
+        reason=ONCE if few else None,
     )  # fmt: skip
 
 
@@ -257,8 +258,8 @@ RULE = (
     "ratio = change / base, above 1 is worse. Of times: within a round of a block, median over its rounds, mean over blocks "
     "with its 95 % interval; of first steps of the processes of one block; of peaks the largest, good to what the instrument "
     "resolves. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the "
-    "number of tests in this table (Holm); what shares no block is too few. Instructions tell same work or other work, not "
-    "speed. MiB = 2^20 bytes."
+    "number of tests in this table (Holm); what shares no block, or a single one, is too few. Instructions tell same work or "
+    "other work, not speed. MiB = 2^20 bytes."
 )
 
 
@@ -267,7 +268,7 @@ def table(rows: list[Row]) -> Comparison:
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
-    several, told = len(machines) > 1, [r for r in rows if r.reason and r.reason != APART]
+    several, told = len(machines) > 1, [r for r in rows if r.reason and r.reason not in (APART, ONCE)]
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
         f"{summary(rows)}. {RULE} {held(rows)}",

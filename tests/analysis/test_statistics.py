@@ -14,10 +14,10 @@ CHANGE = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
 EVEN = [[0.001, 0.0011], [0.0012, 0.0012], [0.001, 0.001]]
 
 
-def made(factor: float, peak: int = 2**20, instructions: int = 10**6) -> list[Record]:
+def made(factor: float, peak: int = 2**27, instructions: int = 10**6) -> list[Record]:
     """Three blocks in which one arm's steps take so many times as long, give or take a tenth of a per cent."""
     slower = [[s * factor * (1 + 0.001 * (-1) ** i) for s in block] for i, block in enumerate(EVEN)]
-    found = blocks([(CASE, EVEN), (CHANGE, slower)], peaks=[2**20, peak], instructions=10**6)
+    found = blocks([(CASE, EVEN), (CHANGE, slower)], peaks=[2**27, peak], instructions=10**6)
     counts = {"instructions": [instructions] * 2}
     return [r if r.parsed == CASE else r.model_copy(update=counts) for r in found]
 
@@ -27,14 +27,14 @@ def said(found: list[Record]) -> dict[str, str]:
 
 
 def test_a_comparison_says_what_differs() -> None:
-    assert said(made(1.2, 2**21, 2 * 10**6)) == {
+    assert said(made(1.2, 2**28, 2 * 10**6)) == {
         "step time": "slower", "peak memory": "more memory", "instructions": "other work"
     }  # fmt: skip
     assert said(made(1.0)) == {"step time": "no difference", "peak memory": "no difference", "instructions": "same work"}
 
 
 def test_swapped_arms_turn_the_verdict() -> None:
-    base, change = verdicts.arms(made(1.2, 2**21), CASE.id, CHANGE.id)
+    base, change = verdicts.arms(made(1.2, 2**28), CASE.id, CHANGE.id)
     forth, back = (verdicts.of(*pair)[:2] for pair in ((base, change), (change, base)))
     assert [v.verdict for v in back] == ["faster", "less memory"]
     for one, other in zip(forth, back):
@@ -64,9 +64,9 @@ def test_cautions() -> None:
 
 
 def test_the_table_shows_instructions_beside_times() -> None:
-    shown = verdicts.table(*verdicts.arms(made(2.0, 2**21, 2 * 10**6), CASE.id, CHANGE.id))
+    shown = verdicts.table(*verdicts.arms(made(2.0, 2**28, 2 * 10**6), CASE.id, CHANGE.id))
     found = {line[0]: line for line in shown.rows}
     assert found["step time"][1:4] == ("1.05 ms", "2.10 ms", "2.001")
-    assert found["peak memory"][1:3] == ("1.00 MiB", "2.00 MiB")
+    assert found["peak memory"][1:3] == ("128.00 MiB", "256.00 MiB")
     assert found["instructions"][1:3] == ("1.00 million", "2.00 million")
     assert [line[-1] for line in shown.rows] == ["slower", "more memory", "other work"]
