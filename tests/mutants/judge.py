@@ -19,6 +19,10 @@ WORDS = {  # of verification's reasons that are no error of a value or tensor, b
     "that should have none": "tensors that should not exist",
     "no gradient of": "missing tensors",
     "as it was": "steps that changed nothing",
+    "had stopped": "the clock",
+    "other inputs": "other inputs",
+    "otherwise than the rest": "steps without an output of their own",
+    "repeated, a step": "repeated steps",
 }
 
 

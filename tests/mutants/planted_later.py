@@ -110,15 +110,15 @@ REMEMBERED = (
     bug("pair computed once, and remembered", "resnet50/jittor/pair/together", JITTOR, "losses = []\n        x, y = self.inputs\n        with jt.no_grad():", "if self.steps:\n            return\n        losses = []\n        x, y = self.inputs\n        with jt.no_grad():"),
     bug(
         "evaluation put off until somebody reads the logits",
-        "transformer/torch/eval/no_grad",
+        "transformer/torch/eval/no_grad/b1/cpu",
         TORCH,
         EVALUATION,
         "pass",
         Edit(TORCH, 'self.output.detach().to("cpu", torch.float64).numpy()', 'self.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
         Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.forward(self.inputs[0]).detach(), self.inputs[1])"),
     ),
-    bug("clock that stops before the step is done", "unet3d/jax/train/fp32", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),
-    bug("clock that stops before the step is done", "unet3d/jittor/train/fp32", JITTOR, "    def synchronize(self) -> None:\n        jt.sync_all(True)", "    def synchronize(self) -> None:\n        pass"),
+    bug("clock that stops before the step is done", "transformer/jax/train/fp32/b1/cpu", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),
+    bug("clock that stops before the step is done", "transformer/jittor/train/fp32/b1/cpu", JITTOR, "    def synchronize(self) -> None:\n        jt.sync_all(True)", "    def synchronize(self) -> None:\n        pass"),
 )
 
 SAME_LOSS = (
