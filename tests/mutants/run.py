@@ -154,9 +154,9 @@ def write(file: Path, rows: list[Row], wanted: int) -> None:
 
 
 def known(file: Path, bugs: list[Bug]) -> list[Row]:
-    """What the file has of these bugs, with the sources as they are."""
+    """What the file has of these bugs, with the sources as they are; not what crashed: memory may have run out."""
     keys = {key(bug) for bug in bugs}
-    return [found for found in read(file).bugs if found.key in keys] if file.exists() else []
+    return [found for found in read(file).bugs if found.key in keys and found.status != "crashed"] if file.exists() else []
 
 
 def main(

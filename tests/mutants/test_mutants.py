@@ -113,7 +113,8 @@ def test_what_was_tried_with_the_same_sources_is_not_tried_again(tmp_path: Path)
     file = tmp_path / "mutants.json"
     assert run.known(file, [*BUGS]) == []
     rows = [row(bug) for bug in BUGS[2::-1]]
-    run.write(file, [*rows, rows[0].model_copy(update={"key": "other sources"})], wanted=9)
+    changed = rows[0].model_copy(update={"key": "other sources"})
+    run.write(file, [*rows, changed, row(BUGS[4], "crashed")], wanted=9)
     assert run.known(file, [*BUGS]) == rows[::-1]
     assert run.known(file, [BUGS[1], BUGS[7]]) == [rows[1]]
     assert read(file).cases == 9
