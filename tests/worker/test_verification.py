@@ -107,9 +107,14 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """An adapter that, from the first weights again, gives what was observed; `answers`: how its timed steps gave theirs."""
 
     def make(observed: Observed, answers: dict[int, int] | None = None) -> Any:
-        run = adapter(TRAIN, loader=None, answers=Counter(answers or {1: 5}), restored=False)
+        run = adapter(TRAIN, loader=None, answers=Counter(answers or {1: 5}), restored=False, steps=3 + len(LOSSES))
+        run.device, later = lambda: "cpu", iter(LOSSES)
+        run.loss = lambda: next(later)
         run.restore = lambda: setattr(run, "restored", True)
         monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
+        monkeypatch.setattr("framebench.worker.verification.unfinished", lambda adapter: "")
+        for module in ("verification", "presence"):
+            monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
         return run
 
     return make
