@@ -21,7 +21,7 @@ WORDS = {  # of verification's reasons that are no error of a value or tensor, b
     "as it was": "steps that changed nothing",
     "had stopped": "the clock",
     "other inputs": "other inputs",
-    "otherwise than the rest": "steps without an output of their own",
+    "as the first one did": "steps without an output of their own",
     "repeated, a step": "repeated steps",
 }
 
