@@ -15,7 +15,6 @@ from framebench.adapters.jittor.probe import probe
 
 switch = Switches()
 SPARE = 64 << 20  # bytes
-ONE_BLOCK = 1 << 20  # the least that the pool takes from the system, and so the least that it can give back
 
 
 @switch
@@ -28,22 +27,26 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             run.synchronize()
             given.append(give_back(run))
 
-    def litter() -> None:
-        """A free block for certain: a small model may leave something in each of its own."""
-        if run.steps % every == 0:
-            (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
-
     def proof(e: Evidence) -> bool:
-        run.after_step.insert(0, litter)
+        def litter_in_time() -> None:
+            if run.steps % every == 0:
+                litter()
+
+        run.after_step.insert(0, litter_in_time)
         given.clear()
         for _ in range(2 * every):
             run.step()
-        run.after_step.remove(litter)
+        run.after_step.remove(litter_in_time)
         e |= {"steps_watched": 2 * every, "calls": len(given), "bytes_given_back": sum(given)}
         return len(given) == 2 and min(given) >= SPARE
 
     run.after_step.append(clear)
     return proof
+
+
+def litter() -> None:
+    """Leaves a free block for certain: a small model may leave something in each of its own."""
+    (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
 
 
 def give_back(run: JittorAdapter) -> int:
@@ -88,15 +91,15 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
 
     def clear() -> None:
         if cleared:
+            litter()
             gc.collect()
             found["bytes_given_back"] = give_back(run)
         found["bytes_held_before_evaluation"] = run.reserved()
 
     def proof(e: Evidence) -> bool:
+        """How much the training left to give back is what is measured; the litter is given back in any case."""
         e |= found
-        nothing_to_give = found["bytes_left_by_training"] <= ONE_BLOCK
-        emptied = "bytes_given_back" in found and (found["bytes_given_back"] > 0 or nothing_to_give)
-        return found["tensors_trained"] > 0 and cleared == emptied
+        return found["tensors_trained"] > 0 and (found.get("bytes_given_back", 0) >= SPARE) == cleared
 
     run.on_model.append(train)
     run.before_first_step.append(clear)

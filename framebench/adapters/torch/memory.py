@@ -15,6 +15,7 @@ from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
 
 switch = Switches()
+SPARE = 64 << 20  # bytes
 
 
 class InBackward:
@@ -122,11 +123,14 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
     run.after_step.append(give_back)
 
     def proof(e: Evidence) -> bool:
-        before = torch.cuda.memory_reserved()
+        """By segments, not by bytes: how much there is to give back is what is measured."""
+        before = segments_freed()
+        run.after_step.insert(0, litter)
         for _ in range(every):
             run.step()
-        e["reserved_bytes"], e["reserved_bytes_before"] = torch.cuda.memory_reserved(), before
-        return e["reserved_bytes"] < before
+        run.after_step.remove(litter)
+        e["segments_given_back"], e["reserved_bytes"] = segments_freed() - before, torch.cuda.memory_reserved()
+        return e["segments_given_back"] > 0
 
     return proof
 
@@ -183,6 +187,16 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     return proof
 
 
+def litter() -> None:
+    """Leaves a free segment for certain: a step may leave something in each of its own."""
+    torch.empty(SPARE, dtype=torch.uint8, device="cuda")
+
+
+def segments_freed() -> int:
+    """How many segments the allocator has given back to the device so far."""
+    return torch.cuda.memory_stats().get("segment.all.freed", 0)
+
+
 @switch
 def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     """A training step of a model of its own, whose memory the allocator may keep."""
@@ -194,15 +208,18 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         run.model_module.loss(model(x), y).backward()
         left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
         del model
+        freed = segments_freed()
         if cleared:
+            litter()
             gc.collect()
             torch.cuda.empty_cache()
+        left["segments_given_back"] = segments_freed() - freed
         left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     def proof(e: Evidence) -> bool:
+        """By segments, not by bytes: how much there is to give back is what is measured."""
         e |= left
-        emptied = left["bytes_held_before_evaluation"] < 2 * torch.cuda.memory_allocated()
-        return left["gradients_of_the_training_step"] > 0 and emptied == cleared
+        return left["gradients_of_the_training_step"] > 0 and (left["segments_given_back"] > 0) == cleared
 
     run.before_first_step.append(train)
     return proof
