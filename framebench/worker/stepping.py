@@ -50,6 +50,7 @@ class Timing:
         self.events = adapter.events()
         self.losses: list[float] = []  # in training that of each step, read when its clock has stopped
         self.steps, self.wall_s, self.cpu_s = 0, 0.0, 0.0
+        self.spent: dict[str, float] = {}  # seconds of these steps: others follow, of which there is no time to take a share
         adapter.spent.clear()
 
     def turn(self, steps: int) -> dict[str, Any]:
@@ -59,6 +60,7 @@ class Timing:
         found = [self.measured(at_once) for _ in range(steps // at_once)]
         wall, cpu, count, device = (sum(column) for column in zip(*found))
         self.steps, self.wall_s, self.cpu_s = self.steps + steps, self.wall_s + wall, self.cpu_s + cpu
+        self.spent = dict(self.adapter.spent)
         return {
             "wall_s": wall / steps,
             "cpu_s": cpu / steps,
@@ -93,7 +95,7 @@ class Timing:
         """What a record has of all turns together."""
         if not self.steps:
             return {"timed_steps": 0, "timed_s": 0.0}
-        shares = {purpose: seconds / self.wall_s for purpose, seconds in self.adapter.spent.items()}
+        shares = {purpose: seconds / self.wall_s for purpose, seconds in self.spent.items()}
         found: dict[str, Any] = {"cpu_s_per_step": self.cpu_s / self.steps, "shares": shares}
         return found | {"timed_steps": self.steps, "timed_s": self.wall_s}
 

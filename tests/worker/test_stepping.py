@@ -1,0 +1,50 @@
+"""Shares of the step time are of the timed steps alone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from framebench.suite.selectors import parse
+from framebench.worker.stepping import Timing
+
+
+class Waiting:
+    """Half of each step is spent waiting."""
+
+    case = parse("transformer/torch/eval/no_grad/b4/tiny")
+    budget_s = 60.0
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self.answers: Counter[int] = Counter()
+        self.steps = self.outputs = 0
+
+    def step(self) -> None:
+        start = time.perf_counter()
+        time.sleep(0.01)
+        self.spent["wait"] += time.perf_counter() - start
+        time.sleep(0.01)
+        self.steps, self.outputs = self.steps + 1, self.outputs + 1
+
+    def synchronize(self) -> None: ...
+
+    def events(self) -> None: ...
+
+    def device(self) -> str:
+        return "cpu"
+
+
+def test_what_is_spent_after_the_turns_has_no_share_in_them() -> None:
+    adapter: Any = Waiting()
+    adapter.step()  # a warm-up
+    timing = Timing(adapter)
+    for _ in range(2):
+        timing.turn(2)
+    between = timing.summary()["shares"]["wait"]
+    for _ in range(20):  # verification of what was timed takes steps too
+        adapter.step()
+    assert timing.summary()["shares"]["wait"] == between == pytest.approx(0.5, abs=0.3)
