@@ -22,13 +22,14 @@ from framebench.suite.strategy import FRAMEWORKS
 class Row(NamedTuple):
     """One case, flat; None where there is no such number. Annotated with type, unit and meaning, for `COLUMNS`."""
 
-    case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size"]
+    case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size; bNxM over M ranks"]
     workload: Annotated[str, "", "the model, such as transformer"]
     framework: Annotated[str, "", "torch, jax or jittor"]
     scenario: Annotated[str, "", "what a step does, such as train or eval"]
     strategy: Annotated[str, "", "how memory is saved, such as checkpoint; fp32 is the baseline of training"]
     batch: Annotated[int, "samples", "in one step"]
     size: Annotated[str, "", "of model and input: tiny, cpu, full"]
+    ranks: Annotated[int, "", "processes or devices that share the step"]
     status: Annotated[str, "", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers"]
     reason: Annotated[str | None, "", "why the status is not ok"]
     verified: Annotated[bool | None, "", "whether the results agreed with float64"]
@@ -36,6 +37,9 @@ class Row(NamedTuple):
     effect_proven: Annotated[bool | None, "", "whether the strategy was seen to take effect"]
     peak_bytes: Annotated[int | None, "bytes", "peak of a steady step, by `peak_instrument`"]
     peak_instrument: Annotated[str | None, "", "who read the peak; peaks of two instruments are not comparable"]
+    fullest_rank_bytes: Annotated[int | None, "bytes", "peak of the rank that needs most: `peak_bytes`; missing without ranks"]
+    emptiest_rank_bytes: Annotated[int | None, "bytes", "peak of the rank that needs least"]
+    predicted_bytes: Annotated[int | None, "bytes", "of the fullest rank: its peak as `framebench predict` says it"]
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
@@ -131,12 +135,13 @@ def alike(m: Measured) -> tuple[object, ...]:
 def of_torch(m: Measured) -> tuple[object, ...]:
     """What it shares with PyTorch's baseline."""
     case, proof = m.newest.parsed, m.newest.provenance
-    return case.workload, case.scenario, case.batch, case.size, proof.machine, proof.protocol
+    return case.workload, case.scenario, case.batch, case.size, case.ranks, proof.machine, proof.protocol
 
 
 def row(m: Measured, base: Measured | None, torch: Measured | None, known: Blocks) -> Row:
     r, read, steps = m.newest, m.read, m.timed or (m.newest,)
     case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
+    of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
     times = [one.step_time_s for one in steps if one.step_time_s is not None]
     step_s = median(times) if times else None
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
@@ -150,6 +155,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, known: Block
         strategy=case.strategy,
         batch=case.batch,
         size=case.size,
+        ranks=case.ranks,
         status=r.status,
         reason=r.reason,
         verified=r.verified,
@@ -157,6 +163,9 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, known: Block
         effect_proven=r.effect.proven if r.effect else None,
         peak_bytes=read.peak_bytes,
         peak_instrument=instrument,
+        fullest_rank_bytes=max(of_ranks, default=None),
+        emptiest_rank_bytes=min(of_ranks, default=None),
+        predicted_bytes=read.predicted_bytes,
         host_rss_bytes=read.peaks.get("host.rss"),
         cold_peak_bytes=read.cold_peaks.get(instrument) if instrument else None,
         live_bytes=read.live_bytes,
@@ -228,8 +237,10 @@ def reference_share(timed: Sequence[Record]) -> float | None:
 
 
 def frame(found: Iterable[Record]) -> pd.DataFrame:
-    """The `rows` of these records with the columns of COLUMNS, in the order of the published tables."""
-    table = pd.DataFrame(rows(found), columns=list(Row._fields))
+    """The `rows` of these records with the columns of COLUMNS, in the order of the published tables. What one rank of several
+    needs is compared with other ranks alone, in `analysis.reports.ranks`, and is in none of them."""
+    single = (r for r in found if r.parsed.ranks == 1)
+    table = pd.DataFrame(rows(single), columns=list(Row._fields))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     return in_order(table.astype({c.name: c.dtype for c in COLUMNS}))
 

@@ -127,7 +127,7 @@ def evidence_about(results: Path, machine: str, workload: str, scenario: str) ->
     """The rows of a machine's records of a workload in a scenario, of one version and one protocol, and the blocks that they
     were timed in. Reads no other record."""
     found = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
-    return rows(found), Blocks(found)
+    return rows(r for r in found if r.parsed.ranks == 1), Blocks(found)
 
 
 def peak_at(rows: Sequence[Row], case: Case) -> Peak:

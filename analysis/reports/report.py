@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
 from analysis.comparison import Comparison
-from analysis.reports import breakdown, explained, ground_truth, support, tolerances, versions
+from analysis.reports import breakdown, explained, ground_truth, ranks, support, tolerances, versions
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
 from analysis.studies import study
@@ -28,7 +28,8 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 def of_records(found: Sequence[Record]) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
     table = frames.frame(of_one_version(unlimited(found)))
-    return [*report_of(table), *tables.claim_arms(table), *versions.comparisons(found)]
+    single = [r for r in found if r.parsed.ranks == 1]
+    return [*report_of(table), *tables.claim_arms(table), *ranks.comparisons(found), *versions.comparisons(single)]
 
 
 def for_documents(results: Results) -> list[Comparison]:

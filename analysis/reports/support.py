@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.comparison import Comparison
-from framebench.suite.registry import SCENARIOS, STRATEGIES, claims_only, find, in_use
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
 from framebench.suite.strategy import FRAMEWORKS, Scenario, Strategy
 from models import spec
 
@@ -14,7 +14,7 @@ GENERATED = "Generated from framebench/suite/registry.py."
 def support() -> list[Comparison]:
     """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
     only tests an article's sentence."""
-    return [*(matrix(scenario) for scenario in SCENARIOS), matrix_of_claims()]
+    return [*(matrix(scenario) for scenario in SCENARIOS), matrix_over_ranks(), matrix_of_claims()]
 
 
 def matrix(scenario: str) -> Comparison:
@@ -22,6 +22,14 @@ def matrix(scenario: str) -> Comparison:
     rows = tuple(supported(stage, name) for name in in_use(scenario))
     caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}"
     return Comparison.of_text(f"Strategies: {scenario}", caption, SUPPORT, rows, left=len(SUPPORT))
+
+
+def matrix_over_ranks() -> Comparison:
+    rows = tuple((scenario, *supported(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS)
+    caption = (
+        f"What several processes or devices do together; a case says how many: b4x2, a batch of 4 over 2 ranks. {GENERATED}"
+    )
+    return Comparison.of_text("Strategies over ranks", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
 
 
 def matrix_of_claims() -> Comparison:

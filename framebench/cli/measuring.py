@@ -35,7 +35,7 @@ from framebench.cli.shared import (
     session,
 )
 from framebench.measure import blocks as measured
-from framebench.measure import compare, environments, installed, runner
+from framebench.measure import compare, environments, installed, ranks, runner
 from framebench.measure.environments import Environment, SetupError
 from framebench.measure.groups import groups, pair
 from framebench.measure.live import Arm
@@ -108,7 +108,10 @@ def measure_all(
         for case in found:
             if case not in able:
                 measured.not_measured(case, run, where[case])
-        alone = groups([case for case in able if case not in paired], ready)
+        for case in able:
+            if case.ranks > 1:
+                ranks.measure(case, where[case], run)
+        alone = groups([case for case in able if case not in paired and case.ranks == 1], ready)
         measured.measure([*alone, *(pair(*both, ready) for both in pairs if set(both) <= set(able))], run, blocks)
         records = {case: run.records(Arm(case, where[case])) for case in found}
     return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
@@ -134,6 +137,8 @@ def compare_(
     from analysis.results import Results as Folder
 
     pair = selectors.parse(base), selectors.parse(change)
+    if over := next((case for case in pair if case.ranks > 1), None):
+        fail(f"{over.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
     for difference in compare.differences(*pair):
         say(f"note: the cases differ in {difference}")
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)

@@ -35,11 +35,12 @@ from framebench.measure import environments, runner
 from framebench.measure.progress import line
 from framebench.records.record import Record
 from framebench.suite import hypothetical, profiles
+from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
 
 if TYPE_CHECKING:
     from analysis.results import Results as Folder
-from framebench.suite.registry import SCENARIOS, names
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
 
 @app.command("list", rich_help_panel=READ)
@@ -57,7 +58,7 @@ def list_(
             rows = [
                 {"scenario": scenario, **dict(zip(support.SUPPORT, support.supported(stage, name)))}
                 for scenario, stage in SCENARIOS.items()
-                for name in names(scenario)
+                for name in [*names(scenario), *(name for where, name in OVER_RANKS if where == scenario)]
             ]
             typer.echo(json.dumps(rows, indent=1))
         else:
@@ -140,7 +141,7 @@ def predict(
 ) -> None:
     """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), a line through measured batches; of a
     strategy over ranks the peak of the fullest rank."""
-    if ranks is not None or hypothetical.asks_for_ranks(case):
+    if ranks is not None or named_cases.asks_for_ranks(case):
         return predict_rank(hypothetical.over_ranks(case, ranks), as_json)
     asked = hypothetical.named(case)
     found = predictions(asked, machine, results)

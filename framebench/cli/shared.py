@@ -94,7 +94,7 @@ def chosen(
     if not selectors:
         return profiles.profile(profile) if profile else default
     among = profiles.profile(profile) if profile else None
-    return list(dict.fromkeys(c for s in selectors for c in select(s, size, among)))
+    return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
 
 
 @contextmanager

@@ -20,6 +20,8 @@ def obstacle(case: Case) -> str | None:
     hows = {part.how for part in case.parts}
     if why := runner.unsupported(case):
         return why
+    if case.ranks > 1:
+        return "explain follows a single process; framebench predict tells the parts of a rank's peak"
     if case.scenario not in ("train", "eval"):
         return f"explain covers train and eval, not {case.scenario}"
     if "compile" in hows:

@@ -57,9 +57,14 @@ def line(record: Record) -> str:
     """One finished case in one line."""
     if record.status != "ok":
         return f"{record.case:<48} {record.status}: {record.reason}"
-    assert record.step_time_s is not None
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
     peak = f"{record.peak_bytes / 2**20:9.1f} MiB ({record.peak_instrument})" if record.peak_bytes is not None else ""
+    if record.ranks:
+        least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0
+        return (
+            f"{record.case:<48} {peak:<32} the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}{effect}"
+        )
+    assert record.step_time_s is not None
     return f"{record.case:<48} {peak:<32} {record.step_time_s * 1e3:9.1f} ms/step{effect}"
 
 

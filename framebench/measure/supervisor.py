@@ -90,8 +90,8 @@ class Worker:
             elif "report" in message:
                 self.reports.append(message["report"])
             elif message:
-                if "result" in message or "error" in message:
-                    self.final = message
+                if ("result" in message or "error" in message) and "error" not in self.final:
+                    self.final = message  # of several ranks the first error is the cause, and the others follow from it
                 return message
         return None
 

@@ -103,6 +103,17 @@ class Turns(Part):
     reference_flop: float  # of that product
 
 
+class Rank(Part):
+    """One of the processes or devices that share a case. Bytes; peaks as in the record."""
+
+    rank: Annotated[int, Field(ge=0)]
+    peaks: dict[str, Bytes]
+    peak_samples: list[dict[str, Bytes]] = []
+    cold_peaks: dict[str, Bytes] = {}
+    live_bytes: Bytes | None = None
+    held: dict[str, Bytes]  # between two steps, counted from the storages: parameters, gradients, optimizer states
+
+
 class Provenance(Part):
     session: str
     measured_at: AwareDatetime
@@ -166,6 +177,8 @@ class Record(Part):
     cpu_s_per_step: Seconds | None = None
     instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
     turns: Turns | None = None  # since protocol 3
+    ranks: list[Rank] = []  # of a case over several, by their number; `peaks` and what goes with them are the fullest one's
+    predicted_bytes: Bytes | None = None  # of the fullest rank, by `framebench predict`
     shares: dict[str, Annotated[float, Field(ge=0)]] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None

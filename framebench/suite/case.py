@@ -113,7 +113,7 @@ class Case:
 def declared(case: Case) -> bool:
     """Whether the workload has the scenario and the strategy at all. What changes the mathematics exists at one batch only."""
     workload, plan = case.spec, case.plan
-    if plan.over_ranks or case.ranks > 1:
+    if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
         return False
     if case.workload not in case.stage.workloads or case.workload not in plan.workloads:
         return False

@@ -41,13 +41,6 @@ def named(case_id: str) -> Case:
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
 
 
-def asks_for_ranks(case_id: str) -> bool:
-    """Whether the id, right or wrong, names a strategy over ranks, or a number of ranks."""
-    _, _, scenario, strategy, batch, *_ = [*case_id.strip("/").split("/"), *[""] * 5]
-    known = {name for where, name in OVER_RANKS if where == scenario}
-    return not known.isdisjoint(strategy.split("+")) or "x" in batch
-
-
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     """The case with this id, whose size may be left out, over so many ranks: those of the id (`b4x2`), or `ranks`.
 

@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from framebench.suite.case import Case, UnknownCase, declared, first_batch
-from framebench.suite.registry import SCENARIOS, names
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
 
 @cache
 def every_case() -> tuple[Case, ...]:
-    """All declared cases in every size, unsupported ones included."""
+    """All declared cases of a single process in every size, unsupported ones included."""
     return tuple(
         case
         for workload in spec.NAMES
@@ -28,9 +28,26 @@ def every_case() -> tuple[Case, ...]:
     )
 
 
+RANKS = (2, 4)  # that cases are measured over; any number is predicted
+
+
+@cache
+def over_ranks() -> tuple[Case, ...]:
+    """All declared cases of several ranks. They are in no profile: each rank needs a core."""
+    return tuple(
+        case
+        for workload in spec.NAMES
+        for size, preset in spec.workload(workload).sizes.items()
+        for framework in FRAMEWORKS
+        for scenario, strategy in OVER_RANKS
+        for ranks in RANKS
+        if declared(case := Case(workload, framework, scenario, strategy, preset.base, size, ranks))
+    )
+
+
 @cache
 def by_id() -> dict[str, Case]:
-    return {case.id: case for case in every_case()}
+    return {case.id: case for case in (*every_case(), *over_ranks())}
 
 
 # What saves most without changing the mathematics, as far as a quarter of an hour goes. The 3-D convolutions of XLA and Jittor

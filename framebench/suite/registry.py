@@ -36,7 +36,7 @@ _ROWS = (*steps.ROWS, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *scenarios.RO
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
-# what several processes or devices do together: predicted, and in no profile
+# what several processes or devices do together: in no profile
 OVER_RANKS: dict[tuple[str, str], Strategy] = {(scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios}
 _KNOWN = STRATEGIES | OVER_RANKS
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase, declared
-from framebench.suite.profiles import by_id, every_case
-from framebench.suite.registry import SCENARIOS, STRATEGIES, find
+from framebench.suite.profiles import RANKS, by_id, every_case, over_ranks
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
 from models import spec
 
 FEW = 12
 
 
-def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = None) -> list[Case]:
-    """Cases that match `workload/framework/scenario/strategy/bN/size`; parts may be globs, missing ones mean all.
+def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = None, ranks: bool = False) -> list[Case]:
+    """Cases that match `workload/framework/scenario/strategy/bN/size`; parts may be globs or `{a,b}`, missing ones mean all.
 
-    A missing size means `size`. A combination `a+b` that is in no profile may be asked for by name. Raises UnknownCase
-    naming the first part that nothing matches, with the valid values.
+    With `ranks`, cases over ranks are meant where a strategy over ranks is named, or ranks as in `b4x2`. A missing size means
+    `size`. A combination `a+b` that is in no profile may be asked for by name. Raises UnknownCase naming the first part that
+    nothing matches, with the valid values.
     """
+    if braces := re.search(r"\{([^{}]*)\}", selector):
+        each = (selector.replace(braces[0], choice, 1) for choice in braces[1].split(","))
+        return list(dict.fromkeys(case for one in each for case in select(one, size, among, ranks)))
     parts = selector.strip("/").split("/")
     if len(parts) > 6:
         raise UnknownCase(f"{selector!r} has {len(parts)} parts; a case is workload/framework/scenario/strategy/bN/size")
     patterns = [p or "*" for p in parts] + ["*"] * (6 - len(parts))
     if len(parts) < 6:
         patterns[5] = "*" if among else size
-    found = list(among or every_case())
+    if (several := asks_for_ranks(selector)) and not ranks:
+        raise UnknownCase(f"{selector!r} is over ranks, which only run, list, show, report and predict take")
+    found = list(among or (over_ranks() if several else every_case()))
     if "+" in patterns[3]:
         patterns[3], asked = combination(patterns[2], patterns[3])
         found += [c for c in asked if c not in found]
@@ -51,6 +58,12 @@ def few(valid: Sequence[str], asked: str, between: str = ", ") -> str:
     return f"{between.join(shown)} and {len(valid) - FEW} more"
 
 
+def asks_for_ranks(selector: str) -> bool:
+    """Whether it names, rightly or wrongly, a strategy over ranks, or a number of ranks."""
+    _, _, _, strategy, batch, *_ = [*selector.strip("/").split("/"), *[""] * 5]
+    return not {name for _, name in OVER_RANKS}.isdisjoint(strategy.split("+")) or "x" in batch
+
+
 def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
     """The proper name of `b+a`, and its cases in the scenarios where it makes sense. Raises UnknownCase."""
     reasons: list[str] = []
@@ -66,11 +79,12 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
             reasons.append(str(error))
         else:
             cases = (
-                Case(w, f, scenario, plan.name, b, size)
+                Case(w, f, scenario, plan.name, b, size, ranks)
                 for w in spec.NAMES
                 for size, preset in spec.workload(w).sizes.items()
                 for f in FRAMEWORKS
                 for b in preset.batches
+                for ranks in (RANKS if plan.over_ranks else (1,))
             )
             return plan.name, [c for c in cases if declared(c)]
     raise UnknownCase(reasons[0] if reasons else f"no scenario {scenarios!r}; choose from: {', '.join(SCENARIOS)}")
@@ -80,7 +94,7 @@ def parse(case_id: str) -> Case:
     """The one case with this full id. Raises UnknownCase."""
     if case_id in by_id():
         return by_id()[case_id]
-    found = select(case_id)
+    found = select(case_id, ranks=True)
     if len(found) != 1:
         raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts, as in {found[0].id}")
     return found[0]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import asks_for_ranks, named, over_ranks
+from framebench.suite.hypothetical import named, over_ranks
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import OVER_RANKS, STRATEGIES
+from framebench.suite.selectors import asks_for_ranks
 
 FSDP = "transformer/torch/train/fsdp"
 

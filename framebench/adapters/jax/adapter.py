@@ -29,7 +29,7 @@ from jax.tree_util import DictKey, GetAttrKey
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
-from framebench.adapters.jax.program import Program, compiled_operands, compiled_products, products, unique_bytes
+from framebench.adapters.jax.program import Program, buffers, compiled_operands, compiled_products, products, unique_bytes
 from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import Optimizer
@@ -105,9 +105,10 @@ class JaxAdapter(Adapter):
         parts = self.load(self.config, self.case.weights, self.training)
         self.graph = parts.graph
         self.names = self.naming(self.config, self.training)
-        self.params, self.stats, self.constants["frozen"] = jax.device_put((parts.params, parts.stats, parts.frozen))
+        self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
+        self.constants["frozen"] = self.placed("frozen", parts.frozen)
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
-        self.optimizer_state: Any = self.optimizer.init(self.params) if self.case.stage.trains else None
+        self.optimizer_state: Any = self.placed("state", self.optimizer.init(self.params)) if self.case.stage.trains else None
         if self.case.scenario == "varlen":
             self.stream = [self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, lengths_of(self.case))]
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
@@ -140,7 +141,13 @@ class JaxAdapter(Adapter):
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
         if x.dtype == np.float32:  # images and volumes, to channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.width)
-        return jnp.asarray(x), jnp.asarray(y)
+        return self.placed("batch", jnp.asarray(x)), self.placed("batch", jnp.asarray(y))
+
+    def placed(self, what: str, tree: Tree) -> Tree:
+        """On the device; over several, where the strategy has them."""
+        if (where := self.sharding) is None:
+            return jax.device_put(tree)
+        return jax.tree.map(lambda a: jax.device_put(a, where(what, a.shape)), tree)
 
     def programmed(self, graph: nnx.GraphDef) -> Program:
         functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss}
@@ -281,8 +288,8 @@ class JaxAdapter(Adapter):
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
         parts = self.load(self.config, self.case.weights, self.training)
-        self.params, self.stats = jax.device_put((parts.params, parts.stats))
-        self.optimizer_state = self.optimizer.init(self.params)
+        self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
+        self.optimizer_state = self.placed("state", self.optimizer.init(self.params))
 
     def observe(self) -> Evidence:
         before = [np.array(a) for a in jax.tree.leaves(self.stats)]
@@ -358,10 +365,10 @@ class JaxAdapter(Adapter):
 
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
-        planned = {a.unsafe_buffer_pointer() for a in jax.tree.leaves((self.arguments(), self.output, self.kept, self.inputs))}
+        planned = buffers((self.arguments(), self.output, self.kept, self.inputs))
         if self.calls > 1:  # the plan has a part of the batch
-            planned -= {a.unsafe_buffer_pointer() for a in self.inputs}
-        return unique_bytes([a for a in jax.live_arrays() if a.unsafe_buffer_pointer() not in planned])
+            planned -= buffers(self.inputs)
+        return unique_bytes([a for a in jax.live_arrays() if buffers(a).isdisjoint(planned)])
 
     def compile(self) -> None:
         """Ahead of time for the present inputs. What is not a single forward pass is also run once: that takes several MiB for

@@ -60,7 +60,28 @@ class Program:
 
 
 def unique_bytes(arrays: list[Array]) -> int:
-    return sum({a.unsafe_buffer_pointer(): a.nbytes for a in arrays}.values())
+    """On the device that holds most, of several."""
+    return max(bytes_by_device(arrays).values(), default=0)
+
+
+def bytes_by_device(arrays: list[Array]) -> dict[int, int]:
+    """Buffers that arrays share are counted once."""
+    found: dict[int, dict[int, int]] = {}
+    for array in arrays:
+        for part in parts(array):
+            (device,) = part.devices()
+            found.setdefault(device.id, {})[part.unsafe_buffer_pointer()] = part.nbytes
+    return {device: sum(sizes.values()) for device, sizes in sorted(found.items())}
+
+
+def buffers(tree: Any) -> set[int]:
+    """Where the arrays lie."""
+    return {part.unsafe_buffer_pointer() for array in jax.tree.leaves(tree) for part in parts(array)}
+
+
+def parts(array: Array) -> list[Array]:
+    """Those on each device."""
+    return [array] if len(array.devices()) == 1 else [shard.data for shard in array.addressable_shards]
 
 
 def plan_bytes(compiled: Any) -> int:

@@ -1,20 +1,58 @@
-"""How JAX shares a step among devices: the strategies of `suite/catalog/ranks.py`. See `base.py`.
+"""How JAX shares a step among devices: the strategies of `suite/catalog/ranks.py`, and what proves them. See `base.py`.
 
 One process has all devices, and one program is written for them together; XLA divides it by where its arguments lie.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from functools import cache
+from typing import Any
 
 import jax
+from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from framebench.adapters.base import Proof, Switches
+from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.program import bytes_by_device
 
 AXIS = "ranks"
+COLLECTIVES = re.compile(r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 switch = Switches()
+
+
+def begin(ranks: int) -> None:
+    """Before any device is asked for."""
+    jax.config.update("jax_num_cpu_devices", ranks)
+
+
+def gathered(run: JaxAdapter, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each device. The process's memory is that of all together, and no device's."""
+    every = [found | {"held": share} for share in held(run)]
+    if "peaks" not in found:
+        return every
+    samples = [own(sample) for sample in found["peak_samples"]]
+    plan = {"peaks": own(found["peaks"]), "peak_samples": samples, "cold_peaks": own(found["cold_peaks"])}
+    live = bytes_by_device(jax.live_arrays()).values()
+    return [one | plan | {"live_bytes": size} for one, size in zip(every, live, strict=True)]
+
+
+def own(peaks: dict[str, int]) -> dict[str, int]:
+    return {name: size for name, size in peaks.items() if name == "compiler.plan"}
+
+
+def held(run: JaxAdapter) -> list[dict[str, int]]:
+    """Bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
+    params, states = (list(bytes_by_device(arrays(tree)).values()) for tree in (run.params, run.optimizer_state))
+    return [{"parameters": p, "gradients": 0, "optimizer states": s} for p, s in zip(params, states)]
+
+
+def arrays(tree: Any) -> list[Array]:
+    """Without the count of steps."""
+    return [a for a in jax.tree.leaves(tree) if a.ndim]
 
 
 @cache
@@ -42,4 +80,26 @@ def sharded(run: JaxAdapter, split: tuple[str, ...]) -> Proof:
         return along(ranks, shape) if what in split else whole
 
     run.sharding = sharding
-    return lambda e: False  # what a device holds and sends is counted by who runs several
+
+    def proof(e: Evidence) -> bool:
+        """What is divided is as small on each device as it was declared, and gradients are summed up over devices."""
+        e["held"], e["collectives"] = held(run), collectives(run)
+        trees = {"params": ("parameters", arrays(run.params)), "state": ("optimizer states", arrays(run.optimizer_state))}
+        e["whole"] = {name: sum(a.nbytes for a in found) for name, found in trees.values()}
+        e["share"] = {name: share(what, found) for what, (name, found) in trees.items()}
+        as_declared = all(each[name] == e["share"][name] for each in e["held"] for name in e["share"])
+        divided = {what for what, (name, _) in trees.items() if e["share"][name] < e["whole"][name]}
+        sent = {"all-reduce", "all-gather"} if split else {"all-reduce"}
+        return as_declared and divided == set(split) and sent <= e["collectives"].keys()
+
+    def share(what: str, found: list[Array]) -> int:
+        shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in found]
+        return sum(a.dtype.itemsize * math.prod(shape) for a, shape in shapes)
+
+    return proof
+
+
+def collectives(run: JaxAdapter) -> dict[str, int]:
+    """In the optimised program of the step, which runs on every device."""
+    (compiled,) = run.program.compiled.values()
+    return dict(Counter(COLLECTIVES.findall(compiled.as_text())))

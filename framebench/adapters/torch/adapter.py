@@ -83,6 +83,9 @@ class TorchAdapter(Adapter):
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.share = slice(None)  # of the batch: what this rank computes
+        self.of_all_ranks: Callable[[Tensor], Tensor] = lambda loss: loss  # the mean of every rank's
+        self.beside: Callable[[], int] = lambda: 0  # bytes between two steps that no tensor here refers to
+        self.all_states: Callable[[Iterator[State]], Iterator[State]] = lambda own: own
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
         self.forward: Callable[..., Tensor] = lambda x: self.model(x)
         self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
@@ -182,7 +185,7 @@ class TorchAdapter(Adapter):
 
     def loss(self) -> float:
         if self.case.scenario != "eval":
-            return self.output.item()
+            return self.of_all_ranks(self.output).item()
         return self.model_module.loss(self.output.detach(), self.inputs[1]).item()
 
     def logits(self) -> np.ndarray:
@@ -195,6 +198,9 @@ class TorchAdapter(Adapter):
                     yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
+        return self.all_states(self.own_states())
+
+    def own_states(self) -> Iterator[State]:
         models = zip(("", "teacher."), self.held)
         names = {p: prefix + name for prefix, model in models for name, p in model.named_parameters()}
         for p, state in self.optimizer.state.items():
@@ -244,7 +250,7 @@ class TorchAdapter(Adapter):
         tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
         parameters = self.parameters()
         tensors += parameters + [p.grad for p in parameters if p.grad is not None]
-        return unique_bytes(tensors + self.state_tensors())
+        return unique_bytes(tensors + self.state_tensors()) + self.beside()
 
     def held_inputs(self) -> list[Tensor]:
         return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
@@ -296,5 +302,7 @@ class TorchAdapter(Adapter):
 
 
 def on_host(tensor: Tensor) -> np.ndarray:
-    """NumPy has no bfloat16."""
+    """The whole of it, where ranks have parts. NumPy has no bfloat16."""
+    if hasattr(tensor, "full_tensor"):
+        tensor = tensor.full_tensor()
     return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.bfloat16 else None).numpy()

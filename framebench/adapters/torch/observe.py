@@ -28,8 +28,13 @@ def graph_nodes(output: Tensor) -> int:
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
-    """Views of one storage counted once."""
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+    """Views of one storage counted once; of what is divided among ranks, the part that is here."""
+    storages = (local(t).untyped_storage() for t in tensors)
+    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+
+
+def local(tensor: Any) -> Tensor:
+    return tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def dtypes(tensors: Iterable[Tensor]) -> Evidence:

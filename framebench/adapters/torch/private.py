@@ -1,6 +1,6 @@
-"""What of PyTorch's inside is used to predict the memory of a rank: a group of ranks that are not there, a tracker of what
-FSDP holds, and DistributedDataParallel on tensors without numbers. None of it is a public API: tried with PyTorch 2.13, and a
-version that has it no more, or other, is told so."""
+"""What of PyTorch's inside is used for ranks: the size of DistributedDataParallel's buckets, and to predict a rank's memory a
+group of ranks that are not there, a tracker of what FSDP holds, and DistributedDataParallel on tensors without numbers. None of
+it is a public API: tried with PyTorch 2.13, and a version that has it no more, or other, is told so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = {  # by the tracker's names
 
 
 class Gone(Exception):
-    """This PyTorch lacks what a prediction over ranks needs; the message says what."""
+    """This PyTorch lacks what ranks need; the message says what."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"PyTorch {torch.__version__} has no {what} as framebench knows it from 2.13, and it is no public API")
@@ -92,3 +92,12 @@ def reduced(_, bucket):  # type: ignore[no-untyped-def]  # PyTorch compares anno
     done: torch.futures.Future[Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
+
+
+def bucket_bytes(replicated: nn.Module) -> int:
+    """Of the buckets in which DistributedDataParallel averages gradients; the text has a number for each of them."""
+    try:
+        found = replicated._get_ddp_logging_data()  # type: ignore[operator]
+        return sum(map(int, (found.get("rebuilt_bucket_sizes") or found["bucket_sizes"]).split(",")))
+    except (AttributeError, KeyError, ValueError) as error:
+        raise Gone("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes") from error

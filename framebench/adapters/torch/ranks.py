@@ -1,4 +1,4 @@
-"""How PyTorch shares a step among ranks: the strategies of `suite/catalog/ranks.py`. See `base.py`.
+"""How PyTorch shares a step among ranks: the strategies of `suite/catalog/ranks.py`, and what proves them. See `base.py`.
 
 Each rank is a process, and its group of processes is there before a switch is called. What a single process has no use for is
 imported where it is used: it would add to the memory and the start of every other case.
@@ -6,21 +6,74 @@ imported where it is used: it would add to the memory and the start of every oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
-from framebench.adapters.base import Proof, Switches
+from framebench.adapters.base import Evidence, Proof, State, Switches
+from framebench.adapters.torch import private
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
+from framebench.adapters.torch.observe import unique_bytes
 from models.spec import Optimizer
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 switch = Switches()
+
+
+def begin(ranks: int) -> None:
+    """Be the rank that the launcher's variables say, and wait for the others."""
+    dist.init_process_group("gloo")
+    if dist.get_world_size() != ranks:
+        raise RuntimeError(f"{dist.get_world_size()} ranks were launched instead of {ranks}")
+
+
+def gathered(run: TorchAdapter, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each rank found, in their order; every rank must call it."""
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, found | {"held": held(run)})
+    return every
+
+
+def held(run: TorchAdapter) -> dict[str, int]:
+    """Bytes of the storages in this rank between two steps."""
+    parameters = run.parameters()
+    return {
+        "parameters": unique_bytes(parameters),
+        "gradients": unique_bytes(p.grad for p in parameters if p.grad is not None),
+        "gradient buckets": run.beside(),
+        "optimizer states": unique_bytes(t for t in run.state_tensors() if t.ndim),
+    }
+
+
+def collectives(run: TorchAdapter) -> dict[str, int]:
+    """Of one more step, by their kind."""
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    with CommDebugMode() as seen:
+        run.step()
+    run.synchronize()
+    found: Counter[str] = Counter()
+    for operator, count in seen.get_comm_counts().items():
+        name = str(operator).rpartition(".")[2].strip("_")
+        found[next((kind for word, kind in KINDS.items() if word in name), name)] += count
+    return dict(found)
+
+
+KINDS = {"allreduce": "all-reduce", "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
+         "all_gather": "all-gather", "broadcast": "broadcast"}  # fmt: skip
+
+
+def counted(run: TorchAdapter, e: Evidence) -> Evidence:
+    """What a rank holds and sends, and what the whole model has."""
+    e["held"], e["collectives"] = held(run), collectives(run)
+    e["whole"] = 4 * run.parameter_count()
+    return e
 
 
 @cache
@@ -32,9 +85,16 @@ def every_rank(device: str) -> DeviceMesh:
 
 
 def divide(run: TorchAdapter) -> None:
-    """Each rank computes its part of the batch."""
+    """Each rank computes its part of the batch; a loss is the mean of theirs."""
     each = run.case.batch // dist.get_world_size()
     run.share = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
+
+    def mean(loss: Tensor) -> Tensor:
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        return total / dist.get_world_size()
+
+    run.of_all_ranks = mean
 
 
 @switch
@@ -42,10 +102,21 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
     divide(run)
 
     def attach(model: nn.Module) -> None:
-        run.forward = run.replicate(model, gradient_as_bucket_view=view)
+        replicated = run.replicate(model, gradient_as_bucket_view=view)
+        run.forward, run.beside = replicated, lambda: 0 if view else private.bucket_bytes(replicated)
 
     run.on_model.append(attach)
-    return lambda e: False  # what a rank holds and sends is counted by who runs several
+
+    def proof(e: Evidence) -> bool:
+        """A gradient that is a view shares its bucket's storage."""
+        found = counted(run, e)
+        storages = {p.grad.untyped_storage().data_ptr() for p in run.parameters() if p.grad is not None}
+        found["storages_of_gradients"] = len(storages)
+        viewed = len(storages) < len(run.parameters())
+        whole = found["held"]["parameters"] == found["whole"] == found["held"]["optimizer states"] // 2
+        return whole and viewed == view and found["collectives"].get("all-reduce", 0) > 0
+
+    return proof
 
 
 @switch
@@ -57,8 +128,24 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         found.state = found.optim.state  # of the tensors that this rank updates
         return found
 
-    run.wrap_optimizer = shared
-    return ddp(run)
+    def of_every_rank(own: Iterator[State]) -> Iterator[State]:
+        every: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(every, list(own))
+        return (state for states in every for state in states)
+
+    run.wrap_optimizer, run.all_states = shared, of_every_rank
+    ddp(run)
+
+    def proof(e: Evidence) -> bool:
+        """All states are somewhere, and each in one rank alone."""
+        found = counted(run, e)
+        every: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(every, found["held"]["optimizer states"])
+        found["optimizer_states_by_rank"] = every
+        whole = found["held"]["parameters"] == found["whole"]
+        return whole and sum(every) == 2 * found["whole"] > max(every) and found["collectives"].get("broadcast", 0) > 0
+
+    return proof
 
 
 @switch
@@ -75,4 +162,16 @@ def fsdp(run: TorchAdapter, reshard: bool) -> Proof:
         fully_shard(model, mesh=mesh, reshard_after_forward=None if reshard else False)
 
     run.on_model.append(attach)
-    return lambda e: False
+
+    def proof(e: Evidence) -> bool:
+        """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass."""
+        found = counted(run, e)
+        chunk = sum(-(-p.shape[0] // dist.get_world_size()) * p.shape[1:].numel() * 4 for p in run.parameters())
+        shares, sent, groups = found["held"], found["collectives"], e["blocks"] + 1
+        found["chunk"] = chunk
+        divided = (
+            shares["parameters"] == shares["gradients"] == chunk < found["whole"] and shares["optimizer states"] <= 2 * chunk
+        )
+        return divided and sent.get("reduce-scatter") == groups and sent.get("all-gather") == groups + reshard * e["blocks"]
+
+    return proof

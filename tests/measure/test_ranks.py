@@ -1,0 +1,141 @@
+"""Cases over real ranks: verified against one rank at the same batch, and proven by what each holds and sends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from framebench.measure import environments, ranks
+from framebench.measure.blocks import Run
+from framebench.measure.runner import Options
+from framebench.measure.supervisor import Worker
+from framebench.records import provenance
+from framebench.records.record import Record
+from framebench.suite import profiles
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse, select
+from models import spec
+from tests.processes import framebench
+
+WORKLOAD = spec.workload("transformer")
+WHOLE = 4 * sum(prod(p.shape) for p in WORKLOAD.params(WORKLOAD.config("tiny")))
+CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
+OVER_TWO = [c for c in CASES if c.ranks == 2]
+PLAIN = Options()
+RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
+
+
+@cache
+def measured(case: Case, folder: Path) -> Record:
+    with Run("session", PLAIN, folder) as run:
+        return ranks.measure(case, environments.ensure(case.framework), run)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OVER_TWO, ids=lambda c: f"{c.framework}-{c.strategy}")
+def test_verified_and_proven(case: Case, folder: Path) -> None:
+    record = measured(case, folder)
+    assert (record.status, record.reason) == ("ok", None), record.log_tail
+    assert record.usable, record.effect
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert record.peak_bytes == max(rank.peaks[record.peak_instrument or ""] for rank in record.ranks)
+    assert record.step_time_s is None, "ranks that share cores have no times"
+
+
+# parameters, states: parts of the whole that the fullest rank holds
+SHARES = {
+    "ddp": (1, 1), "ddp_bucket_view": (1, 1), "zero_optimizer": (1, 0.5), "fsdp": (0.5, 0.5), "fsdp_keep": (0.5, 0.5),
+    "replicated": (1, 1), "sharded_states": (1, 0.5), "fully_sharded": (0.5, 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OVER_TWO, ids=lambda c: f"{c.framework}-{c.strategy}")
+def test_each_rank_holds_its_part(case: Case, folder: Path) -> None:
+    parameters, states = SHARES[case.strategy]
+    for rank in measured(case, folder).ranks:
+        assert rank.held["parameters"] == pytest.approx(parameters * WHOLE, rel=0.02)
+        assert rank.held["optimizer states"] == pytest.approx(states * 2 * WHOLE, rel=0.02)
+
+
+@pytest.mark.slow
+def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
+    record = measured(parse("transformer/torch/train/zero_optimizer/b4x4/tiny"), folder)
+    assert record.usable, record.reason
+    states = [rank.held["optimizer states"] for rank in record.ranks]
+    assert sum(states) == 2 * WHOLE
+    assert max(states) > min(states)
+
+
+UNDIVIDED = "tests.measure.undivided"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch/train/fsdp", "jax/train/fully_sharded"])
+def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str) -> None:
+    case = parse(f"transformer/{name}/b4x2/tiny")
+    environment = environments.ensure(case.framework)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if case.framework == "torch" else []
+    done = subprocess.run(
+        [str(environment.python), *launcher, "-m", UNDIVIDED, json.dumps(PLAIN.task(case, "time").as_dict() | {"core": None})],
+        env={**environment.variables(), "PYTHONPATH": str(provenance.ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+        cwd=provenance.ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])["result"]
+    assert found["verification"]["passed"], found["verification"]
+    assert found["effect"]["proven"] is False
+
+
+def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    errors = [json.dumps({"error": {"type": "E", "message": text, "oom": False}}) for text in ("the cause", "peer closed")]
+    script.write_text("#!/bin/sh\n" + "".join(f"echo '{error}'\n" for error in errors) + "exit 1\n")
+    script.chmod(0o755)
+    worker = Worker(environments.Environment("torch", "0", script), "ranks", {}, {}, tmp_path / "log")
+    outcome = worker.end(lambda phase: None, 60)
+    assert outcome.status == "crashed"
+    assert "the cause" in (outcome.reason or "")
+
+
+def test_selectors_mean_ranks_only_where_they_are_named() -> None:
+    assert {c.ranks for c in select("transformer/torch/train")} == {1}
+    assert {c.id for c in select("transformer/torch/train/fsdp//tiny", ranks=True)} == {
+        "transformer/torch/train/fsdp/b4x2/tiny", "transformer/torch/train/fsdp/b4x4/tiny",
+    }  # fmt: skip
+    several = select("transformer/torch/train/{ddp,fsdp,fsdp_keep}/b4x2", ranks=True)
+    assert [c.strategy for c in several] == ["ddp", "fsdp", "fsdp_keep"]
+    assert {c.strategy for c in select("transformer/torch/train/fsdp*/b4x2", ranks=True)} == {"fsdp", "fsdp_keep"}
+    assert parse("transformer/torch/train/fsdp+checkpoint/b4x2/tiny").strategy == "checkpoint+fsdp"
+    assert not any(c.ranks > 1 for name in profiles.PROFILES for c in profiles.profile(name))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare", RANKED, RANKED],
+        ["explain", RANKED],
+        ["versions", "run", RANKED, "--framework", "torch"],
+    ],
+)
+def test_commands_that_know_no_ranks_say_so(command: list[str], tmp_path: Path) -> None:
+    done = framebench(*command, "--results", str(tmp_path))
+    assert done.returncode == 2
+    assert "over ranks" in done.stderr or "a single process" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path: Path) -> None:
+    done = framebench("run", "transformer/jittor/train/fsdp/b4x2/tiny", "--results", str(tmp_path))
+    assert done.returncode == 0
+    assert "unsupported: Jittor's MPI operators" in done.stdout + done.stderr

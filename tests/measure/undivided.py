@@ -1,0 +1,32 @@
+"""A rank of a case whose strategy divides nothing, though all its numbers are right: what `worker.ranks` starts, with
+PyTorch's `fully_shard` or JAX's division undone before."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from framebench.suite.selectors import parse
+from framebench.worker import ranks
+from framebench.worker.worker import serve
+
+
+def undo(framework: str) -> None:
+    if framework == "torch":
+        import torch.distributed.fsdp
+        from torch.distributed._composable.replicate import replicate
+
+        def fully_shard(module: Any, **options: Any) -> Any:
+            return replicate(module) if hasattr(module, "blocks") else module
+
+        torch.distributed.fsdp.fully_shard = fully_shard  # type: ignore[assignment]
+    else:
+        from framebench.adapters.jax import ranks as ours
+
+        ours.along = lambda count, shape: ours.NamedSharding(ours.every_rank(count), ours.PartitionSpec())  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    undo(parse(json.loads(sys.argv[1])["case"]).framework)
+    serve(ranks.carry_out)
