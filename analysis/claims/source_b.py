@@ -32,7 +32,7 @@ CPU_HALF = "bytes hold, where the CPU's kernels take bfloat16; speed does not, a
 ONE_MORE_FORWARD = times(4 / 3, SECONDS)  # a step is a forward and a backward of two forwards' work
 SEVENTY_OR_MORE = times(0.3, or_more=True)
 AT_224 = "Also at 224 pixels in batches of 8 and 16, where activations dominate, as the article means it; at 64 pixels weights and states do"
-NO_RANKS = "the suite runs one process on one device; data parallelism is not in it"
+NO_RANKS = "no arm of this ledger compares ranks yet: `framebench run` measures cases over ranks by themselves"
 GRADIENT = observed("grad_norm")
 LATER_LOSS = observed("loss_1", "loss_3")  # after one update; until protocol 2 after three
 POOL = evidence("pool_bytes")
