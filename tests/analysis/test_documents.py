@@ -15,7 +15,7 @@ from analysis.comparison import Comparison
 from analysis.reports.documents import NoSuchTable, refresh
 from analysis.reports.report import for_documents, of_records
 from analysis.results import Results
-from analysis.studies import faults
+from analysis.studies import faults, mutants
 from tests.committed import records, tracked
 from tests.processes import ROOT
 
@@ -59,6 +59,16 @@ def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
     assert len(found["faults"]) > 20
     assert all(f["passed"] for f in found["faults"])
     assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
+
+
+def test_planted_bugs_are_those_of_a_run_and_none_survived() -> None:
+    planted, unplanted = mutants.read(mutants.MUTANTS), mutants.read(mutants.CELLS)
+    text = (ROOT / "docs/faults.md").read_text()
+    assert mutants.document(text, planted, unplanted) == text
+    assert len(planted.planted) >= 80
+    assert len({row.key for row in planted.bugs}) == len(planted.bugs)
+    assert [(row.bug, row.case) for row in planted.bugs if not row.as_wanted] == []
+    assert len(unplanted.controls) == len({row.case for row in unplanted.controls}) <= unplanted.cases
 
 
 def test_published_tables_are_generated() -> None:

@@ -2,7 +2,7 @@
 
 All of them write results/study/mutants.json, as far as it goes; the next run takes up where one was interrupted, if the
 sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit code 1
-if a bug is not `wrong` and is not listed as equivalent, or if a case is `wrong` without any bug.
+if a bug is not `wrong` and is not listed as equivalent or as a survivor that is known, or if a case is `wrong` without any bug.
 
 `--profile standard` plants nothing: it verifies each case of the profile, which takes hours, into results/study/cells.json.
 """
@@ -49,7 +49,7 @@ def sources() -> str:
 
 
 def key(bug: Bug) -> str:
-    return hashlib.sha256((sources() + repr(bug)).encode()).hexdigest()[:16]
+    return hashlib.sha256((sources() + repr((bug.name, bug.case_id, bug.edits))).encode()).hexdigest()[:16]
 
 
 def control(case_id: str) -> Bug:
@@ -83,7 +83,8 @@ def cells(name: str) -> list[Bug]:
 def row(bug: Bug, slot: Slot, steps: int = STEPS) -> Row:
     found = slot.verify(bug.case, bug.edited(ROOT), steps)
     precision = bug.case.plan.precision
-    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent, "key": key(bug)}
+    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent}
+    about |= {"unseen": bug.unseen, "key": key(bug)}
     return Row.model_validate(about | asdict(found))
 
 
