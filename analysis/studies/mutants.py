@@ -92,12 +92,17 @@ def counts(found: Campaign) -> Comparison:
     rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
     caption = (
         "smallest: the smallest error of those that were caught, in units of its tolerance. "
-        f"Their {len(found.controls)} cases without any bug: {unharmed(found.controls)}. {found.where}"
+        f"Their {len(found.controls)} cases without any bug: {unharmed(found.controls)}. {untried(found)}{found.where}"
     )
     head = ("framework", "precision", "planted", "wrong", "equivalent", "survived", "smallest")
     return Comparison.of_text(
         "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(found.planted)))
     )
+
+
+def untried(found: Campaign) -> str:
+    left = found.cases - len(found.bugs)
+    return f"{left} of {found.cases} bugs and cases were not tried. " if left else ""
 
 
 def unharmed(controls: Sequence[Row]) -> str:

@@ -61,7 +61,7 @@ def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
     assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
 
 
-def test_planted_bugs_are_those_of_a_run_and_none_survived() -> None:
+def test_planted_bugs_are_those_of_a_run_and_none_survived_that_is_not_known() -> None:
     planted, unplanted = mutants.read(mutants.MUTANTS), mutants.read(mutants.CELLS)
     text = (ROOT / "docs/faults.md").read_text()
     assert mutants.document(text, planted, unplanted) == text
