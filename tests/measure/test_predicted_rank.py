@@ -9,6 +9,7 @@ from math import prod
 import pytest
 from pydantic import ValidationError
 
+from analysis.sharding import WIDE, first_chunks, longest_axis, whole_tensors
 from framebench.measure import environments
 from framebench.measure.predicted_rank import Unpredicted, predict
 from framebench.records.prediction import Prediction
@@ -18,8 +19,8 @@ from tests.processes import framebench, run_inside
 
 WORKLOAD = spec.workload("transformer")
 SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
-WHOLE = 4 * sum(map(prod, SHAPES))
-COUNTS = 4 * len(SHAPES)  # PyTorch's optimizer counts the steps of each tensor
+WHOLE = WIDE * sum(map(prod, SHAPES))
+COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tensor
 
 
 @cache
@@ -28,24 +29,15 @@ def of(framework: str, strategy: str, batch: str) -> Prediction:
     return predict(case, environments.ensure(framework))
 
 
-def first_chunks(ranks: int) -> int:
-    """Bytes of what fully_shard leaves to the first rank: the first axis is cut into equal parts, the last ones shorter."""
-    return 4 * sum(-(-shape[0] // ranks) * prod(shape[1:]) for shape in SHAPES)
-
-
-def largest_share(ranks: int) -> int:
-    """Bytes of the fullest rank where whole tensors are handed out, largest first, to who has least."""
-    shares = [0] * ranks
-    for size in sorted(map(prod, SHAPES), reverse=True):
-        shares[shares.index(min(shares))] += 4 * size
-    return max(shares)
+def chunk(ranks: int) -> int:
+    return WIDE * first_chunks(SHAPES, ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 64])
 def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
     found = of("torch", "fsdp", f"b{64}x{ranks}")
-    assert found.parts["parameters"] == first_chunks(ranks)
-    assert found.parts["optimizer states"] == 2 * first_chunks(ranks) + COUNTS
+    assert found.parts["parameters"] == chunk(ranks)
+    assert found.parts["optimizer states"] == 2 * chunk(ranks) + COUNTS
     assert found.ranks == ranks
     assert found.instrument == "predicted"
 
@@ -66,12 +58,11 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
     found = of("torch", "zero_optimizer", "b4x4")
     assert found.parts["parameters"] == WHOLE
     states = found.parts["optimizer states"]
-    assert 0 < states - 2 * largest_share(4) <= COUNTS, "and nobody is fuller than this rank"
+    assert 0 < states - 2 * WIDE * whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
 
 
 def even(ranks: int) -> int:
-    """Bytes on a device where what has an axis that divides is divided."""
-    return 4 * sum(prod(shape) // (ranks if any(n % ranks == 0 for n in shape) else 1) for shape in SHAPES)
+    return WIDE * longest_axis(SHAPES, ranks)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +79,7 @@ def test_a_thousand_ranks() -> None:
     """More than these tensors have rows: PyTorch leaves one to the first rank, and gathers as many as there are ranks; no axis
     of JAX's divides."""
     found = of("torch", "fsdp", "b1024x1024")
-    assert found.parts["parameters"] == first_chunks(1024)
+    assert found.parts["parameters"] == chunk(1024)
     assert found.parts["all-gather buffers"] > WHOLE
     assert of("jax", "fully_sharded", "b1024x1024").parts["parameters"] == even(1024) == WHOLE
 

@@ -1,0 +1,113 @@
+"""What one rank holds of a model's states with Adam between two steps: published formulas, and the counts by the rule of each
+implementation. Only arithmetic on shapes; that frameworks hold just this is what tests of real and of predicted ranks check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+Shapes = Sequence[tuple[int, ...]]
+Rule = Callable[[Shapes, int], int]  # numbers of the fullest rank
+WIDE = 4  # bytes of float32
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Bytes of one rank: `whole` for each parameter, and `shared` for each, divided by the ranks."""
+
+    name: str
+    whole: int
+    shared: int
+    source: str
+    layer: int = 0  # for each parameter of the largest layer
+
+    def at(self, parameters: int, ranks: int, largest: int = 0) -> float:
+        return self.whole * parameters + self.shared * parameters / ranks + self.layer * largest
+
+
+PAPER = "Rajbhandari et al. 2020, figure 1: 2 + 2 in 16 bits, 12 for a float32 copy and two moments"
+OURS = "the same division of 4 + 4 + 8 bytes in float32"
+NO_SHARING = Formula("nothing divided", 16, 0, PAPER)
+MIXED = (
+    NO_SHARING,
+    Formula("ZeRO-1, mixed precision", 4, 12, PAPER),
+    Formula("ZeRO-2, mixed precision", 2, 14, PAPER),
+    Formula("ZeRO-3, mixed precision", 0, 16, PAPER),
+)
+FLOAT32 = (
+    Formula("ZeRO-1, float32", 8, 8, OURS),
+    Formula("ZeRO-2, float32", 4, 12, OURS),
+    Formula("ZeRO-3, float32", 0, 16, OURS),
+)
+DEEPSPEED = (
+    Formula(
+        "estimate_zero2_model_states_mem_needs", 2, 18,
+        "DeepSpeed's stage_1_and_2.py: 18 = 2 + 4 for gradients in 16 and 32 bits, 4 + 8 for copy and moments",
+    ),
+    Formula(
+        "estimate_zero3_model_states_mem_needs", 0, 18,
+        "DeepSpeed's stage3.py: likewise, and 4 bytes for each parameter of the largest layer", layer=4,
+    ),
+)  # fmt: skip
+FORMULAS = (*MIXED, *FLOAT32, *DEEPSPEED)
+
+
+def everything(shapes: Shapes, ranks: int) -> int:
+    return sum(map(prod, shapes))
+
+
+def first_chunks(shapes: Shapes, ranks: int) -> int:
+    """`fully_shard` cuts the first axis into equal parts, and pads each rank's to the longest."""
+    return sum(-(-shape[0] // ranks) * prod(shape[1:]) for shape in shapes)
+
+
+def whole_tensors(shapes: Shapes, ranks: int) -> int:
+    """`ZeroRedundancyOptimizer` hands out whole tensors, the largest first, each to the rank that has least."""
+    shares = [0] * ranks
+    for size in sorted(map(prod, shapes), reverse=True):
+        shares[shares.index(min(shares))] += size
+    return max(shares)
+
+
+def longest_axis(shapes: Shapes, ranks: int) -> int:
+    """`adapters/jax/ranks.py` divides the longest axis that so many divide, and leaves whole what has none."""
+    return sum(prod(shape) // (ranks if any(n % ranks == 0 for n in shape) else 1) for shape in shapes)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rule for each part that a strategy has, and the formula that is published for it."""
+
+    formula: Formula
+    parameters: Rule
+    states: Rule
+    gradients: Rule | None = None  # None: they live inside the step
+    buckets: Rule | None = None
+    why: str = ""  # where the counts differ from the formula
+
+    def bytes(self, shapes: Shapes, ranks: int) -> dict[str, int]:
+        """By the names that a record's `ranks` have."""
+        parts = {"parameters": self.parameters, "gradients": self.gradients, "gradient buckets": self.buckets}
+        found = {name: WIDE * rule(shapes, ranks) for name, rule in parts.items() if rule}
+        return found | {"optimizer states": 2 * WIDE * self.states(shapes, ranks)}
+
+
+ZERO_1, ZERO_2, ZERO_3 = FLOAT32
+INSIDE = "gradients are not counted: they live inside the compiled step"
+STRATEGIES = {
+    "ddp": Held(NO_SHARING, everything, everything, everything, everything, "the buckets hold every gradient once more"),
+    "ddp_bucket_view": Held(NO_SHARING, everything, everything, everything, None),
+    "zero_optimizer": Held(
+        ZERO_1, everything, whole_tensors, everything, everything,
+        "the buckets of DistributedDataParallel, and whole tensors that do not divide evenly",
+    ),
+    "fsdp_keep": Held(
+        ZERO_2, first_chunks, first_chunks, first_chunks, None,
+        "weights are whole inside the step only, and divided between two steps",
+    ),
+    "fsdp": Held(ZERO_3, first_chunks, first_chunks, first_chunks, None, "the first axis is padded to a multiple of the ranks"),
+    "replicated": Held(Formula("", 12, 0, ""), everything, everything, why=INSIDE),
+    "sharded_states": Held(Formula("ZeRO-1 without gradients", 4, 8, ""), everything, longest_axis),
+    "fully_sharded": Held(Formula("ZeRO-3 without gradients", 0, 12, ""), longest_axis, longest_axis),
+}  # fmt: skip
