@@ -36,6 +36,7 @@ def predict(case: Case) -> dict[str, Any]:
     """Of a steady step: bytes at the peak of the fullest rank, and their parts. Raises private.Gone."""
     rank = fullest(case)
     private.fake_group(rank, case.ranks)
+    private.share_empty_chunks()
     every_rank("cpu")
     with FakeTensorMode():
         peak, parts = tracked(case) if sharded(case) else counted(case)
@@ -57,21 +58,25 @@ def fullest(case: Case) -> int:
     return shares.index(max(shares))
 
 
-def begun(case: Case) -> FakeRank:
-    """After two steps, of which the first makes the optimizer's states."""
+def built(case: Case) -> FakeRank:
     adapter = FakeRank(case)
     adapter.build()
+    return adapter
+
+
+def begin(adapter: FakeRank) -> None:
+    """Two steps, of which the first makes the optimizer's states."""
     for _ in range(2):
         adapter.step()
         adapter.release()
     gc.collect()
-    return adapter
 
 
 def tracked(case: Case) -> tuple[int, dict[str, int]]:
     """What an operator makes during the update counts as a state to the tracker; those that stay are told apart."""
+    adapter = built(case)  # in as many parts as there are ranks: not worth watching
     with Storages():  # which answers the optimizer when it reads a number
-        adapter = begun(case)
+        begin(adapter)
         with private.Tracked(adapter.model, adapter.optimizer, adapter.inputs) as tracker:
             adapter.step()
     peak, parts = tracker.peak()
@@ -85,7 +90,8 @@ def counted(case: Case) -> tuple[int, dict[str, int]]:
     """Without gradients, what is there between two steps and is neither parameter, state nor input is the buckets of
     DistributedDataParallel."""
     with Storages() as storages:
-        adapter = begun(case)
+        adapter = built(case)
+        begin(adapter)
         adapter.optimizer.zero_grad()
         held = {
             "parameters": size(adapter.parameters()),

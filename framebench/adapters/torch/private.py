@@ -101,3 +101,17 @@ def bucket_bytes(replicated: nn.Module) -> int:
         return sum(map(int, (found.get("rebuilt_bucket_sizes") or found["bucket_sizes"]).split(",")))
     except (AttributeError, KeyError, ValueError) as error:
         raise Gone("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes") from error
+
+
+def share_empty_chunks() -> None:
+    """FSDP cuts every tensor into as many chunks as there are ranks, and makes an empty tensor for each rank that gets none:
+    three quarters of the time for a thousand ranks. One empty tensor serves for all. Where PyTorch does it in another way it
+    is left alone, and only takes longer."""
+    import torch.distributed.fsdp._fully_shard._fsdp_param as module
+
+    def chunk_with_empty(tensor: Tensor, num_chunks: int, dim: int) -> list[Tensor]:
+        chunks = list(torch.chunk(tensor, num_chunks, dim=dim))
+        return chunks + [chunks[0].new_empty(0)] * (num_chunks - len(chunks))
+
+    if hasattr(module, "_chunk_with_empty"):
+        module._chunk_with_empty = chunk_with_empty
