@@ -31,7 +31,6 @@ class Row(BaseModel):
     case: str
     precision: str
     equivalent: str  # why no verification could see it
-    unseen: str = ""  # why this verification does not see it: a survivor that is known
     status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
     by: str  # what was furthest off
     margin: float | None  # by how many tolerances; None: what `by` says is no such number
@@ -45,8 +44,8 @@ class Row(BaseModel):
 
     @property
     def as_wanted(self) -> bool:
-        """A bug is `wrong`, unless it is equivalent or a known survivor; then, as without any bug, it must not be."""
-        unharmed = not self.bug or bool(self.equivalent or self.unseen)
+        """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
+        unharmed = not self.bug or bool(self.equivalent)
         return self.status in (("ok", "not proven") if unharmed else ("wrong",))
 
 
@@ -131,7 +130,6 @@ def listed(found: Campaign) -> Iterator[Comparison]:
     for name in FRAMEWORKS:
         rows = [row for row in found.planted if row.framework == name]
         notes = tuple(f"{row.bug}: equivalent, since {row.equivalent}" for row in rows if row.equivalent)
-        notes += tuple(f"{row.bug}: not seen, since {row.unseen}" for row in rows if row.unseen)
         caption = "error / tolerance: -, where what was seen is no such number."
         yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(cells, rows)), left=4, notes=notes)
 

@@ -41,7 +41,7 @@ BRANCH = 1e-2  # about as much as that changes of a gradient, where tensors are 
 
 def cases(workload: str, size: str) -> list[Case]:
     """Those that this machine can compute: one for each framework, precision, kind of step and group of keys that share
-    tolerances, and one for each strategy that has another model, or may change the order of sums."""
+    tolerances, one for each strategy that has another model or may change the order of sums, the baselines at each batch."""
     found: dict[tuple[str, ...], Case] = {}
     base = spec.workload(workload).preset(size).base
     mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
@@ -50,6 +50,8 @@ def cases(workload: str, size: str) -> list[Case]:
         found.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
         if any(part.axis in ROUNDS for part in plan.parts):
             found.setdefault((case.framework, case.scenario, case.strategy), case)
+        if case.strategy == case.stage.baseline:  # few samples are the least well conditioned
+            found.setdefault((case.framework, case.scenario, f"b{case.batch}"), case)
     return list(dict.fromkeys(found.values()))
 
 

@@ -51,7 +51,8 @@ def norm(name: str, cin: int, cout: int, scale: float = 1.0, square: float = SHI
     gain = 2 * square * cin / cout  # of the convolution, in mean squares
     yield Param(f"{name}.weight", (cout,), std=0.2 * scale, value=scale)
     yield Param(f"{name}.bias", (cout,), std=0.2 * scale, value=SHIFT * scale, negated=OFF)
-    yield Param(f"{name}.running_mean", (cout,), std=0.2 * gain**0.5, trainable=False)
+    # in units of what the norm lets through, so that a small scale does not hide what is subtracted
+    yield Param(f"{name}.running_mean", (cout,), std=0.2 / scale * gain**0.5, trainable=False)
     yield Param(f"{name}.running_var", (cout,), std=0.3, value=gain, trainable=False, positive=True)
 
 

@@ -31,7 +31,6 @@ class Bug:
     case_id: str
     edits: tuple[Edit, ...]
     equivalent: str = ""  # why no verification could see it: the values cannot change
-    unseen: str = ""  # why this verification does not see it, although it could be seen: a survivor that is known
 
     @property
     def case(self) -> Case:
@@ -48,9 +47,7 @@ class Bug:
         return found
 
 
-def bug(
-    name: str, case: str, file: str, text: str, replacement: str, *more: Edit, equivalent: str = "", unseen: str = ""
-) -> Bug:
+def bug(name: str, case: str, file: str, text: str, replacement: str, *more: Edit, equivalent: str = "") -> Bug:
     """Of one edit or more. A case without batch and size is meant at batch 4 of the size `tiny`."""
     case_id = case if case.count("/") == 5 else f"{case}/b4/tiny"
-    return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent, unseen)
+    return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent)

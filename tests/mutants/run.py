@@ -83,8 +83,7 @@ def cells(name: str) -> list[Bug]:
 def row(bug: Bug, slot: Slot, steps: int = STEPS) -> Row:
     found = slot.verify(bug.case, bug.edited(ROOT), steps)
     precision = bug.case.plan.precision
-    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent}
-    about |= {"unseen": bug.unseen, "key": key(bug)}
+    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent, "key": key(bug)}
     return Row.model_validate(about | asdict(found))
 
 
