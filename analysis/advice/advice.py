@@ -51,7 +51,7 @@ class Question:
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
-        return Case(*parts) if self.shape is None else Described(*parts, self.shape)
+        return Case(*parts) if self.shape is None else Described(*parts, shape=self.shape)
 
 
 class Peak(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
@@ -18,7 +18,7 @@ MOST_RANKS = 1024
 class Described(Case):
     """A case of a model that no size declares: `shape` is its configuration, and `size` only a word for it."""
 
-    shape: Any = None
+    shape: Any = field(default=None, kw_only=True)
 
     @property
     def config(self) -> Any:

@@ -280,7 +280,7 @@ def test_a_described_transformer() -> None:
     assert described(355e6, 1024, width=1024).layers == 24
     with pytest.raises(ValueError, match="the closest has"):
         described(1e6, 1024)
-    like = Described("transformer", "torch", "train", "fp32", 8, "124M", config)
+    like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=config)
     assert lower_bound(like) == lower_bound(parse("transformer/torch/train/fp32/b8/full"))
     narrow = replace(like, strategy="width_half")
     assert narrow.config.width == 384
