@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +24,11 @@ from tests.campaign import Tried, believed, borne_out
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests at once keep to cores of their own: what they time, each pins to its last one."""
+    """Processes that run tests at once keep to cores of their own: what they time, each pins to its last one. Ctrl-C, which a
+    shell ignores in the background, is one again, for what the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     if (worker := getattr(config, "workerinput", None)) and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -248,6 +248,7 @@ class OnCard(Adapter):
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
         self.proofs, self.after_step, self.spent, self.steps = {}, [], defaultdict(float), 0
+        self.answers, self.outputs = Counter(), 0
 
     def make(self) -> None: ...
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]

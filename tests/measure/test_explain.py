@@ -198,8 +198,9 @@ def test_xlas_plan_is_its_buffers(strategy: str) -> None:
 def test_layers_and_kinds_of_a_jax_step() -> None:
     found = account("transformer/jax/train/fp32/b4/tiny")
     assert {h.layer for h in found.holders if h.kind == "saved for backward"} >= {"blocks.0.fc1", "blocks.1.fc1", "wte"}
-    state = sum(h.bytes for h in found.holders if h.kind == "optimizer state" and h.layer)  # but for the count of steps
-    assert state == 2 * found.kinds["parameter"]
+    kept = account("transformer/jax/train/no_donate/b4/tiny")  # what is donated may be overwritten before the peak
+    state = sum(h.bytes for h in kept.holders if h.kind == "optimizer state" and h.layer)  # but for the count of steps
+    assert state == 2 * kept.kinds["parameter"] > 2 * found.kinds["parameter"]
     assert {phase for _, _, phase in found.timeline} == {"forward", "backward", "optimizer"}
 
 
