@@ -31,7 +31,7 @@ from framebench.suite.tolerance import LEAST, Errors, group, joined, path
 from models import spec
 
 ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
-# Cases in which a framework may be wrong: what they are off by is no honest error. On processors with bfloat16 PyTorch 2.13 leaves
+# Cases in which a framework may be wrong: their errors are not honest ones. On processors with bfloat16 PyTorch 2.13 leaves
 # most of the weight gradient of a 3-D convolution over 2x2x2 voxels unwritten, and gives what lay in memory (oneDNN's kernel:
 # without oneDNN it is right); of U-Net's sizes `cpu` has such a level.
 BROKEN = ("unet3d/torch/train/*amp_bf16*/cpu",)
