@@ -83,7 +83,7 @@ def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPat
         with FileLock(f"{file}.lock"):
             found = json.loads(file.read_text()) if file.exists() else []
             while len(found) < processes:
-                done = runner.measure_memory(case, environment[case.framework], Options(), folder, lambda _: None)
+                done = runner.Memory(case, environment[case.framework], Options(), folder).end(lambda _: None)
                 assert done.status == "ok", done.reason
                 file.write_text(json.dumps([*found, done.result["peaks"]]))
                 found = json.loads(file.read_text())

@@ -11,22 +11,26 @@ import random
 import secrets
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from framebench.instruments import nvml
 from framebench.measure import pending, references, runner
 from framebench.measure.environments import Environment, describe
 from framebench.measure.groups import Group
 from framebench.measure.live import Arm, Live, Product, Timed
-from framebench.measure.room import Room
-from framebench.measure.runner import RESULTS, USUAL, Options
+from framebench.measure.room import Room, fits, free_memory
+from framebench.measure.runner import RESULTS, USUAL, Memory, Options
 from framebench.measure.supervisor import Outcome
 from framebench.records import provenance, store
 from framebench.records.record import Record, Turns
 from framebench.suite.case import Case
+
+Item = TypeVar("Item")
 
 
 class Listener:
@@ -61,6 +65,14 @@ class Run:
         """What this session has of an arm by now, oldest first."""
         where = store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
         return [r for r in store.all_of_session(where, self.id) if r.provenance.planted == arm.planted]
+
+    def scratch_of(self, arm: Arm) -> Path:
+        """Where the arm's programs lie once they are compiled."""
+        return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
+
+    def can_share(self, arm: Arm) -> bool:
+        """Whether it may be built beside another: it has been compiled, and waits for no other's values."""
+        return self.scratch_of(arm).exists() and not references.needed(arm.case)
 
     def write(self, record: Record, arm: Arm) -> None:
         store.write(record, store.folder(self.results, record.provenance.machine, arm.environment.name, arm.case))
@@ -101,21 +113,16 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
 def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
     """A block of as many arms as fit, of which the `first` and one more are tried in any case: what became of each, the arms
     that did not fit, and those that ran out of memory beside others."""
-    options, room, load, lives = run.options, Room(), runner.load_average(), list[Live]()
+    options, load, lives = run.options, runner.load_average(), list[Live]()
     try:
-        for arm in arms:
-            if len(lives) > first and not room.fits_another([live for live in lives if live.ready]):
-                break
-            folder = run.scratch / arm.environment.name / arm.case.id.replace("/", ".")
-            live = Live(arm, options, folder, partial(run.told.phase, arm.case))
-            lives.append(live)
-            live.start(reference(arm.case, run, lives))
-            room.enter()
+        start(arms, first, lives, run)
         seed = secrets.randbelow(2**31)
         product = take_turns([live for live in lives if live.ready], seed, run)
-        for live in lives:
-            if live.ready:
-                live.finish()
+        for some in parted([live for live in lives if live.ready], len(options.cores())):
+            for live, core in zip(some, options.cores()):
+                live.finish(core)
+            for live in some:
+                live.end()
     finally:
         for live in lives:
             live.kill()
@@ -126,6 +133,32 @@ def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[T
     ]
     crowded = [t for t in timed if t.outcome.status == "oom" and len(lives) > 1 and options.memory_limit is None]
     return [t for t in timed if t not in crowded], arms[len(lives) :], [t.arm for t in crowded]
+
+
+def start(arms: list[Arm], first: int, lives: list[Live], run: Run) -> None:
+    """Fill `lives`, of which the `first` and one more are tried in any case. What compiles is alone, since its first step is
+    timed; what finds everything compiled is built beside others, each on a core of its own."""
+    room, cores = Room(), run.options.cores()
+    while left := arms[len(lives) :]:
+        ready, some = [live for live in lives if live.ready], list[Live]()
+        for arm, core in zip(left, cores):
+            must = len(lives) <= first
+            if not (must or room.fits_more(ready, 1 + len(some))) or (some and (some[0].cold or not run.can_share(arm))):
+                break
+            live = Live(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
+            lives.append(live)
+            some.append(live)
+            live.start(reference(arm.case, run, lives), core)
+        if not some:
+            return
+        for live in some:
+            live.get_ready()
+            room.enter()
+
+
+def parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
+    for i in range(0, len(items), at_once):
+        yield items[i : i + at_once]
 
 
 def take_turns(lives: list[Live], seed: int, run: Run) -> Product | None:
@@ -188,25 +221,35 @@ def complete(timed: list[Timed], run: Run) -> None:
     once, and what was interrupted goes on from there."""
     name = timed[0].turns.block
     having = {t.turns.arm for t in timed if any(r.peaks and not in_block(r, t) for r in run.records(t.arm))}
-    for t in timed:
-        if not any(in_block(r, t) and r.turns and r.turns.arm == t.turns.arm for r in run.records(t.arm)):
-            wanted = run.options.peaks_each_block or t.turns.arm not in having
-            run.write(record(t, run, wanted), t.arm)
+    left = [t for t in timed if not any(in_block(r, t) and r.turns and r.turns.arm == t.turns.arm for r in run.records(t.arm))]
+    roomy = fits([max((t.outcome.held for t in left), default=0)], free_memory(), len(run.options.cores()))
+    for some in parted(left, len(run.options.cores()) if roomy else 1):
+        with ExitStack() as stack:
+            wanted = [t for t in some if run.options.peaks_each_block or t.turns.arm not in having]
+            memory = {t.turns.arm: m for t in wanted if (m := memory_of(t, run, stack))}
+            for t in some:
+                run.write(record(t, run, memory.get(t.turns.arm)), t.arm)
     pending.remove(run.results, name.rpartition(".")[0])
+
+
+def memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
+    """The process for the arm's memory, gone when the stack closes; none where the other half did not come out right."""
+    if timed.outcome.status != "ok" or not runner.passed(timed.outcome):
+        return None
+    found = Memory(timed.arm.case, timed.arm.environment, run.options, run.scratch_of(timed.arm), timed.arm.extra)
+    stack.callback(found.worker.kill)
+    return found
 
 
 def in_block(record: Record, timed: Timed) -> bool:
     return record.turns is not None and record.turns.block == timed.turns.block
 
 
-def record(timed: Timed, run: Run, with_memory: bool) -> Record:
-    """Both halves of an arm: the memory's process runs now, if it is wanted and the other half came out right."""
+def record(timed: Timed, run: Run, memory: Memory | None) -> Record:
+    """Both halves of an arm, when the memory's process has ended."""
     arm, outcomes, card = timed.arm, {"time": timed.outcome}, nvml.state()
-    folder = run.scratch / arm.environment.name / arm.case.id.replace("/", ".")
-    folder.mkdir(parents=True, exist_ok=True)
-    if with_memory and timed.outcome.status == "ok" and runner.passed(timed.outcome):
-        on_phase = partial(run.told.phase, arm.case)
-        outcomes["memory"] = runner.measure_memory(arm.case, arm.environment, run.options, folder, on_phase, arm.extra)
+    if memory:
+        outcomes["memory"] = memory.end(partial(run.told.phase, arm.case))
     fields, status, reason = runner.join(outcomes)
     if status == "timeout" and (cause := runner.too_slow(arm.case)):
         reason = f"{reason}; {cause}"

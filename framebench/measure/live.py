@@ -53,8 +53,8 @@ class Timed:
 
 @dataclass
 class Live:
-    """Life: `start`, then turns while it is `ready`, then `finish`. Whatever goes wrong ends this arm alone, and becomes its
-    `outcome`."""
+    """Life: `start`, `get_ready`, then turns while it is `ready`, then `finish` and `end`. Whatever goes wrong ends this arm
+    alone, and becomes its `outcome`. Between the first two and between the last two it works by itself."""
 
     arm: Arm
     options: Options
@@ -71,21 +71,25 @@ class Live:
     seconds: float = 0.0
     joules: float = 0.0
 
-    def start(self, reference: Reference | None) -> None:
-        """Build the case and warm it up."""
+    def start(self, reference: Reference | None, core: int | None = None) -> None:
+        """The process, on this core, or on that of its turns."""
         self.cold = not self.scratch.exists()
         self.scratch.mkdir(parents=True, exist_ok=True)
-        arm, began = self.arm, time.monotonic()
+        arm, self.began = self.arm, time.monotonic()
         variables = worker_variables(arm.environment, arm.case, "time", self.options) | arm.environment.scratch(self.scratch)
-        task = self.options.task(arm.case, "time", reference, spin=arm.spin).as_dict()
+        own = core == self.options.core()
+        task = self.options.task(arm.case, "time", reference, None if own else core, arm.spin).as_dict()
         log = self.scratch / f"time-{time.monotonic_ns()}.log"
         self.worker = Worker(arm.environment, "worker", task, variables, log, live=True)
+
+    def get_ready(self) -> None:
+        """Build the case and warm it up."""
         if told := self.answer("ready", self.options.time_limit_s):
             self.verification = told["verification"]
             self.steps = max(1, math.ceil(TURN_S / told["step_s"]))
             self.turn_s = self.steps * told["step_s"]
             self.rounds = max(min(LEAST_ROUNDS, self.options.rounds), min(self.options.rounds, int(LONGEST_S / self.turn_s)))
-        self.seconds += time.monotonic() - began
+        self.seconds += time.monotonic() - self.began
 
     @property
     def ready(self) -> bool:
@@ -114,14 +118,18 @@ class Live:
             spent = nvml.energy()
             self.joules += 0.0 if spent is None or joules is None else spent - joules
 
-    def finish(self) -> None:
-        """Verify what was timed, and have the result, with the times in it if it is right."""
+    def finish(self, core: int | None = None) -> None:
+        """Verify what was timed, on this core."""
         assert self.worker
-        began = time.monotonic()
-        self.worker.tell({"finish": True})
+        self.began, self.most = time.monotonic(), self.held()
+        self.worker.tell({"finish": True, **({} if core is None else {"core": core})})
+
+    def end(self) -> None:
+        """Have the result, with the times in it if it is right."""
+        assert self.worker
         self.outcome = self.worker.end(self.on_phase, self.options.time_limit_s)
-        self.seconds += time.monotonic() - began
-        self.outcome.joules = self.joules or None
+        self.seconds += time.monotonic() - self.began
+        self.outcome.joules, self.outcome.held = self.joules or None, self.most
         if self.outcome.status == "ok" and passed(self.outcome):
             self.outcome.result |= {
                 "step_s": [told["wall_s"] for told in self.found],

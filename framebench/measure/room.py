@@ -25,13 +25,15 @@ class Room:
         if self.card is not None and (free := free_on_card()) is not None:
             self.on_card.append(max(0, self.card - free - sum(self.on_card)))
 
-    def fits_another(self, alive: list[Live]) -> bool:
-        """Whether one more as large as the largest alive would fit."""
-        return fits([live.held() for live in alive], self.host) and (self.card is None or fits(self.on_card, self.card))
+    def fits_more(self, alive: list[Live], more: int = 1) -> bool:
+        """Whether so many more, each as large as the largest alive, would fit."""
+        return fits([live.held() for live in alive], self.host, more) and (
+            self.card is None or fits(self.on_card, self.card, more)
+        )
 
 
-def fits(held: list[int], free: int) -> bool:
-    return sum(held) + max(held, default=0) <= SHARE * free
+def fits(held: list[int], free: int, more: int = 1) -> bool:
+    return sum(held) + more * max(held, default=0) <= SHARE * free
 
 
 def free_memory(cgroup: Path = CGROUP) -> int:

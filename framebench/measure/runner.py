@@ -40,19 +40,27 @@ class Options:
     profile: str | None = None  # that the case is measured as part of
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
 
-    def task(self, case: Case, part: str, reference: Reference | None = None, spin: float = 0.0, extra: float = 0.0) -> Task:
+    def task(
+        self, case: Case, part: str, reference: Reference | None = None, built_on: int | None = None, spin: float = 0.0,
+        extra: float = 0.0,
+    ) -> Task:  # fmt: skip
         return Task(
-            case.id, part, budget_s=self.time_limit_s, core=self.core() if part == "time" else None,
+            case.id, part, budget_s=self.time_limit_s, core=self.core() if part == "time" else None, built_on=built_on,
             memory_limit=self.memory_limit, reference=reference, spin=spin, extra=extra,
         )  # fmt: skip
 
     def core(self) -> int | None:
         """The last core this process may use: the parent stays on the others."""
+        return self.cores()[0]
+
+    def cores(self) -> tuple[int | None, ...]:
+        """The one that turns are made on, and others, as many as are of use, on which processes may be built and checked."""
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
-            return None
-        return max(os.sched_getaffinity(0))
+            return (None,)
+        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[: 1 if nvml.gpus() else AT_ONCE])
 
 
+AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
 USUAL = Options()
 
 
@@ -66,18 +74,24 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
     return found
 
 
-def measure_memory(
-    case: Case, environment: Environment, options: Options, scratch: Path, on_phase: Callable[[str], None], extra: float = 0.0
-) -> Outcome:
-    """A case's peaks, by a process of its own, and what became of it. Never raises for a worker's fault."""
-    started = time.monotonic()
-    variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
-    task = options.task(case, "memory", extra=extra)
-    worker = Worker(environment, "worker", task.as_dict(), variables, scratch / "memory.log")
-    with ProcessPeak(worker.process.pid) as device:
-        outcome = worker.end(on_phase, options.time_limit_s)
-    outcome.seconds, outcome.device_process, outcome.device_note = time.monotonic() - started, device.peak, device.note
-    return outcome
+class Memory:
+    """The process of its own that reads a case's peaks."""
+
+    def __init__(self, case: Case, environment: Environment, options: Options, scratch: Path, extra: float = 0.0) -> None:
+        self.started, self.options = time.monotonic(), options
+        scratch.mkdir(parents=True, exist_ok=True)
+        variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
+        task = options.task(case, "memory", extra=extra)
+        log = scratch / f"memory-{time.monotonic_ns()}.log"
+        self.worker = Worker(environment, "worker", task.as_dict(), variables, log)
+
+    def end(self, on_phase: Callable[[str], None]) -> Outcome:
+        """What became of it. Never raises for a worker's fault."""
+        with ProcessPeak(self.worker.process.pid) as device:
+            outcome = self.worker.end(on_phase, self.options.time_limit_s)
+        outcome.seconds = time.monotonic() - self.started
+        outcome.device_process, outcome.device_note = device.peak, device.note
+        return outcome
 
 
 def unsupported(case: Case) -> str | None:

@@ -36,6 +36,7 @@ class Outcome:
     device_process: int | None = None  # bytes
     device_note: str | None = None  # why there are none
     joules: float | None = None  # of the timed steps, the whole card
+    held: int = 0  # the most bytes that a process that took turns has held
 
 
 class Worker:

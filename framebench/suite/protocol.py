@@ -5,8 +5,8 @@ then `{"result": {...}}` or `{"error": {...}}`. Both sides import it.
 
 The part `time` says `{"ready": {"step_s": ..., "verification": ...}}` once it has warmed up, and takes orders, one JSON object
 a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ..., "instructions":
-..., "device_s": ...}}`, all of one step; after `{"finish": true}` it verifies what was timed and gives its result. If its
-standard input ends before, so does it, without a result.
+..., "device_s": ...}}`, all of one step; after `{"finish": true}`, which may name a `"core"` to do it on, it verifies
+what was timed and gives its result. If its standard input ends before, so does it, without a result.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Task:
     memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all
     memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
+    built_on: int | None = None  # but until it is ready to this one
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
     # For studies of what verdicts find, which plant a known difference. No case is measured like this.

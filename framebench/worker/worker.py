@@ -74,6 +74,8 @@ def measure_time(
     adapter.budget_s = math.inf  # it was found to be fast enough: one long step is an accident now
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
+    if task.built_on is not None and task.core is not None and adapter.device() == "cpu":
+        move({task.core})
     emit({"ready": {"step_s": seconds[-1], "verification": verification}})
     waited = take_turns(timing, emit, orders)
     if not math.isfinite(last := adapter.loss()):
@@ -94,6 +96,7 @@ def take_turns(timing: Timing, emit: Emit, orders: Orders) -> float:
     for order in orders:
         waited += time.perf_counter() - since
         if "finish" in order:
+            move({order["core"]} if "core" in order else set())
             return waited
         emit({"turn": timing.turn(order["turn"])})
         since = time.perf_counter()
@@ -165,7 +168,7 @@ def limit_memory(task: Task) -> None:
 
 def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
     """Build the case and measure the task's part of it."""
-    before = pin(task.core)
+    before = pin(task.core if task.built_on is None else task.built_on)
     counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
     clock = time.perf_counter
@@ -177,7 +180,7 @@ def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
     if case.support.gpu and adapter.device() == "cpu":
         raise NoDevice(f"needs a GPU, and this {case.framework} ({adapter.versions()[case.framework]}) finds none it can use")
     if adapter.device() != "cpu":
-        unpin(before)  # what launches to a device has threads that must not wait for each other
+        move(before)  # what launches to a device has threads that must not wait for each other
     if task.part == "time":
         adapter.budget_s = task.budget_s
     emit({"phase": "build"})
@@ -209,8 +212,8 @@ def pin(core: int | None) -> set[int]:
     return before
 
 
-def unpin(cores: set[int]) -> None:
-    """Let every thread use these cores again."""
+def move(cores: set[int]) -> None:
+    """Let every thread use these cores; where none is named, those that it has."""
     for thread in Path("/proc/self/task").iterdir() if cores else ():
         with contextlib.suppress(OSError):  # it has ended
             os.sched_setaffinity(int(thread.name), cores)

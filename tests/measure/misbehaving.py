@@ -26,10 +26,10 @@ def say(message: dict[str, object]) -> None:
     print(json.dumps(message), flush=True)
 
 
-def write(what: str) -> None:
+def write(what: str, core: int | None = None) -> None:
     if diary := os.environ.get("DIARY"):
         with open(diary, "a") as file:
-            file.write(f"{what} {strategy} {os.getpid()}\n")
+            file.write(f"{what} {strategy} {os.getpid()} {core}\n")
 
 
 def misbehave(deed: str) -> None:
@@ -68,7 +68,7 @@ def time_part() -> dict[str, object]:
     for number, line in enumerate(sys.stdin):
         order = json.loads(line)
         if "finish" in order:
-            write("finish")
+            write("finish", order.get("core"))
             verification = VERIFIED | {"passed": deed != "wrong in the end"}
             effect = {"proven": True, "evidence": {}}
             return {"verification": verification, "effect": effect, "first_step_s": 0.5, "cpu_s_per_step": 0.01}
@@ -80,7 +80,7 @@ def time_part() -> dict[str, object]:
 
 
 say({"phase": "timing" if task["part"] == "time" else "memory"})
-write("start" if task["part"] == "time" else "memory")
+write("start" if task["part"] == "time" else "memory", task["core"] if task["built_on"] is None else task["built_on"])
 misbehave(deed)
 if deed == "oom beside others" and int(os.environ["ALIVE"]) > 1:
     misbehave("refusal")

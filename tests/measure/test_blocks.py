@@ -150,6 +150,21 @@ def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Envir
         assert [r.first_step_s for r in records] == [0.5, None, None], "what is compiled is found by the later ones"
 
 
+def test_what_is_compiled_is_built_and_checked_on_every_core(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first block each is alone until it is ready, and its turns are always on one core."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    with run(results) as opened:
+        measure([group(impostor)], opened, blocks=2)
+    lines = diary.read_text().splitlines()
+    built, checked = ([line.split()[3] for line in lines if line.startswith(what)] for what in ("start", "finish"))
+    assert built[:4] == ["7"] * 4
+    assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
+    assert Counter(checked) == {"7": 4, "3": 2, "0": 2}
+    assert {r.provenance.core for r in store.read_all(results)} == {7}
+
+
 class Interrupting(Listener):
     """Ctrl-C after so many records, or in a phase's beginning."""
 
@@ -257,10 +272,10 @@ def test_memory_that_runs_out_beside_others_is_asked_for_alone(
 ) -> None:
     start = Live.start
 
-    def counted(live: Live, reference: Any) -> None:
+    def counted(live: Live, reference: Any, core: int | None) -> None:
         beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
         monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
-        start(live, reference)
+        start(live, reference, core)
 
     monkeypatch.setattr(Live, "start", counted)
     monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
@@ -286,9 +301,9 @@ def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.Mon
     found = room.Room()
     alive: Any = [SimpleNamespace(held=lambda: 1)]
     found.enter()
-    assert (found.on_card, found.fits_another(alive)) == ([300], True)
+    assert (found.on_card, found.fits_more(alive)) == ([300], True)
     found.enter()
-    assert (found.on_card, found.fits_another(alive)) == ([300, 350], False)
+    assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
 
 
 def test_groups_have_their_baselines(impostor: Environment) -> None:

@@ -1,0 +1,76 @@
+"""Which core a worker uses while it is built, while it takes turns, and while it is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from framebench.measure.environments import ensure
+from framebench.measure.runner import USUAL, worker_variables
+from framebench.measure.supervisor import Worker
+from framebench.suite.case import Case
+from framebench.worker.worker import move
+
+CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+def allowed(pid: int) -> set[frozenset[int]]:
+    return {frozenset(os.sched_getaffinity(int(task.name))) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+@needs_two
+def test_all_threads_move_together() -> None:
+    code = """
+import os, threading
+from framebench.worker.worker import move
+os.sched_setaffinity(0, {int(os.environ["A"])})
+stop = threading.Event()
+threading.Thread(target=stop.wait).start()
+move({int(os.environ["B"])})
+print([sorted(os.sched_getaffinity(int(t))) for t in os.listdir("/proc/self/task")])
+stop.set()
+"""
+    one, other = sorted(os.sched_getaffinity(0))[:2]
+    variables = os.environ | {"A": str(one), "B": str(other)}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert len(found) > 1
+    assert all(cores == [other] for cores in found)
+
+
+def test_no_core_named_is_the_one_that_it_has() -> None:
+    before = allowed(os.getpid())
+    move(set())
+    assert allowed(os.getpid()) == before
+    assert threading.active_count()
+
+
+@needs_two
+@pytest.mark.slow
+def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told(tmp_path: Path) -> None:
+    where = ensure("torch")
+    turns, other = USUAL.cores()[:2]
+    assert turns is not None
+    assert other is not None
+    task = USUAL.task(CASE, "time", built_on=other).as_dict()
+    worker = Worker(where, "worker", task, worker_variables(where, CASE, "time", USUAL), tmp_path / "log", live=True)
+    pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()
+    told = worker.hear(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 120)
+    assert told is not None
+    assert "ready" in told
+    assert seen["build"] == {frozenset({other})}
+    assert allowed(pid) == {frozenset({turns})}
+    worker.tell({"turn": 1})
+    assert worker.hear(lambda _: None, 60)
+    worker.tell({"finish": True, "core": other})
+    outcome = worker.end(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 60)
+    assert outcome.status == "ok"
+    assert outcome.result["core"] == turns
+    assert seen["verification of what was timed"] == {frozenset({other})}
