@@ -17,7 +17,7 @@ from analysis import terminal
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-GIB, MIB = 2**30, 2**20
+MIB = 2**20
 
 
 class Shown(NamedTuple):

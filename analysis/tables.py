@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison import GIB, Comparison, Shown, missing, number
+from analysis.comparison import MIB, Comparison, Shown, missing, number
 from analysis.frames import ratios
 from analysis.statistics import CONFIDENCE, WIDE
 from framebench.suite.registry import BASELINES, find
@@ -45,9 +45,9 @@ def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
 SHOWN = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
-    "peak_bytes": Shown("peak GiB", ".3f", 1 / GIB),
+    "peak_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
     "peak_ratio": Shown("x base", ".2f"),
-    "cold_peak_bytes": Shown("cold GiB", ".3f", 1 / GIB),
+    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB),
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "range": Shown("range"),
     "relative": Shown("x base"),
@@ -111,7 +111,7 @@ def of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
     return Comparison(
         title,
-        f"base = {BASELINES[first['scenario']]} of the same framework; GiB = 2^30 bytes; compare peaks only under one "
+        f"base = {BASELINES[first['scenario']]} of the same framework; MiB = 2^20 bytes; compare peaks only under one "
         f"instrument. peak = the most that a steady step has in use, cold = that of the first step, with compilation. "
         f"of reference = the rate of the model's operations over that of a float32 product by NumPy on the same core. "
         f"verified = largest relative error against float64. {repeats(group)} {conditions(group)}",
@@ -128,7 +128,7 @@ def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=relative(base, "torch_ratio"))
     kinds = {
-        "host_rss_bytes": ("GiB", ".3f", 1 / GIB), "step_time_s": ("ms", ",.1f", 1e3), "relative": ("x torch", "", 1.0)
+        "host_rss_bytes": ("MiB", ",.1f", 1 / MIB), "step_time_s": ("ms", ",.1f", 1e3), "relative": ("x torch", "", 1.0)
     }  # fmt: skip
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
@@ -138,7 +138,7 @@ def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
         places = {name: Shown(name) for name in PLACE}
         yield Comparison(
             f"Frameworks side by side, {scenario} ({BASELINES[str(scenario)]})",
-            f"peak by host.rss in GiB (2^30 bytes), step time in ms, and times PyTorch's step in the blocks that both were in. "
+            f"peak by host.rss in MiB (2^20 bytes), step time in ms, and times PyTorch's step in the blocks that both were in. "
             f"{repeats(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             places | columns,

@@ -38,8 +38,8 @@ CLAIMS = (
         "A3", "A larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
         "least peak ratio of successive batches", False,
         "kernels and their workspaces are chosen by size on a GPU, so a step down could exist there",
-        "Do not look for luck in larger batches: `framebench fit` finds the largest batch that fits. On the machine measured, "
-        "from one batch to the next the peak changed by {range} at the least.",
+        "Do not look for luck in larger batches: `framebench max-batch` finds the largest batch that fits. On the machine "
+        "measured, from one batch to the next the peak changed by {range} at the least.",
         if_so="Try the next larger batch too: from one batch to the next the peak changed by {most} at the most favourable.",
         about_gpus="The failure was a GPU's, whose kernels and workspaces are chosen by size; a CPU's peaks are shown beside",
         arms=(

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from pydantic import ValidationError
 
-from analysis.comparison import GIB, MIB
+from analysis.comparison import MIB
 from analysis.figures import page, rows
 from framebench.records.record import case_of
 from framebench.records.search import Fit
@@ -38,7 +38,7 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     measured = several[several["usable"]]
     peak, instrument = rows.shared_peak(several) or ("peak_bytes", "")
     read_by = instrument or measured["peak_instrument"]
-    memory = measured.assign(value=measured[peak] / GIB, panel="peak memory by " + read_by + ", GiB").dropna(subset="value")
+    memory = measured.assign(value=measured[peak] / MIB, panel="peak memory by " + read_by + ", MiB").dropna(subset="value")
     speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s")
     grid = sns.relplot(
         pd.concat([memory, speed]), kind="line", x="batch", y="value", col="panel", hue="framework", style="strategy",
@@ -48,11 +48,11 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     for panel, axes in grid.axes_dict.items():
         octaves(axes, [*several["batch"].unique()])
         top = not panel.startswith("throughput")
-        crosses(axes, lost, limit / GIB if limit and top else None, top)
+        crosses(axes, lost, limit / MIB if limit and top else None, top)
         axes.set_title(panel)
     grid.set_axis_labels("batch", "")
     grid.tight_layout()
-    notes = f"Size {df['size'].iloc[0]}. GiB = 2^30 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
+    notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
     by = instrument or ", ".join(rows.instruments(measured))
     return page.explained(grid.figure, curves_title(measured, peak), rows.footer(several, notes, read_by=by))
 
@@ -100,8 +100,8 @@ def curves_title(measured: pd.DataFrame, peak: str) -> str:
 
 
 def searches(results: Path, machine: str) -> pd.DataFrame:
-    """What `framebench fit` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing fits,
-    `answer` says it in words. Files that cannot be read are named in a warning."""
+    """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
+    fits, `answer` says it in words. Files that cannot be read are named in a warning."""
     found = []
     for path in sorted((results / "fits" / machine).rglob("*.json")):
         try:
@@ -161,8 +161,8 @@ def largest_title(ranked: pd.DataFrame) -> str:
 def largest_notes(ranked: pd.DataFrame) -> list[str]:
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
     return [
-        'Searched by framebench fit under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "Or more": '
-        "no larger batch was allowed.",
+        "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
+        '"Or more": no larger batch was allowed.',
         f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
         f"{rows.between(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
     ]

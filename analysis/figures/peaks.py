@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.comparison import GIB, MIB
+from analysis.comparison import MIB
 from analysis.figures import page, rows
 from analysis.reports.breakdown import PARTS, breakdown
 from framebench.suite.registry import BASELINES
@@ -101,20 +101,20 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
     if found.empty or (shared := rows.shared_peak(found)) is None:
         return None
     column, instrument = shared
-    found = found.assign(gib=found[column] / GIB)
+    found = found.assign(mib=found[column] / MIB)
     grid = sns.catplot(
-        found, kind="bar", x="kind", y="gib", hue="framework", col="workload", order=[*KINDS.values()], palette=page.COLOURS,
+        found, kind="bar", x="kind", y="mib", hue="framework", col="workload", order=[*KINDS.values()], palette=page.COLOURS,
         sharey=False, height=3.0, aspect=1.15, saturation=1,
     )  # fmt: skip
-    training = found[found["kind"] == TRAINING].set_index(["workload", "framework"])["gib"]
+    training = found[found["kind"] == TRAINING].set_index(["workload", "framework"])["mib"]
     for workload, axes in grid.axes_dict.items():
         for framework, bars in zip(found["framework"].cat.categories, axes.containers):
             axes.bar_label(
                 bars, [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars], size=6.5, padding=1
             )
         axes.set_title(f"{workload}, batch {rows.usual_batch(found[found['workload'] == workload])}")
-    grid.set_axis_labels("", "peak GiB")
-    note = f"GiB = 2^30 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
+    grid.set_axis_labels("", "peak MiB")
+    note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
     return page.explained(grid.figure, train_eval_title(found), rows.footer(wanted, note, read_by=instrument))
 
 
@@ -132,7 +132,7 @@ def kinds(df: pd.DataFrame) -> pd.DataFrame:
 
 def train_eval_title(found: pd.DataFrame) -> str:
     """Ranges over the workloads, framework by framework."""
-    wide = found.pivot(index=["framework", "workload"], columns="kind", values="gib")
+    wide = found.pivot(index=["framework", "workload"], columns="kind", values="mib")
     ratios = wide.div(wide[TRAINING], axis=0)
 
     def said(kind: str) -> str:

@@ -51,7 +51,7 @@ finding = f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times
 display(Markdown(f"**{finding}**"))
 
 grid = sns.relplot(
-    curves.assign(gib=curves["host_rss_bytes"] / 2**30), kind="line", x="batch", y="gib", hue="framework", style="scenario",
+    curves.assign(mib=curves["host_rss_bytes"] / 2**20), kind="line", x="batch", y="mib", hue="framework", style="scenario",
     col="workload", markers=True, palette=figures.COLOURS, height=3.4, facet_kws={"sharex": False},
 )  # fmt: skip
 for axes in grid.axes.flat:
@@ -59,13 +59,13 @@ for axes in grid.axes.flat:
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:.3g}")
-grid.set_axis_labels("batch", "peak by host.rss, GiB")
+grid.set_axis_labels("batch", "peak by host.rss, MiB")
 sns.despine()
 
 # %% [markdown]
 # ## The largest batch under a cap
 #
-# Searched by `framebench fit`, under a limit that the kernel enforces.
+# Searched by `framebench max-batch`, under a limit that the kernel enforces.
 
 # %%
 found = figures.searches(analysis.folder(), df["machine"].iloc[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analysis import tables
-from analysis.comparison import GIB, Comparison, Shown
+from analysis.comparison import MIB, Comparison, Shown
 from framebench.records.record import case_of
 from framebench.suite.registry import SCENARIOS
 
@@ -20,7 +20,7 @@ LEAST = 0.99  # of the baseline's peak: what is nearer saves nothing
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "peak_bytes": Shown("peak GiB", ".3f", 1 / GIB),
+    "peak_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "best": Shown("saved most memory"),
     "best_peak": Shown("peak, x base", ".2f"),
@@ -42,7 +42,7 @@ def answer(table: pd.DataFrame) -> Comparison:
     trained = table[(table["scenario"] == SCENARIO) & table["batch"].eq(base_batch(table))]
     rows = [row_of(found) for _, found in trained.groupby(["workload", "framework", "size"], sort=False)]
     caption = (
-        f"Training, base = {BASELINE} at the batch that strategies are compared at; GiB = 2^30 bytes. Peaks by different "
+        f"Training, base = {BASELINE} at the batch that strategies are compared at; MiB = 2^20 bytes. Peaks by different "
         "instruments are not comparable. What saved most memory has the smallest peak of the strategies measured here that "
         "compute the same and were seen to take effect."
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.cards import utilisation
-from analysis.comparison import GIB, Comparison, number
+from analysis.comparison import MIB, Comparison, number
 from analysis.selection import select_cases
 from framebench.records import store
 from framebench.records.provenance import ROOT
@@ -33,10 +33,10 @@ def cells(record: Record) -> tuple[str, ...]:
     return (
         f"{record.parsed.framework} {record.framework_version}",
         record.case,
-        number(peaks.get("allocator.in_use"), ".3f", 1 / GIB),
-        number(record.cold_peaks.get("allocator.in_use"), ".3f", 1 / GIB),
-        *(number(peaks.get(name), ".3f", 1 / GIB) for name in ("allocator.reserved", "device.process")),
-        *(number(more.get(name), ".3f", 1 / GIB) for name in ("context_bytes", "inactive_split_bytes")),
+        number(peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
+        number(record.cold_peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
+        *(number(peaks.get(name), ",.1f", 1 / MIB) for name in ("allocator.reserved", "device.process")),
+        *(number(more.get(name), ",.1f", 1 / MIB) for name in ("context_bytes", "inactive_split_bytes")),
         number(more.get("alloc_retries"), "d"),
         number(record.step_time_s, ",.2f", 1e3),
         number(device_s, ",.2f", 1e3),
@@ -50,7 +50,7 @@ def table(found: Iterable[Record]) -> Comparison:
     rows = [m.read for m in select_cases(found) if m.newest.status == "ok" and m.read.provenance.gpu]
     said = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
     caption = (
-        "Sizes in GiB (2^30 bytes). cold: the first step's, with what compiling and tuning took. process: NVML, context "
+        "Sizes in MiB (2^20 bytes). cold: the first step's, with what compiling and tuning took. process: NVML, context "
         "included; "
         "context = process - pool. device ms: between events on the stream, where the framework shows them. J/step: the "
         "whole card. MFU: model FLOPs (analysis/flops.py) by wall time and the card's dense rate (analysis/cards.py)."

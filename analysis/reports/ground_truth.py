@@ -157,11 +157,9 @@ def states() -> Comparison:
         count = spec.parameter_count(base.config)
         least = lower_bound(base)
         ours = least.parameters + least.optimizer + count * 4
-        rows.append(
-            (size, f"{count:,}", f"{mixed_precision_adam(count) / 2**30:.3f}", f"{ours / 2**30:.3f}", f"{ours / count:.1f}")
-        )
+        rows.append((size, f"{count:,}", mib(mixed_precision_adam(count)), mib(ours), f"{ours / count:.1f}"))
     caption = (
-        "GiB (2^30 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed precision, 2 + 2 for weights "
+        "MiB (2^20 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed precision, 2 + 2 for weights "
         "and gradients in 16 bits, 12 for the copy and two moments in float32 (Rajbhandari et al. 2020, ZeRO, section 3.1). "
         "Ours, in float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; counted, not measured."
     )

@@ -1,4 +1,4 @@
-"""What `framebench fit` found, for people."""
+"""What `framebench max-batch` found, for people."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison import GIB, Comparison, Shown
+from analysis.comparison import MIB, Comparison, Shown
 from analysis.frames import ratios
 from analysis.statistics import PEAK, TIME, holm, verdict
 from analysis.tables import conditions, relative, repeats
@@ -18,12 +18,12 @@ BASE = {
     "workload": Shown("workload"),
     "batch": Shown("batch"),
     "framework": Shown("framework"),
-    "peak_bytes": Shown("base GiB", ".3f", 1 / GIB),
+    "peak_bytes": Shown("base MiB", ",.1f", 1 / MIB),
     "step_time_s": Shown("base ms", ",.1f", 1e3),
 }
 LEAN = {
     "strategy": Shown("lowest peak"),
-    "peak_bytes": Shown("GiB", ".3f", 1 / GIB),
+    "peak_bytes": Shown("MiB", ",.1f", 1 / MIB),
     "peak_ratio": Shown("x base", ".2f"),
     "relative": Shown("step x base"),
 }
@@ -59,7 +59,7 @@ def of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> 
         f"effect. base = {BASELINES[scenario]} of the same framework; lower by less than {PEAK.minimum:.0%}, "
         f"shorter by less than {TIME.minimum:.0%}, or by what may be chance (5 %, corrected by Holm's method for all ratios of "
         f"this table's cases) counts as no difference. "
-        f"GiB = 2^30 bytes; compare peaks only under one instrument. The batch is the one with most strategies. "
+        f"MiB = 2^20 bytes; compare peaks only under one instrument. The batch is the one with most strategies. "
         f"{repeats(group)} {conditions(group)}",
         pd.DataFrame(rows, columns=list(SHOWN)),
         SHOWN,

@@ -103,7 +103,7 @@ def save(found: list[Finding], results: Path) -> Path:
 
 def hardware() -> Finding:
     h = provenance.hardware()
-    return Finding("machine", True, f"{h['cpu']}, {h['cores']} cores, {h['memory_bytes'] / 2**30:.1f} GiB, {h['system']}")
+    return Finding("machine", True, f"{h['cpu']}, {h['cores']} cores, {h['memory_bytes'] / 2**20:,.0f} MiB, {h['system']}")
 
 
 def host_peak() -> Finding:

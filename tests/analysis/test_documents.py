@@ -79,6 +79,14 @@ def test_published_tables_are_generated() -> None:
         assert made == (ROOT / file).read_text(), file
 
 
+def test_sizes_are_printed_in_mib_and_commands_have_their_names() -> None:
+    """What a user types, such as `--budget 1GiB`, may have another unit."""
+    printed = {f: (ROOT / f).read_text() for f in tracked("*.md", "*.svg", "analysis/notebooks/*.py")}
+    assert len(printed) > 50
+    assert [f for f, text in printed.items() if "GiB" in re.sub(r"\b[\d.]+GiB", "", text)] == []
+    assert [f for f, text in printed.items() if "framebench fit" in text] == []
+
+
 def test_published_records_are_complete() -> None:
     """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
     found = records()

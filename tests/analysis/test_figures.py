@@ -164,9 +164,9 @@ def crosses(axes: Axes) -> list[tuple[float, float]]:
 def test_lost_memory_is_a_cross_at_the_limit() -> None:
     table = frame(made("fp32", 256, batch=4), made("fp32", 512, batch=8), lost("fp32", batch=16))
     memory, speed = panels(figures.curves(table, limit=600 * MIB))
-    assert crosses(memory) == [(16.0, 600 / 1024)]
+    assert crosses(memory) == [(16.0, 600)]
     assert [x for x, _ in crosses(speed)] == [16.0]
-    assert [*memory.lines[0].get_ydata()] == [0.25, 0.5]
+    assert [*memory.lines[0].get_ydata()] == [256, 512]
     assert memory.get_xscale() == "log"
 
 
@@ -186,7 +186,7 @@ def test_peaks_of_two_instruments_have_two_panels() -> None:
     jax = [made("fp32", framework="jax", batch=b, peaks={"compiler.plan": b * MIB}) for b in (4, 8)]
     torch = [made("fp32", 100 * b, batch=b) for b in (4, 8)]
     titles = [axes.get_title(loc="left") for axes in panels(figures.curves(frame(*jax, *torch)))]
-    assert titles == ["peak memory by host.rss, GiB", "peak memory by compiler.plan, GiB", "throughput, tokens / s"]
+    assert titles == ["peak memory by host.rss, MiB", "peak memory by compiler.plan, MiB", "throughput, tokens / s"]
 
 
 def test_parts_sum_to_the_peak_and_the_tick_is_there() -> None:
@@ -209,7 +209,7 @@ def test_evaluation_is_compared_with_training_by_one_instrument() -> None:
         made("fp32", 200, framework="jax"), made("no_grad", 80, scenario="eval", framework="jax"),
     )  # fmt: skip
     figure = figures.train_eval(table)
-    heights = [round(bar.get_height() * 1024) for bars in panels(figure)[0].containers for bar in bars]
+    heights = [round(bar.get_height()) for bars in panels(figure)[0].containers for bar in bars]
     assert heights == [400, 300, 100, 200, 80]
     assert [t.get_text() for t in panels(figure)[0].texts] == ["1.00", "0.75", "0.25", "1.00", "0.40"]
     assert texts(figure)[0].startswith("Evaluation takes 0.25x in PyTorch and 0.40x in JAX the peak of training")

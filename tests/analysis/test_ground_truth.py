@@ -68,7 +68,7 @@ def test_the_table_of_a_gpu_shows_what_was_counted() -> None:
     (row,) = gpu.table([on_card, on_cpu]).rows
     shown = dict(zip(gpu.HEAD, row))
     assert [shown[k] for k in ("in use", "cold", "reserved", "process", "context", "split", "retries")] == [
-        "1.000", "-", "1.500", "2.000", "0.500", "-", "0",
+        "1,024.0", "-", "1,536.0", "2,048.0", "512.0", "-", "0",
     ]  # fmt: skip
     assert [shown[k] for k in ("step ms", "device ms", "J/step")] == ["50.00", "48.00", "30.00"]
     assert shown["MFU"] == f"{64 * 3 * 8.178e9 / 0.05 / 494.5e12:.1%}"

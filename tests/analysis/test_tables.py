@@ -85,7 +85,7 @@ def test_times_from_before_blocks_have_no_ratio() -> None:
 
 def test_frameworks_stand_beside_each_other_by_their_blocks() -> None:
     (comparison,) = tables.frameworks(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
-    assert comparison.head == ("workload", "size", "batch", "torch GiB", "jax GiB", "torch ms", "jax ms", "jax x torch")
+    assert comparison.head == ("workload", "size", "batch", "torch MiB", "jax MiB", "torch ms", "jax ms", "jax x torch")
     assert comparison.rows[0][-1].startswith("2.00 (")
 
 
@@ -93,7 +93,7 @@ def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
     table = frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.0), made("depth_4", 2**28, 1.0))
     (main,), (arms,) = tables.strategies(tables.used(table)), tables.claim_arms(table)
     assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
-    assert [row[1:4] for row in arms.rows] == [("fp32", "1.000", "1.00"), ("depth_4", "0.250", "0.25")]
+    assert [row[1:4] for row in arms.rows] == [("fp32", "1,024.0", "1.00"), ("depth_4", "256.0", "0.25")]
     assert main.title != arms.title
     assert list(tables.claim_arms(tables.used(table))) == []
 
@@ -102,7 +102,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
-    assert comparison.rows[0][2:6] == ("1.000", "1.00", "-", "1,000.0")
+    assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "-", "1,000.0")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
     assert "memory ran out" in comparison.markdown()
@@ -130,8 +130,8 @@ def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
     assert comparison.data["peak_bytes"].tolist() == [2**30, 2**29]
     assert comparison.data["peak_ratio"].tolist() == [1.0, 0.5]
-    assert [row[2:4] for row in comparison.rows] == [("1.000", "1.00"), ("0.500", "0.50")]
-    assert comparison.head[2:4] == ("peak GiB", "x base")
+    assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
+    assert comparison.head[2:4] == ("peak MiB", "x base")
 
 
 @settings(deadline=None)  # pandas compiles its template when it is first asked
@@ -146,4 +146,4 @@ def test_a_notebook_shows_the_same_cells_and_no_markup_of_theirs(text: str) -> N
 
 def test_rows_without_a_version_stand_beside_those_with_one() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), died()))
-    assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.000")]
+    assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.0")]

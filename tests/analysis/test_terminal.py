@@ -44,7 +44,7 @@ def test_published_tables_fit_and_break_no_word(width: int, published: list[Comp
 
 
 def test_what_refines_a_number_goes_first_and_what_a_row_is_about_stays() -> None:
-    head = ("framework", "strategy", "peak GiB", "step ms", "95 % interval", "n", "verified", "instrument")
+    head = ("framework", "strategy", "peak MiB", "step ms", "95 % interval", "n", "verified", "instrument")
     row = ("torch", "amp_bf16+checkpoint", "0.121", "749.0", "734.6 to 759.2", "4", "8e-08", "host.rss")
     table = Comparison.of_text("t", "", head, (row,))
     assert drawn(table, 200)[1] == []

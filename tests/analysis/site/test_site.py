@@ -147,8 +147,8 @@ def test_the_overview_has_the_strategy_with_the_lowest_peak_and_the_fastest(site
     (row,) = [line for line in re.findall(r"<tr>.*?</tr>", text, re.S) if "<td>torch</td>" in line and ">4<" in line]
     cells = re.sub(r"<[^>]+>", " ", row).split()
     text = " ".join(cells)
-    assert text.startswith("transformer 4 torch 0.195 1,")
-    assert "checkpoint 0.098 0.50 1.48 (1.48 to 1.48)" in text
+    assert text.startswith("transformer 4 torch 200.0 1,")
+    assert "checkpoint 100.0 0.50 1.48 (1.48 to 1.48)" in text
     assert "amp_bf16 550.0 0.52 (0.52 to 0.52)" in text
     assert text.endswith("5.00 host.rss")
 
@@ -337,16 +337,16 @@ def column(tab: Any, number: int) -> list[str]:
 def test_sorting_by_button_and_keyboard(site: Path, tab: Any) -> None:
     tab.goto((site / "machines" / "lab" / "cases.html").as_uri())
     heads = [h.split("\n")[0] for h in tab.locator("thead th").all_inner_texts()]
-    place = heads.index("peak GiB") + 1
+    place = heads.index("peak MiB") + 1
     head = tab.locator("thead th").nth(place - 1)
     assert head.get_attribute("aria-sort") is None
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    assert column(tab, place) == ["0.098", "0.195", "0.293", "0.977", "-", "-"], "by value, what is absent last"
+    assert column(tab, place) == ["100.0", "200.0", "300.0", "1,000.0", "-", "-"], "by value, what is absent last"
     head.get_by_role("button").focus()
     tab.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
-    assert column(tab, place) == ["0.977", "0.293", "0.195", "0.098", "-", "-"]
+    assert column(tab, place) == ["1,000.0", "300.0", "200.0", "100.0", "-", "-"]
     tab.locator("thead th").nth(1).get_by_role("button").click()
     assert column(tab, 2) == ["accumulate", "amp_bf16", "checkpoint", "fp32", "fp32", "keep_grads"]
     assert head.get_attribute("aria-sort") is None
