@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu environments test test-all mutants lint site report notebooks clean
+.PHONY: setup bench bench-gpu environments test test-all mutants lint site report notebooks jupyter clean
 
 setup: $(READY)
 
@@ -79,6 +79,11 @@ report: $(READY)
 # The notebooks' executed form
 notebooks: $(READY)
 	$(BIN)/framebench report --notebooks all --machine $(SHOWN)
+
+# The same to be tried out: JupyterLab, installed beside the rest when it is first asked for
+jupyter: $(READY)
+	$(BIN)/pip install --quiet -r requirements/jupyter.txt
+	$(BIN)/jupyter lab analysis/notebooks/executed
 
 clean:
 	rm -rf $(VENV) .asv .fresh-cache

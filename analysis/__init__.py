@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import pandas as pd  # imported by `load`: commands that answer without a table do not wait for it
 
-__all__ = ["folder", "load"]
+__all__ = ["folder", "load", "machines"]
 
 
 def folder() -> Path:
@@ -34,12 +34,20 @@ def load(
     else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last, under the
     newest protocol alone; "all" has a row for each version of a case.
 
-    `analysis.frames.COLUMNS` documents the columns: name, dtype, unit, meaning. Bytes, seconds and their ratios are float64,
-    NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published tables.
-    Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to take effect.
+    docs/data.md has the columns (`analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their ratios are
+    float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published
+    tables. Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to take
+    effect.
 
-    Raises NoRecords for a folder without any, and UnknownMachine with the names there are.
+    Raises NoRecords for a folder without any, UnknownMachine with the names there are, and ValueError for other `versions`.
     """
     from analysis.results import Results
 
-    return Results(Path(results) if results else folder()).table(machine, versions)
+    return Results(folder() if results is None else Path(results)).table(machine, versions)
+
+
+def machines(results: Path | str | None = None) -> list[str]:
+    """Those that `load` can be asked for, the one with the most records first."""
+    from analysis.results import Results
+
+    return Results(folder() if results is None else Path(results)).machines

@@ -55,7 +55,7 @@ class Results:
         where = self.root / "records"
         try:
             folders = [entry.name for entry in os.scandir(where) if entry.is_dir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             folders = []
         counts = Counter({name: len(store.files(where / name)) for name in folders})
         return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
@@ -66,12 +66,15 @@ class Results:
 
         Raises NoRecords, and UnknownMachine with the names there are.
         """
-        here = provenance.machine_name()
-        if named is not None and named not in self.machines:
-            there = ", ".join(sorted(self.machines)) or "none"
-            raise UnknownMachine(f"no records of machine {named!r} under {self.root}; machines: {there}")
         if not self.machines:
-            raise NoRecords(f"no records under {self.root}; measure first: framebench run, or make bench")
+            problem = f"no records under {self.root}" if self.root.is_dir() else f"{self.root} is no folder"
+            way_out = "name the folder that has records/ in it, or measure first: framebench run, or make bench"
+            raise NoRecords(f"{problem}; {way_out}")
+        if named is not None and named not in self.machines:
+            raise UnknownMachine(
+                f"no records of machine {named!r} under {self.root}; machines: {', '.join(sorted(self.machines))}"
+            )
+        here = provenance.machine_name()
         in_order = sorted(self.machines, key=lambda name: name != here)
         return named or next(filter(answers, in_order), in_order[0])
 
@@ -87,6 +90,8 @@ class Results:
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `analysis.load` returns."""
+        if versions not in ("one", "all"):
+            raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         chosen = self.machine(machine)
         found = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
         if not found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
 from analysis.comparison import Comparison
-from analysis.reports import breakdown, explained, ground_truth, ranks, sharding, support, tolerances, versions
+from analysis.reports import breakdown, columns, explained, ground_truth, ranks, sharding, support, tolerances, versions
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
 from analysis.studies import study
@@ -36,5 +36,5 @@ def for_documents(results: Results) -> list[Comparison]:
     """Every table that a document may ask for, of every machine."""
     accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
     found = results.records
-    rest = [*claims.tables(results), tolerances.comparison(), *study.comparisons(results.root / "study")]
+    rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), *study.comparisons(results.root / "study")]
     return [*of_records(found), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]

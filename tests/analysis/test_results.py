@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -38,6 +41,30 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
         assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {c.name: c.dtype for c in frames.COLUMNS}
         assert table["machine"].nunique() == table["protocol"].nunique() == 1
     assert all(c.meaning for c in frames.COLUMNS)
+
+
+def test_the_page_about_the_data_names_the_columns_of_the_frame() -> None:
+    rows = re.findall(r"^\| (\w+) \| (\S.*?) \| (\S*) \| \S.* \|$", (ROOT / "docs/data.md").read_text().replace("\\", ""), re.M)
+    table = analysis.load()
+    assert [(name, dtype) for name, dtype, _ in rows if name != "name"] == [(n, str(d)) for n, d in table.dtypes.items()]
+    assert {name for name, _, unit in rows if unit == "bytes"} == {name for name in table if name.endswith("_bytes")}
+    assert {name for name, _, unit in rows if unit == "s"} == {name for name in table if name.endswith("_s")}
+
+
+def test_the_plot_in_the_readme_is_six_lines_and_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(list(filter(None, code.splitlines()))) == 6
+    monkeypatch.chdir(tmp_path)
+    plt.close("all")
+    made: dict[str, Any] = {}
+    exec(code, made)
+    df, drawn = made["df"], {axes.get_title(): axes.lines for axes in plt.gcf().axes}
+    assert set(df["framework"]) == {"torch", "jax", "jittor"}
+    assert set(drawn) == {f"workload = {workload}" for workload in df["workload"]}
+    for workload, rows in df.groupby("workload"):
+        points = {point for line in drawn[f"workload = {workload}"] for point in zip(line.get_xdata(), line.get_ydata())}
+        assert points == set(zip(rows["batch"], rows["host_rss_bytes"] / 2**30))
+    assert (tmp_path / "peaks.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
@@ -85,14 +112,33 @@ def test_the_newest_protocol_alone_is_shown(results: Path) -> None:
 
 
 def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:
-    with pytest.raises(NoRecords, match="measure first"):
+    for machine in (None, "there"):
+        with pytest.raises(NoRecords, match="results is no folder; name the folder that has records/ in it, or measure first"):
+            analysis.load(results, machine)
+    with pytest.raises(NoRecords, match="is no folder"):
+        analysis.load(__file__)
+    results.mkdir()
+    with pytest.raises(NoRecords, match=r"no records under .*results; .*measure first"):
         analysis.load(results)
     planted(results, "here", 1)
+    with pytest.raises(NoRecords, match="no records under"):
+        analysis.load(results / "records")
     with pytest.raises(UnknownMachine, match="machines: here"):
         analysis.load(results, "there")
     shutil.rmtree(results / "records" / "here")
     with pytest.raises(NoRecords):
         analysis.load(results)
+
+
+def test_the_folder_may_be_text_and_what_is_no_choice_is_an_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(planted(results, "few", 1), "most", 2)
+    assert analysis.machines(str(results)) == ["most", "few"]
+    assert analysis.load(str(results), "few").equals(analysis.load(results, "few"))
+    with pytest.raises(ValueError, match="'one', 'all'"):
+        analysis.load(results, versions="both")  # type: ignore[arg-type]
+    monkeypatch.chdir(results.parent)
+    with pytest.raises(NoRecords, match="name the folder"):
+        analysis.load("")
 
 
 def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(results: Path) -> None:
