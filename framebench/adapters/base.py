@@ -210,6 +210,10 @@ class Adapter(ABC):
         """What else a GPU's allocator counts, since the process started or `reset_peak`: fragmentation, retries, failures."""
         return {}
 
+    def known_fault(self) -> str | None:
+        """Why the case cannot come out right here, whatever is done, where the framework itself is known to err."""
+        return None
+
     def events(self) -> Events | None:
         """A stopwatch on the device, where there is a device beside the host and the framework shows its events."""
         return None

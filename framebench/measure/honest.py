@@ -14,7 +14,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,6 @@ from framebench.suite.tolerance import LEAST, Errors, group, joined, path
 from models import spec
 
 ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
-# Cases in which a framework may be wrong: their errors are not honest ones. On processors with bfloat16 PyTorch 2.13 leaves
-# most of the weight gradient of a 3-D convolution over 2x2x2 voxels unwritten, and gives what lay in memory (oneDNN's kernel:
-# without oneDNN it is right); of U-Net's sizes `cpu` has such a level.
-BROKEN = ("unet3d/torch/train/*amp_bf16*/cpu",)
 OUTLIER = 30.0  # times the median of the key's cases: not rounding, unless a single ReLU takes the other branch
 BRANCH = 1e-2  # about as much as that changes of a gradient, where tensors are small
 
@@ -57,8 +52,7 @@ def cases(workload: str, size: str) -> list[Case]:
 
 def can_be_measured(case: Case) -> bool:
     here = bool(nvml.gpus()) or not case.support.gpu
-    broken = any(fnmatch(case.id, pattern) for pattern in BROKEN)
-    return case.support.supported and here and case.golden_key in case.spec.golden and not broken
+    return case.support.supported and here and case.golden_key in case.spec.golden
 
 
 def measure(workload: str, sizes: Iterable[str], say: Callable[[str], None]) -> dict[str, Any]:

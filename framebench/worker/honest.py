@@ -31,6 +31,8 @@ def off(case: Case) -> dict[str, Any]:
     """Errors by kind and family, the largest of them where training is repeated from other weights; or why there are none to
     speak of."""
     adapter = adapters.load(case)
+    if fault := adapter.known_fault():
+        return {"reason": fault}
     adapter.build()
     found = [errors_of(adapter)]
     if (case.scenario, case.strategy, case.plan.precision) == ("train", case.stage.baseline, "fp32"):

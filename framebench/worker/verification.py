@@ -64,6 +64,8 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     if expected is None:
         return without_values(case, observed)
     found = compare(case, observed, expected)
+    if fault := adapter.known_fault():
+        found |= {"passed": False, "reason": fault}
     against = {"against": reference.case} if reference and expected.wider != 1.0 else {}
     return found | {"state_bytes": observed.state_bytes} | against
 

@@ -40,7 +40,14 @@ def verified(case: Case, observed: Observed) -> Verification:
 
 
 def adapter(case: Case, **more: Any) -> Any:
-    return SimpleNamespace(case=case, workload=case.spec, **more)
+    return SimpleNamespace(**{"case": case, "workload": case.spec, "known_fault": lambda: None} | more)
+
+
+def test_what_the_framework_is_known_to_compute_wrong_is_wrong_whatever_came_out() -> None:
+    observed = right(TRAIN)
+    assert verify(adapter(TRAIN), observed)["passed"]
+    found = verify(adapter(TRAIN, known_fault=lambda: "a kernel leaves it unwritten"), observed)
+    assert (found["passed"], found["reason"]) == (False, "a kernel leaves it unwritten")
 
 
 @pytest.mark.parametrize("case", [TRAIN, EVAL, FROZEN], ids=str)

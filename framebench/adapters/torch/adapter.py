@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, unique_bytes
 from framebench.suite.case import Case
 from models.spec import Optimizer
@@ -296,6 +297,9 @@ class TorchAdapter(Adapter):
         if self.where.type == "cuda":
             found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
         return found
+
+    def known_fault(self) -> str | None:
+        return known_fault(self.case)
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,47 @@
+"""What PyTorch computes wrong, as far as it is known. It is tried, since it depends on processor and version."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from framebench.suite.case import Case
+
+OFF = 0.1  # relative error of a gradient: rounding to bfloat16 makes a thirtieth of it
+
+
+def known_fault(case: Case) -> str | None:
+    """Why the case cannot come out right here, if it cannot."""
+    if case.workload != "unet3d" or case.plan.precision != "bf16" or not case.stage.trains or torch.cuda.is_available():
+        return None
+    config = case.config
+    edge = config.patch >> (len(config.filters) - 1)
+    if off_by(config.filters[-1], edge) <= OFF:
+        return None
+    return (
+        f"PyTorch {torch.__version__} leaves part of a weight gradient unwritten in bfloat16 on this processor: that of a 3-D"
+        f" convolution over {edge}x{edge}x{edge} voxels, here of the lowest level"
+    )
+
+
+@cache
+def off_by(channels: int, edge: int) -> float:
+    """The relative error of such a gradient (oneDNN's kernel). Memory that is handed out again is filled first, so that what
+    stays unwritten is seen."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, channels, *[edge] * 3), (channels, channels, 3, 3, 3), (2, channels, *[edge] * 3)
+    x, w, g = (torch.randn(shape, generator=generator) for shape in shapes)
+
+    def gradient(dtype: torch.dtype) -> Tensor:
+        filled = [torch.full_like(w, 1e30) for _ in range(8)]
+        del filled
+        weight = w.to(dtype, copy=True).requires_grad_()
+        F.conv3d(x.to(dtype), weight, padding=1).backward(g.to(dtype))
+        assert weight.grad is not None
+        return weight.grad.double()
+
+    right, found = gradient(torch.float64), gradient(torch.bfloat16)
+    return float(((found - right).norm() / right.norm()).nan_to_num(torch.inf))
