@@ -202,9 +202,10 @@ class JittorAdapter(Adapter):
         (group,) = self.optimizer.param_groups
         for value in (value for kind in self.state_lists() for value in group[kind]):
             value.update(jt.zeros_like(value))
+        weights = self.case.weights  # made anew each time
         for name, p in self.model.named_parameters():
             still = p.is_stop_grad()
-            p.update(jt.array(self.case.weights[name]).cast(p.dtype))
+            p.update(jt.array(weights[name]).cast(p.dtype))
             p.stop_grad() if still else p.start_grad()
         self.restored_at = self.steps
         self.synchronize()
