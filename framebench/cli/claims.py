@@ -67,7 +67,8 @@ def claims(
 
 
 def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
-    """Each claim as this machine has measured it, or else as the published one has. Empty where there are not both."""
+    """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
+    not both."""
     from analysis.claims import ledger
 
     here = provenance.machine_name()
@@ -75,11 +76,16 @@ def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
     if here not in found.machines or not others:
         return []
     own, published = (ledger(found, name, size, ids) for name in (here, others[0]))
-    merged = [theirs if mine.verdict == NOT_MEASURED else mine for mine, theirs in zip(own, published)]
-    count = sum(entry.machine == here for entry in merged)
+    merged = [mine if measured_here(mine) else theirs for mine, theirs in zip(own, published)]
+    count = sum(map(measured_here, own))
     rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
-    return merged
+    return sorted(merged, key=lambda entry: entry.machine != here)
+
+
+def measured_here(entry: Entry) -> bool:
+    """Whether its machine has records behind it: a claim about GPUs, or by definition, has a verdict without any."""
+    return bool(entry.records) and entry.verdict != NOT_MEASURED
 
 
 def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:

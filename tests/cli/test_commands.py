@@ -157,3 +157,17 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     assert memory("--machine", "here") == ("here", False)
     published(results, "here")
     assert memory() == ("here", True)
+
+
+def test_a_claim_with_a_verdict_but_no_record_is_not_counted_as_measured_here(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B10 is true by definition and A3 about GPUs, whoever measured."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    published(results, "here")
+    published(results, "published")
+    done = framebench("claims", "A3", "B10", "B18", "--json", "--results", str(results))
+    assert "machine here, this one, has measured 1 of 4 claims; the others are those of published" in done.stderr
+    found = [(entry["id"], entry["machine"]) for entry in json.loads(done.stdout)]
+    assert found[0] == ("B18", "here")
+    assert {machine for _, machine in found[1:]} == {"published"}
