@@ -17,6 +17,7 @@ from analysis.claims.samples import SHARE, TIME
 from analysis.claims.store import Measured
 from analysis.results import Results
 from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.protocol import VERSION
 
 GPU: Verdict = "needs a GPU"
 DEFINITION: Verdict = "by definition"
@@ -74,6 +75,7 @@ class Entry:
     lines: tuple[Line, ...]
     machine: str
     size: str
+    protocol: int  # that all of its arms were measured under
 
     @property
     def name(self) -> str:
@@ -102,10 +104,16 @@ def shown(value: float | None, low: float | None, high: float | None, form: str)
 
 
 def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
-    """Every claim (or those named) as measured on a machine. Raises UnknownClaim."""
+    """Every claim (or those named) as measured on a machine: under the protocol that most of its arms were measured under, of
+    several the newest. Raises UnknownClaim."""
     claims = REGISTRY.chosen(ids)
-    measured = Measured(results, machine)
-    return [entry(claim, measured, size) for claim in claims]
+    protocols = sorted({r.provenance.protocol for r in results.of_machine(machine)}, reverse=True) or [VERSION]
+    under = [Measured(results, machine, protocol) for protocol in protocols]
+    return [max((entry(claim, measured, size) for measured in under), key=arms_measured) for claim in claims]
+
+
+def arms_measured(found: Entry) -> int:
+    return sum(one.decides and one.value is not None for one in found.lines)
 
 
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:
@@ -121,7 +129,7 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
         claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
         first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
         command(claim, lines, verdict, size),
-        tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
+        tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
     )  # fmt: skip
 
 

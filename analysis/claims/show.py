@@ -26,13 +26,23 @@ def table(entries: Sequence[Entry]) -> Comparison:
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     return Comparison.of_text(
         "Claims",
-        f"{CAPTION} Machine {machine or 'unknown'}: {told}.",
+        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocols(entries)}",
         HEAD,
         tuple(row(entry) for entry in entries),
         left=len(HEAD),
         notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=machine,
     )
+
+
+def protocols(entries: Sequence[Entry]) -> str:
+    """What the claims with numbers were measured under; where that differs, which of them."""
+    under: dict[int, list[str]] = {}
+    for entry in entries:
+        if entry.value is not None:
+            under.setdefault(entry.protocol, []).append(entry.name)
+    said = (f"{n}" + (f" ({', '.join(names)})" if len(under) > 1 else "") for n, names in sorted(under.items()))
+    return f" Measured under protocol {', '.join(said)}." if under else ""
 
 
 def row(entry: Entry) -> tuple[str, ...]:

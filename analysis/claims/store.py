@@ -1,7 +1,7 @@
 """What was measured on one machine, by case and with the files' names.
 
-Of a framework one version counts, and only the newest protocol: arms of one ratio must be measured alike. Of a case all ok
-records count that are of its newest one's commit; times are compared in all blocks that two cases share, whenever they were.
+Of a framework one version counts, and one protocol: arms of one ratio must be measured alike. Of a case all ok records
+count that are of its newest one's commit; times are compared in all blocks that two cases share, whenever they were.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from pathlib import Path
 
 from analysis.blocks import Blocks
 from analysis.results import Results
-from analysis.selection import measured_at, of_one_protocol, of_one_version, unlimited
+from analysis.selection import measured_at, of_one_version, unlimited
 from analysis.statistics import Ratio
 from framebench.records.probed import Probed
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
 
 
 class Measured:
-    """The records and probes of one machine below a results folder."""
+    """The records and probes of one machine below a results folder, under the newest protocol or the one named."""
 
-    def __init__(self, results: Results, machine: str) -> None:
+    def __init__(self, results: Results, machine: str, protocol: int | None = None) -> None:
         self.results, self.machine = results, machine
         own = sorted(unlimited(results.of_machine(machine)), key=measured_at)
         self.file = {id(r): name for name, r in results.files}
         self.last = {r.case: r for r in own}
         self.every: dict[str, list[Record]] = defaultdict(list)
-        for r in of_one_protocol(of_one_version(own)):
-            if r.status == "ok" and not r.provenance.planted:
+        self.protocol = protocol or max((r.provenance.protocol for r in own), default=VERSION)
+        for r in of_one_version(own):
+            if r.provenance.protocol == self.protocol and r.status == "ok" and not r.provenance.planted:
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
         self.probes = results.probes(machine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,6 +30,7 @@ from framebench.records import store
 from framebench.records.probed import Probed
 from framebench.records.record import Proof, Verification
 from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS, AlwaysOn
 from tests.handmade import blocks, provenance, record
@@ -223,9 +225,18 @@ def test_the_pinned_version_counts(results: Path) -> None:
 
 
 def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
+    """The one that most of the claim's arms were measured under, and of two the newer."""
     compiled(results, 80)
-    put(results, "resnet50/torch/train/fp32/b8/tiny", minute=5, origin={"protocol": 2})
-    assert one(results, "B19").verdict == "not measured", "what is newer anywhere on the machine leaves older records behind"
+    base, change = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile"))
+    put(results, change, 20, minute=5, origin={"protocol": VERSION})
+    found = one(results, "B19")
+    assert (found.verdict, found.protocol, found.value) == ("reproduced", 1, 0.8)
+    assert "Measured under protocol 1." in table([found]).caption
+    put(results, base, 20, minute=5, origin={"protocol": VERSION})
+    found = one(results, "B19")
+    assert (found.verdict, found.protocol, found.value) == ("no effect worth having", VERSION, 1.0)
+    other = replace(found, id="B20", protocol=1)
+    assert f"Measured under protocol 1 (B20 memory), {VERSION} (B19 memory)." in table([found, other]).caption
 
 
 @pytest.mark.parametrize("status", ["oom", "crashed", "wrong", "timeout"])

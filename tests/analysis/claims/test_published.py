@@ -99,25 +99,18 @@ def test_every_verdict_follows_from_its_intervals(machine: str) -> None:
 
 
 @cache
-def files(machine: str, case: str) -> list[dict[str, Any]]:
-    """The ok records of a case, by their bytes: newest protocol, pinned version, the newest one's commit, under no limit."""
+def files(machine: str, case: str, protocol: int) -> list[dict[str, Any]]:
+    """The ok records of a case, by their bytes: one protocol, pinned version, the newest one's commit, under no limit."""
     folder = ROOT / "results" / "records" / machine / PINNED[case.split("/")[1]] / case.replace("/", ".")
     found = sorted((json.loads(p.read_bytes()) for p in folder.glob("*.json")), key=lambda r: r["provenance"]["measured_at"])
-    free = [r for r in found if r["provenance"].get("memory_limit") is None and r["provenance"]["protocol"] == newest(machine)]
+    free = [r for r in found if r["provenance"].get("memory_limit") is None and r["provenance"]["protocol"] == protocol]
     good = [r for r in free if r["status"] == "ok"]
     return [r for r in good if r["provenance"]["commit"] == good[-1]["provenance"]["commit"]]
 
 
-@cache
-def newest(machine: str) -> int:
-    pattern = re.compile(rb'"protocol": ?(\d+)')
-    texts = (path.read_bytes() for path in (ROOT / "results" / "records" / machine).rglob("*.json"))
-    return max(int(found[1]) for text in texts if (found := pattern.search(text)))
-
-
-def peaks(machine: str, case: str) -> tuple[str, list[int]]:
+def peaks(machine: str, case: str, protocol: int) -> tuple[str, list[int]]:
     """Instrument, and the peaks of all steps by it."""
-    records = [r for r in files(machine, case) if r["peak_samples"]]
+    records = [r for r in files(machine, case, protocol) if r["peak_samples"]]
     instrument = next(i for i in INSTRUMENTS if i in records[-1]["peaks"])
     return instrument, [step[instrument] for r in records for step in r["peak_samples"] if instrument in step]
 
@@ -125,10 +118,10 @@ def peaks(machine: str, case: str) -> tuple[str, list[int]]:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_peaks_are_those_of_the_files(machine: str) -> None:
     checked = 0
-    for _, line, arm in arms_of(machine):
+    for entry, line, arm in arms_of(machine):
         if line.value is None or not isinstance(arm.measure, Ratio) or arm.measure.quantity is not PEAK:
             continue
-        base, change = (peaks(machine, case.id) for case in arm.measure.cases("cpu"))
+        base, change = (peaks(machine, case.id, entry.protocol) for case in arm.measure.cases("cpu"))
         assert base[0] == change[0], line.id
         assert line.value == pytest.approx(max(change[1]) / max(base[1])), line.id
         wide = 0.011 if base[0] == "host.rss" else 1e-9
@@ -176,9 +169,9 @@ def test_the_readme_counts_the_claims() -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_verdict_is_by_construction(machine: str) -> None:
     """An arm that decides had two different cases, or a probe of two ways, and the number might have come out otherwise."""
-    for _, line, arm in arms_of(machine):
+    for entry, line, arm in arms_of(machine):
         if line.decides and line.verdict in MEASURED:
             cases = [case.id for case in arm.measure.cases("cpu")]
             assert len(cases) == len(set(cases))
-            assert len({id(r) for case in cases for r in files(machine, case)}) >= len(cases), line.id
+            assert len({id(r) for case in cases for r in files(machine, case, entry.protocol)}) >= len(cases), line.id
             assert line.records or Path(arm.measure.probe).name, line.id
