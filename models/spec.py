@@ -55,8 +55,9 @@ class Param:
         spread = rng.standard_normal(self.shape, np.float32) * np.float32(self.std)
         if self.positive:
             return np.float32(self.value) * np.exp(spread)
-        around = np.where(rng.random(self.shape) < self.negated, -self.value, self.value)
-        return around.astype(np.float32) + spread
+        if not self.negated:
+            return np.float32(self.value) + spread
+        return np.where(rng.random(self.shape) < self.negated, -self.value, self.value).astype(np.float32) + spread
 
 
 @dataclass(frozen=True)
