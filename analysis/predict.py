@@ -13,7 +13,6 @@ import pandas as pd
 from analysis.comparison import MIB, Comparison, Shown, mib, missing
 from analysis.reports.breakdown import lower_bound_of
 from analysis.tables import conditions
-from framebench.suite.hypothetical import named
 from framebench.suite.strategy import FRAMEWORKS
 
 CONFIDENCE = 0.95
@@ -95,14 +94,6 @@ def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
 def through(group: pd.DataFrame) -> Line:
     """The line through these peaks. Raises TooFew."""
     return fit(group["batch"].tolist(), group["peak_bytes"].tolist())
-
-
-def predictions(table: pd.DataFrame, case_id: str) -> list[tuple[pd.Series, Line]]:
-    """Lines for this case's batch: one for each machine, version and instrument, with a row that says which."""
-    case = named(case_id)
-    for column in ("workload", "framework", "scenario", "strategy", "size"):
-        table = table[table[column] == getattr(case, column)]
-    return [(group.iloc[-1], through(group)) for group in alike(table, at_least=2)]
 
 
 def held_out(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from analysis import frames
+from analysis.searches import Searches, read
 from analysis.selection import select
 from framebench.records import probed, provenance, store
 from framebench.records.probed import Probed
@@ -77,6 +78,11 @@ class Results:
         here = provenance.machine_name()
         in_order = sorted(self.machines, key=lambda name: name != here)
         return named or next(filter(answers, in_order), in_order[0])
+
+    @cached_property
+    def searches(self) -> Searches:
+        """For the largest batch under a limit, on every machine."""
+        return Searches(read(self.root))
 
     def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
         """By name the newest result of each probe that claims rest on, and its file."""

@@ -1,8 +1,7 @@
-"""Which strategies fit into a budget of memory, fastest first: from records where a case was measured, else predicted.
+"""Which strategies fit into a budget of memory, fastest first: by a search under a limit, by records, or predicted.
 
-Every offer says which. A measured peak and a predicted one are never averaged, and a speed is always a measured one. Whether a
-case fits is decided by its framework's own instrument; where the kernel's view, `host.rss`, is known too, it is told, as that
-is what a limit enforces. Records that are not `ok`, not verified, or whose strategy was not seen at work, are no advice.
+Every offer says which. A speed is always a measured one, and offers are ranked by speeds of machines whose instruments came out
+right alone. Records that are not `ok`, not verified, or whose strategy was not seen at work, are no advice.
 """
 
 from __future__ import annotations
@@ -11,30 +10,23 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from analysis.blocks import Blocks
-from analysis.frames import Row, rows
-from analysis.lower_bound import WIDE, layers, lower_bound, width
-from analysis.predict import fit
-from analysis.selection import select
+from analysis.frames import Row
+from analysis.peaks import Peak, bearing, peak_of, useless
+from analysis.results import NoRecords
+from analysis.searches import Searches
 from analysis.statistics import Ratio
-from framebench.records import store
-from framebench.records.record import case_of
 from framebench.suite.case import Case, declared
 from framebench.suite.hypothetical import Described
 from framebench.suite.registry import in_use
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
-MARGIN = 1.05  # a prediction without an interval that covers new measurements counts as so much more
 MOST = 2**16  # samples in a batch
 Evidence = dict[tuple[str, str], list[Row]]  # usable rows by framework and strategy, in the order of their batches
-
-
-class NoRecords(ValueError):
-    """Nothing was measured that could answer; the message says what would."""
+NONE = Searches()
 
 
 @dataclass(frozen=True)
@@ -54,51 +46,27 @@ class Question:
         return Case(*parts) if self.shape is None else Described(*parts, shape=self.shape)
 
 
-class Peak(NamedTuple):
-    """Bytes. `low` and `high` are the interval of a prediction; `method` says what it rests on."""
-
-    kind: Literal["measured", "predicted"]
-    method: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    margin: float = 1.0
-
-    @property
-    def needs(self) -> int:
-        """What a budget must have for this peak to fit with confidence."""
-        return math.ceil(max(self.value, self.high or 0) * self.margin)
-
-
 @dataclass(frozen=True)
 class Offer:
     """One strategy at one batch. `speed` is a measured row that stands for it, perhaps of another batch or size."""
 
     case: Case
     peak: Peak
+    fits: bool  # into the budget of the question
+    judge: Literal["search", "record", "prediction"]
     evidence: Row  # the newest row that the peak rests on
     timed: tuple[Row, ...]  # all that have a throughput
     speed: Row | None
 
     @property
-    def host_rss(self) -> int | None:
-        return self.evidence.host_rss_bytes if self.peak.kind == "measured" else None
-
-    @property
     def throughput(self) -> float:
-        """Samples or tokens per second, 0 where none was measured: for ranking."""
-        return (self.speed.throughput or 0) if self.speed else 0
+        """Samples or tokens per second, for ranking: 0 where none was measured, or with instruments nobody has checked."""
+        return (self.speed.throughput or 0) if self.speed and calibrated(self.speed) else 0
 
-    def fits(self, budget: int) -> bool:
-        return self.peak.needs <= budget
 
-    def tight(self, budget: int) -> bool:
-        """It fits, but so closely that what a process keeps beside tensors, some MiB of workspaces and kernels, may not."""
-        return self.fits(budget) and self.peak.needs * MARGIN > budget
-
-    def hidden(self, budget: int) -> bool:
-        """It fits by the framework's own instrument, but not by what the kernel enforces."""
-        return self.fits(budget) and (self.host_rss or 0) > budget
+def calibrated(r: Row) -> bool:
+    """Whether the machine's instruments gave known sizes and lengths right."""
+    return r.calibration == "passed"
 
 
 @dataclass(frozen=True)
@@ -114,138 +82,84 @@ class Advice:
     unmeasured: list[str]  # cases that a CPU could run and that have no record
 
 
-def useless(r: Row) -> str | None:
-    """Why a row cannot support advice; None if it can."""
-    if r.usable:
-        return None if r.peak_bytes else "it has no peak"
-    if r.status != "ok":
-        return f"{r.status}: {r.reason or 'no reason given'}"
-    return "the strategy was not seen at work" if r.verified else "its result was not verified"
-
-
-def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> tuple[list[Row], Blocks]:
-    """The rows of a machine's records of a workload in a scenario, of one version and one protocol, and the blocks that they
-    were timed in. Reads no other record."""
-    found = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
-    return rows(r for r in found if r.parsed.ranks == 1), Blocks(found)
-
-
-def peak_at(rows: Sequence[Row], case: Case) -> Peak:
-    """Of a case whose strategy was measured as in `rows`: the measured peak if there is one, or a prediction."""
-    exact = next((r for r in rows if r.case == case.id and not isinstance(case, Described)), None)
-    if exact is not None and exact.peak_bytes:
-        return Peak("measured", "record", exact.peak_bytes)
-    if isinstance(case, Described):
-        return by_ratio(rows, case)
-    batches = [r.batch for r in rows]
-    if len(set(batches)) < 2:
-        return by_parts(rows[-1], case)
-    value, low, high = fit(batches, [r.peak_bytes or 0 for r in rows]).at(case.batch)
-    known, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
-    if low is None or high is None:
-        return Peak("predicted", known, max(value, least), margin=MARGIN)
-    return Peak("predicted", known, max(value, least), max(low, least), max(high, least))
-
-
-def by_parts(r: Row, case: Case) -> Peak:
-    """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
-    is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
-    known, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
-    peak, fixed = float(r.peak_bytes or 0), known.parameters + known.buffers + known.optimizer
-    line = fixed + (peak - fixed) * case.batch / r.batch
-    low, high = sorted((max(line, least.total), max(least.total + peak - known.total, least.total)))
-    return Peak(
-        "predicted", f"line through batch {r.batch} and what no batch changes", max(line, least.total), low, high, MARGIN
-    )
-
-
-def by_ratio(rows: Sequence[Row], case: Case) -> Peak:
-    """Of a model that was only described: its lower bound, times what peaks of the same strategy were to theirs.
-
-    The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
-    holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
-    """
-    ratios = [(r.peak_bytes or 0) / lower_bound(case_of(r.case)).total for r in rows]
-    least = lower_bound(case).total
-    logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
-    low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits
-    known = f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
-    return Peak("predicted", known, (low + high) / 2, low, high)
-
-
-def offer(rows: Sequence[Row], case: Case) -> Offer:
-    """Its speed is that of the nearest batch."""
-    exact = [r for r in rows if r.case == case.id]
-    timed = tuple(r for r in rows if r.throughput)
+def offer(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+    """Its speed is that of the nearest batch. A search that tells whether it fits beats records and predictions."""
+    exact = [r for r in own if r.case == case.id]
+    timed = tuple(r for r in own if r.throughput)
     nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
-    newest = max(rows, key=lambda r: r.measured_at)
-    return Offer(case, peak_at(rows, case), exact[0] if exact else newest, timed, nearest)
+    newest = max(own, key=lambda r: r.measured_at)
+    peak = peak_of(own, case, searches)
+    verdict = searches.tried(case, newest.machine, newest.framework_version).verdict(case.batch, budget)
+    judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
+    fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
+    return Offer(case, peak, fits, judge, exact[0] if exact else newest, timed, nearest)
 
 
-def largest(rows: Sequence[Row], case: Case, budget: int) -> Offer:
+def largest(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
     """The strategy at the largest batch that fits; where none does, at the smallest there is.
 
     Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
     """
     unit = case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
-    expected = bisect_right(batches, budget, key=lambda batch: peak_at(rows, replace(case, batch=batch)).needs) * unit
-    measured = [r.batch for r in rows if r.size == case.size]
-    candidates = (offer(rows, replace(case, batch=batch)) for batch in sorted({expected, *measured, unit} - {0}, reverse=True))
-    found = next((o for o in candidates if o.fits(budget)), offer(rows, replace(case, batch=unit)))
+    expected = bisect_right(batches, budget, key=lambda b: peak_of(own, replace(case, batch=b), searches).needs) * unit
+    tried = searches.tried(case, own[-1].machine, own[-1].framework_version)
+    known = {tried.fitting(budget), (tried.failing(budget) or unit) - unit, *(r.batch for r in own if r.size == case.size)}
+    candidates = (offer(own, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known} - {0})[::-1])
+    found = next((o for o in candidates if o.fits), offer(own, replace(case, batch=unit), budget, searches))
     within = [r for r in found.timed if r.batch <= found.case.batch] or found.timed[:1]
-    return replace(found, speed=max(within, key=lambda r: r.throughput or 0, default=None))
+    return replace(found, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
 
 
-def answers(evidence: Evidence, question: Question) -> list[Offer]:
+def answers(evidence: Evidence, question: Question, searches: Searches) -> list[Offer]:
     """One for each framework and strategy with evidence."""
     found = []
     for (framework, strategy), own in evidence.items():
         case = question.case(framework, strategy, question.batch or 1)
         if question.batch is None:
-            found.append(largest(own, case, question.budget))
+            found.append(largest(own, case, question.budget, searches))
         elif question.batch % case.plan.micro_batches == 0:
-            found.append(offer(own, case))
+            found.append(offer(own, case, question.budget, searches))
     return found
 
 
 def by_speed(offers: Iterable[Offer]) -> list[Offer]:
-    """Fastest first, ties by the smaller peak; those without a measured speed last.
+    """Fastest first, ties by the smaller peak; those without a speed that counts (`Offer.throughput`) last.
 
     By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
     blocks; or else by throughput.
     """
     found = list(offers)
-    timed = [o.speed for o in found if o.speed]
+    timed = [o.speed for o in found if o.speed and o.throughput]
     shared = len({(r.batch, r.size) for r in timed}) == 1 and all(r.torch_ratio for r in timed)
 
     def slowness(o: Offer) -> float:
-        return -o.throughput if not shared else math.inf if o.speed is None else o.speed.torch_ratio or 0.0
+        return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
 
     return sorted(found, key=lambda o: (slowness(o), o.peak.needs, o.case))
 
 
-def evidence_of(rows: Iterable[Row], question: Question) -> Evidence:
-    """The rows that bear on the question: those of its size, or of every size where the model is only described."""
+def evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
+    """The rows that bear on the question; of a model that is only described, those that compute the same."""
     found: Evidence = {}
-    for r in sorted(rows, key=lambda r: r.batch):
-        described = question.shape is not None and case_of(r.case).plan.same_loss
-        if not useless(r) and (described or (question.shape is None and r.size == question.size)):
-            found.setdefault((r.framework, r.strategy), []).append(r)
-    return {key: [r for r in own if r.peak_instrument == own[-1].peak_instrument] for key, own in found.items()}
+    for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
+        case = question.case(framework, strategy, question.batch or 1)
+        if question.shape is None or case.plan.same_loss:
+            found[framework, strategy] = bearing(asked, case)
+    return found
 
 
-def advise(rows: Sequence[Row], question: Question) -> Advice:
-    """From the rows of one machine, without strategies that only test an article's sentence. Raises NoRecords."""
+def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Advice:
+    """From the rows of one machine, without strategies that only test an article's sentence, and from all searches that were
+    made. Raises NoRecords."""
     used = [r for r in rows if r.framework in question.frameworks and not r.only_for_claims]
     asked = [r for r in used if question.shape is not None or r.size == question.size]
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    evidence = evidence_of(asked, question)
-    offers = answers(evidence, question)
-    fitting = by_speed(o for o in offers if o.fits(question.budget))
-    beyond = sorted((o for o in offers if not o.fits(question.budget)), key=lambda o: (o.peak.needs, o.case))
+    offers = answers(evidence_of(asked, question), question, searches)
+    fitting = by_speed(o for o in offers if o.fits)
+    beyond = sorted((o for o in offers if not o.fits), key=lambda o: (o.peak.needs, o.case))
     return Advice(
         question, asked[0].machine,
         fitting=[o for o in fitting if o.case.plan.same_loss],
@@ -295,7 +209,7 @@ def step_time(base: Offer, to: Offer, known: Blocks) -> Ratio | None:
     return next((ratio for ratio in ratios if ratio), None)
 
 
-def largest_that_fits(rows: Sequence[Row], question: Question) -> Offer | None:
+def largest_that_fits(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Offer | None:
     """The largest batch that any strategy of the same mathematics fits the budget with. Raises NoRecords."""
-    found = advise(rows, replace(question, batch=None)).fitting
+    found = advise(rows, replace(question, batch=None), searches).fitting
     return max(found, key=lambda o: (o.case.batch, o.throughput), default=None)

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.advice.advice import MARGIN, Advice, Change, Offer
-from analysis.comparison import Comparison, mib, number
+from analysis.advice.advice import Advice, Change, Offer, calibrated
+from analysis.comparison import MIB, Comparison, mib, number
+from analysis.frames import Row
+from analysis.peaks import MARGIN, limited_instrument
 from analysis.tables import conditions, relative, timing
 
 HEAD = (
-    "framework", "strategy", "batch", "peak is", "instrument", "peak MiB", "of budget", "host.rss MiB", "step ms", "x torch",
+    "framework", "strategy", "batch", "judged by", "peak MiB", "kept MiB", "needs MiB", "of budget", "step ms", "x torch",
     "throughput", "measured at",
 )  # fmt: skip
+FEW = 5  # rows of a table, unless all are asked for
 CAPTION = (
-    "MiB = 2^20 bytes. A case fits if its peak does by its framework's own instrument (of a predicted one the upper end, and "
-    f"{MARGIN - 1:.0%} more where no three batches were measured). What the kernel enforces is host.rss and the few MiB that a "
-    "process keeps beside tensors: tight is what has no room for them. Predicted peaks: (from - to). Speeds are always "
-    "measured, as the last column says; those of another size only rank strategies. x torch = step time over that of PyTorch's "
-    "baseline at that batch: of what is undecided the order may be chance."
+    f"MiB = 2^20 bytes. needs = {MARGIN:.2f} x (peak + kept), of a prediction (from - to) the upper end. What needs more is "
+    "too large for the budget; but where a search tried it under an enforced limit, that is the answer. The peak is that of "
+    "host.rss, which the kernel enforces, or on a GPU of the framework's allocator; kept is the most that searches of the "
+    "strategy, or else of the workload or the framework, saw a process keep beside it. Speeds are always measured, as the last "
+    "column says. x torch = step time over PyTorch's baseline at that batch: of what is undecided the order may be chance."
 )
 
 
-def tables(advice: Advice) -> Iterator[Comparison]:
-    """What fits; what fits and computes something else; what does not fit, closest first."""
+def tables(advice: Advice, every: bool = False) -> Iterator[Comparison]:
+    """What fits; what fits and computes something else; what does not fit, closest first. Unless `every`, the first rows of the
+    first of these."""
     q = advice.question
     what = f"{q.workload} {q.scenario}, {f'batch {q.batch}' if q.batch else 'largest batch'}, size {q.size}"
-    for offers, title in (
+    parts = (
         (advice.fitting, "fastest first"),
         (advice.changed, "another model or another step: what it computes is not what the baseline does"),
         (advice.beyond, "too large, closest first"),
-    ):
-        if offers:
+    )
+    for offers, title in parts if every else [next((part for part in parts if part[0]), parts[0])]:
+        shown = offers if every else offers[:FEW]
+        if shown:
             yield Comparison.of_text(
                 f"{what}, within {mib(q.budget)} MiB: {title}",
-                f"{CAPTION} {timing(evidence(offers))} {conditions(evidence(offers))}",
+                f"{CAPTION} {timing(evidence(shown))} {conditions(evidence(shown))}",
                 HEAD,
-                tuple(cells(o, q.budget) for o in offers),
-                left=5,
-                notes=tuple(notes(offers)),
+                tuple(cells(o, q.budget) for o in shown),
+                left=4,
+                notes=tuple(notes(shown)),
                 machine=advice.machine,
             )
 
@@ -52,16 +59,20 @@ def cells(o: Offer, budget: int) -> tuple[str, ...]:
         o.case.framework,
         o.case.strategy,
         str(o.case.batch),
-        o.peak.kind,
-        o.evidence.peak_instrument or "-",
+        o.judge,
         mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
-        f"{o.peak.value / budget:.0%}" + (" tight" if o.tight(budget) else ""),
-        mib(o.host_rss) + (" over" if o.hidden(budget) else ""),
+        mib(o.peak.kept or None),
+        mib(o.peak.needs),
+        f"{o.peak.needs / budget:.0%}",
         number(speed.step_time_s if speed and same else None, ",.1f", 1e3),
         relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
-        f"{speed.throughput:,.1f} {speed.unit}/s" if speed and speed.throughput else "-",
+        f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "-",
         f"b{speed.batch} {speed.size}" if speed else "-",
     )
+
+
+def rate(speed: Row) -> str:
+    return f"{speed.throughput:,.1f} {speed.unit}/s"
 
 
 def evidence(offers: Sequence[Offer]) -> pd.DataFrame:
@@ -71,7 +82,8 @@ def evidence(offers: Sequence[Offer]) -> pd.DataFrame:
 def notes(offers: Sequence[Offer]) -> Iterator[str]:
     for o in offers:
         if o.peak.kind == "predicted":
-            yield f"{o.case.framework} {o.case.strategy} b{o.case.batch}: predicted, {o.peak.method}"
+            tried = f"; that it {'fits' if o.fits else 'does not fit'} was tried" if o.judge == "search" else ""
+            yield f"{o.case.framework} {o.case.strategy} b{o.case.batch}: predicted, {o.peak.method}{tried}"
         if not o.case.plan.same_loss:
             yield f"{o.case.framework} {o.case.strategy}: {o.case.plan.summary}"
 
@@ -80,17 +92,39 @@ def short(o: Offer) -> str:
     return f"{o.case.framework} {o.case.strategy} at batch {o.case.batch} ({o.peak.kind} {mib(o.peak.value)} MiB)"
 
 
-def sentences(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -> Iterator[str]:
-    """The answer in words. `roomiest`: the largest batch that fits at all, where the one asked for does not."""
-    q = advice.question
+def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
+    """The answer in words, first of all. `roomiest`: the largest batch that fits at all, where the one asked for does not."""
     if not advice.fitting:
         yield from nothing(advice, roomiest)
+        return
+    best, q = advice.fitting[0], advice.question
+    how = {"search": "was tried under a limit", "record": "was measured", "prediction": "is predicted"}[best.judge]
+    fast = (
+        f"is fastest: {rate(best.speed)}"
+        if best.speed and best.throughput
+        else "needs least of those without a speed to rank by"
+    )
+    measured = f", measured at b{best.speed.batch} {best.speed.size}" if best.speed and best.speed.case != best.case.id else ""
+    others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
+    yield (
+        f"Of {q.workload} {q.scenario} within {mib(q.budget)} MiB, {best.case.framework} {best.case.strategy} at batch "
+        f"{best.case.batch} {fast}{measured}; that it fits {how}{others}."
+    )
+
+
+def sentences(advice: Advice, changes: Sequence[Change], every: bool = False) -> Iterator[str]:
+    """What is said below the tables."""
     for c in changes:
-        yield in_words(c, q.budget)
-    if hidden := [short(o) for o in advice.fitting if o.hidden(q.budget)]:
-        yield f"by host.rss, which the kernel enforces, these are over the budget: {'; '.join(hidden)}"
-    for case, why in advice.left_out.items():
-        yield f"no advice: {case}: {why}"
+        yield in_words(c, advice.question.budget)
+    if uncalibrated := [o for o in advice.fitting if o.speed and not calibrated(o.speed)]:
+        yield f"{len(uncalibrated)} speeds are not ranked by: framebench doctor had not passed when they were measured"
+    if advice.fitting and any(o.peak.kept == 0 for o in advice.fitting):
+        names = ", ".join(sorted({o.case.framework for o in advice.fitting if not o.peak.kept}))
+        yield f"what a process of {names} keeps beside its tensors was never measured: framebench max-batch tries under a limit"
+    if every:
+        yield from (f"no advice: {case}: {why}" for case, why in advice.left_out.items())
+    elif more := hidden(advice):
+        yield f"--all also shows {more}"
     if advice.unmeasured:
         yield (
             f"{len(advice.unmeasured)} more strategies could be measured, the first by: "
@@ -98,20 +132,34 @@ def sentences(advice: Advice, changes: Sequence[Change], roomiest: Offer | None)
         )
 
 
+def hidden(advice: Advice) -> str:
+    """What the few rows leave out, counted."""
+    counts = {
+        "more that fit": len(advice.fitting) - FEW, "that fit and compute something else": len(advice.changed),
+        "that are too large": len(advice.beyond), "records that are no advice": len(advice.left_out),
+    }  # fmt: skip
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count > 0)
+
+
 def nothing(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
     if not advice.beyond:
         yield "nothing that computes the same has a record that could be advice"
         return
     closest = advice.beyond[0]
-    yield f"nothing fits. Closest: {short(closest)}; a budget of {mib(closest.peak.needs)} MiB would do"
+    yield f"nothing fits. Closest: {short(closest)}; a budget of {enough(closest)} MiB would do"
     if roomiest:
         yield f"the largest batch that fits: {roomiest.case.batch}, by {short(roomiest)}"
     elif advice.question.batch:
         yield "no smaller batch fits either"
 
 
+def enough(o: Offer) -> str:
+    """What it needs, rounded up."""
+    return f"{math.ceil(o.peak.needs / MIB * 10) / 10:,.1f}"
+
+
 def in_words(c: Change, budget: int) -> str:
-    fits = "fits already" if c.base.fits(budget) else f"does not fit {mib(budget)} MiB"
+    fits = "fits already" if c.base.fits else f"does not fit {mib(budget)} MiB"
     start = f"from {short(c.base)}, which {fits}"
     if c.to is None:
         return f"{start}: no change that was measured makes it fit"
@@ -134,7 +182,7 @@ def as_json(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -
             "changes": [
                 {
                     "from": c.base.case.id,
-                    "fits_already": c.base.fits(q.budget),
+                    "fits_already": c.base.fits,
                     "to": c.to and c.to.case.id,
                     "throughput_ratio": c.speed,
                     "time_ratio": c.time and c.time.value,
@@ -156,11 +204,11 @@ def offer_json(o: Offer, budget: int) -> dict[str, Any]:
     return {
         "case": o.case.id, "framework": o.case.framework, "framework_version": o.evidence.framework_version,
         "strategy": o.case.strategy, "batch": o.case.batch, "kind": o.peak.kind, "method": o.peak.method,
-        "instrument": o.evidence.peak_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
-        "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "needs_bytes": round(o.peak.needs),
-        "share_of_budget": o.peak.value / budget, "fits": o.fits(budget), "host_rss_bytes": o.host_rss,
-        "over_by_host_rss": o.hidden(budget), "tight": o.tight(budget), "same_mathematics": o.case.plan.same_loss,
-        "throughput": speed and speed.throughput, "unit": speed and speed.unit, "speed_measured_at": speed and speed.case,
+        "instrument": limited_instrument(o.evidence), "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
+        "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "kept_bytes": o.peak.kept,
+        "needs_bytes": o.peak.needs, "share_of_budget": o.peak.needs / budget, "fits": o.fits, "judged_by": o.judge,
+        "same_mathematics": o.case.plan.same_loss, "throughput": speed and speed.throughput, "unit": speed and speed.unit,
+        "speed_measured_at": speed and speed.case, "calibration": speed and speed.calibration,
         "step_time_s": speed.step_time_s if speed and speed.case == o.case.id else None,
     }  # fmt: skip
 

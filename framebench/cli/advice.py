@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,10 +58,15 @@ def advise(
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
     vocabulary: Annotated[int, typer.Option(min=1, help="its tokens' kinds")] = 50304,
     results: Results = runner.RESULTS,
+    every: Annotated[
+        bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
     from analysis.advice import advice, show
+    from analysis.peaks import evidence_about
+    from analysis.results import NoRecords
     from analysis.results import Results as Folder
 
     given = parts(asked)
@@ -73,25 +79,31 @@ def advise(
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip
-    evidence = cache(lambda name: advice.evidence_about(results, name, workload, scenario))
-    named = machine_of(Folder(results), machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
+    evidence = cache(lambda name: evidence_about(results, name, workload, scenario))
+    folder = Folder(results)
+    named = machine_of(folder, machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
     rows, timed = evidence(named)
     try:
-        found = advice.advise(rows, question)
-        roomiest = advice.largest_that_fits(rows, question) if batch and not found.fitting else None
-    except advice.NoRecords as error:
+        found = advice.advise(rows, question, folder.searches)
+        roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not found.fitting else None
+    except NoRecords as error:
         fail(str(error), 1)
     changes = changes_from(have, found, question, timed) if have else []
     if as_json:
         typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
     else:
-        for table in show.tables(found):
+        tell(show.answer(found, roomiest))
+        for table in show.tables(found, every):
             table.terminal(out)
         if shape is not None:
             say(f"{question.size} stands for {shape}")
-        for sentence in show.sentences(found, changes, roomiest):
-            out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        tell(show.sentences(found, changes, every))
     raise typer.Exit(0 if found.fitting else 1)
+
+
+def tell(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        out.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,8 +139,8 @@ def predict(
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
-    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), a line through measured batches; of a
-    strategy over ranks the peak of the fullest rank."""
+    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), and what advise judges by, which are
+    records and searches; of a strategy over ranks the peak of the fullest rank."""
     if ranks is not None or named_cases.asks_for_ranks(case):
         return predict_rank(hypothetical.over_ranks(case, ranks), as_json)
     asked = hypothetical.named(case)
@@ -176,17 +176,11 @@ def predict_rank(case: Case, as_json: bool) -> None:
 
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
     """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
-    from analysis import frames
     from analysis.lower_bound import lower_bound
-    from analysis.predict import predictions as lines
     from analysis.results import Results as Folder
 
     folder = Folder(results)
-
-    def line_of(name: str) -> bool:
-        return bool(lines(frames.frame(folder.of_machine(name)), case.id))
-
-    machines = machines_of(folder, machine, line_of)
+    machines = machines_of(folder, machine, lambda name: from_records(case, name, folder)["bytes"] is not None)
     found: list[dict[str, Any]] = [
         {
             "method": "lower bound",
@@ -203,21 +197,37 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    table = frames.frame(r for r in folder.records if r.provenance.machine in machines)
-    for where, fitted in lines(table, case.id):
-        value, low, high = fitted.at(case.batch)
-        origin = (
-            f"{where['machine']}, {case.framework} {where['framework_version']}, batches {', '.join(map(str, fitted.batches))}"
-        )
-        sums = f"{fitted.fixed.value / 2**20:,.1f} + {fitted.per_sample.value / 2**20:,.2f} MiB per sample"
-        unsure = "; 95 % interval" if low is not None else "; no interval from two batches"
-        found.append(
-            {"method": "line", "instrument": where["peak_instrument"], "bytes": round(value), "low": low, "high": high}
-            | {"note": f"{where['peak_instrument']} on {origin}: {sums}{unsure}"}
-        )
-    if found[-1]["method"] != "line":
-        found.append({"method": "line", "instrument": None, "bytes": None, "note": "no records of this case at two batches"})
+    for name in machines:
+        found += [from_records(case, name, folder), *from_searches(case, name, folder)]
     return found
+
+
+def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
+    """What `advise` judges by: the peak, and what a limit on memory has to be."""
+    from analysis.peaks import MARGIN, evidence_about, expected, limited_instrument
+    from analysis.results import NoRecords
+
+    rows, _ = evidence_about(folder.root, machine, case.workload, case.scenario)
+    try:
+        peak, row = expected(rows, case, folder.searches)
+    except NoRecords as error:
+        return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
+    needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"
+    where = f"{limited_instrument(row)} on {machine}, {case.framework} {row.framework_version}"
+    return {
+        "method": "records", "instrument": limited_instrument(row), "bytes": round(peak.value), "low": peak.low,
+        "high": peak.high, "kept_bytes": peak.kept, "needs_bytes": peak.needs, "kind": peak.kind, "machine": machine,
+        "note": f"{where}: {peak.kind}, {peak.method}; {needs}",
+    }  # fmt: skip
+
+
+def from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str, Any]]:
+    """What searches under a limit tell about this batch, whatever is predicted."""
+    for tried in folder.searches.of_case(case, machine):
+        (fit,) = tried.fits
+        verdict = {True: "fits", False: "does not fit", None: "was not tried"}[tried.verdict(case.batch, fit.budget_bytes)]
+        note = f"b{case.batch} {verdict} within {fit.budget_bytes / 2**20:,.1f} MiB on {machine}: {fit.answer.split(' (')[0]}"
+        yield {"method": "search", "instrument": None, "bytes": None, "note": note, "budget_bytes": fit.budget_bytes}
 
 
 @app.command(rich_help_panel=MEASURE)

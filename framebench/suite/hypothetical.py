@@ -27,7 +27,8 @@ class Described(Case):
 
 
 def named(case_id: str) -> Case:
-    """The case with this full id; its batch needs no golden values. Raises UnknownCase."""
+    """The case with this id, whose size may be left out; its batch needs no golden values. Raises UnknownCase."""
+    case_id = sized(case_id)
     try:
         return parse(case_id)
     except UnknownCase:
@@ -41,18 +42,23 @@ def named(case_id: str) -> Case:
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
 
 
+def sized(case_id: str) -> str:
+    """With the default size where the last of six parts is left out."""
+    return f"{case_id.rstrip('/')}/{DEFAULT_SIZE}" if case_id.strip("/").count("/") == 4 else case_id
+
+
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     """The case with this id, whose size may be left out, over so many ranks: those of the id (`b4x2`), or `ranks`.
 
     Every rank has as many samples as the others, and at least one: a batch that does not divide becomes the next that does.
     Raises UnknownCase.
     """
-    parts = case_id.strip("/").split("/")
-    if len(parts) not in (5, 6):
+    parts = sized(case_id).strip("/").split("/")
+    if len(parts) != 6:
         raise UnknownCase(
             f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
         )
-    workload, framework, scenario, strategy, batch, size = (*parts, DEFAULT_SIZE)[:6]
+    workload, framework, scenario, strategy, batch, size = parts
     if not (found := BATCH.fullmatch(batch)):
         raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
     # all but the strategy is valid if it is for the baseline

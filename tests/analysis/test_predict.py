@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from analysis import frames
 from analysis.lower_bound import lower_bound
-from analysis.predict import TooFew, comparisons, fit, held_out, predictions
+from analysis.peaks import evidence_about, expected
+from analysis.predict import TooFew, comparisons, fit, held_out
+from analysis.searches import Searches
+from analysis.selection import select
 from framebench.instruments.host import HostPeak
 from framebench.measure.environments import Environment
-from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
@@ -91,25 +93,25 @@ def test_two_batches_hold_nothing_out() -> None:
 
 
 def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
-    other = made(8, 5e9).model_copy(update={"provenance": provenance(machine="other", versions={"torch": "1"})})
-    table = frame(made(4, 1e8), made(8, 2e8), made(16, 9e9, "jax"), other)
-    ((where, line),) = predictions(table, "transformer/torch/train/fp32/b32/cpu")
-    assert (where["machine"], line.batches, line.at(32).value) == ("m", (4, 8), 8e8)
+    """Of another framework or version; the records of another machine are not even read."""
+    other = made(8, 5e10).model_copy(
+        update={"provenance": provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")}
+    )
+    every = [made(4, 1e9), made(8, 2e9), made(16, 9e10, "jax"), other]
+    peak, row = expected(frames.rows(select(every)), named("transformer/torch/train/fp32/b32"), Searches())
+    assert (peak.value, peak.method, row.framework_version) == (8e9, "line through batches 4, 8", "1")
 
 
-def test_the_published_records_give_lines() -> None:
-    table = frames.frame(store.read_all(ROOT / "results"))
+def test_the_published_records_predict_every_framework() -> None:
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
     for framework in ("torch", "jax", "jittor"):
-        found = predictions(table, f"transformer/{framework}/train/fp32/b24/cpu")
-        assert found, framework
-        for where, line in found:
-            assert line.per_sample.value > 0
-            assert line.fixed.value > 0
-            assert where["framework"] == framework
+        small, large = (expected(rows, named(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48))
+        assert 0 < small.value < large.value < 2 * small.value
 
 
 def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
     assert named("resnet50/torch/train/fp32/b24/full").batch == 24
+    assert named("unet3d/torch/train/checkpoint/b11") == named("unet3d/torch/train/checkpoint/b11/cpu")
     assert named("transformer/jax/train/long/b3/cpu").config.length == 1024
     for wrong in ("resnet50/torch/train/fp32/b0/full", "resnet50/torch/train/nothing/b24/full", "x/torch/train/fp32/b2/cpu",
                   "resnet50/torch/train/fp32/24/full", "resnet50/torch/train/fp32/b24/huge", "resnet50"):  # fmt: skip
