@@ -98,17 +98,19 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         yield from nothing(advice, roomiest)
         return
     best, q = advice.fitting[0], advice.question
-    how = {"search": "was tried under a limit", "record": "was measured", "prediction": "is predicted"}[best.judge]
-    fast = (
-        f"is fastest: {rate(best.speed)}"
-        if best.speed and best.throughput
-        else "needs least of those without a speed to rank by"
-    )
-    measured = f", measured at b{best.speed.batch} {best.speed.size}" if best.speed and best.speed.case != best.case.id else ""
+    how = {
+        "search": "was tried under an enforced limit",
+        "record": "follows from its measured peak",
+        "prediction": "is predicted",
+    }
+    fast = "needs least; no speed was measured that could rank it"
+    if best.speed and best.throughput:
+        at = "" if best.speed.case == best.case.id else f", measured at b{best.speed.batch} {best.speed.size}"
+        fast = f"is fastest: {rate(best.speed)}{at}"
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
         f"Of {q.workload} {q.scenario} within {mib(q.budget)} MiB, {best.case.framework} {best.case.strategy} at batch "
-        f"{best.case.batch} {fast}{measured}; that it fits {how}{others}."
+        f"{best.case.batch} {fast}; that it fits {how[best.judge]}{others}."
     )
 
 

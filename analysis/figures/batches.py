@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
-from pydantic import ValidationError
 
 from analysis.comparison import MIB
 from analysis.figures import page, rows
+from analysis.searches import read
 from framebench.records.record import case_of
 from framebench.records.search import Fit
-from framebench.records.store import RecordWarning
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",
@@ -102,18 +100,11 @@ def curves_title(measured: pd.DataFrame, peak: str) -> str:
 def searches(results: Path, machine: str) -> pd.DataFrame:
     """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
     fits, `answer` says it in words. Files that cannot be read are named in a warning."""
-    found = []
-    for path in sorted((results / "fits" / machine).rglob("*.json")):
-        try:
-            found.append(search(Fit.model_validate_json(path.read_bytes())))
-        except (OSError, ValidationError, ValueError) as error:
-            warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2)
-    every = pd.DataFrame(found)
+    every = pd.DataFrame([search(fit) for fit in read(results) if fit.provenance.machine == machine])
     return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
 def search(fit: Fit) -> dict[str, object]:
-    """Raises UnknownCase."""
     case, proof = case_of(fit.case), fit.provenance
     return {
         "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
