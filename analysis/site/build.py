@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import tables
-from analysis.reports import breakdown, support
-from analysis.reports.report import report_of
+from analysis import predict, tables
+from analysis.reports import breakdown, ground_truth, support
 from analysis.results import Results
 from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
-from analysis.site.machine import Machine, all_cases, machines
+from analysis.site.machine import Machine, all_cases, machines, of_workload
 from analysis.site.writer import HERE, Writer
 from framebench.records.record import Record
 
@@ -70,8 +69,7 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
-        of_it = report_of(machine.shown[machine.shown["workload"] == workload])
-        writer.page(f"{folder}/{workload}.html", "tables.html", machine=machine, workload=workload, comparisons=of_it)
+        write_workload(writer, machine, workload)
     drawn = parts.pictures(machine, results.root)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
@@ -88,6 +86,24 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
         found = machine.found[case]
         record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
         write_case(writer, machine, record, found, line, bounds.get((case, line["measured_at"])))
+
+
+def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
+    """A page of pictures and one table, and one of what stands behind them."""
+    folder = machine_folder(machine.name)
+    rows = tables.used(machine.shown[machine.shown["workload"] == workload])
+    behind = [
+        *tables.frameworks(rows),
+        *breakdown.comparisons(rows),
+        *predict.comparisons(rows),
+        *ground_truth.comparisons(rows),
+    ]
+    writer.page(
+        f"{folder}/{workload}.html", "workload.html", machine=machine, workload=workload, drawn=machine.drawn[workload],
+        table=of_workload(machine, workload), behind=len(behind),
+    )  # fmt: skip
+    if behind:
+        writer.page(f"{folder}/{workload}-behind.html", "behind.html", machine=machine, workload=workload, comparisons=behind)
 
 
 def write_case(

@@ -11,7 +11,8 @@ from analysis import frames, tables
 from analysis.comparison import Comparison, Shown
 from analysis.reports import versions
 from analysis.selection import measured_at, of_one_version, unlimited
-from analysis.site import casepage, headlines
+from analysis.site import casepage, drawn, headlines
+from analysis.site.titles import SCENARIO_ORDER, title
 from framebench.records.record import Record
 from models import spec
 
@@ -40,6 +41,12 @@ class Machine:
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:
         return tuple(headlines.headlines(self.shown))
+
+    @property
+    def doubt(self) -> int:
+        """About the instruments, by any of its calibrations: 0 for passed, 1 for not done, 2 for failed."""
+        found = [r.provenance.calibration for r in self.records]
+        return 2 if any(c and not c.passed for c in found) else 0 if any(found) else 1
 
     @property
     def facts(self) -> Comparison:
@@ -71,7 +78,12 @@ class Machine:
         """File names without ending, and titles."""
         compared = [("versions", "Versions")] if self.versions else []
         others = [("figures", "Figures"), ("claims", "Claims"), *compared, ("cases", "All cases")]
-        return [("index", "Summary"), *((w, w) for w in self.workloads), *others]
+        return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
+
+    @cached_property
+    def drawn(self) -> dict[str, list[drawn.Drawn]]:
+        """By workload its scenarios as pictures, training first; without those that have nothing to compare."""
+        return {w: drawn.drawn(self.shown[self.shown["workload"] == w], SCENARIO_ORDER) for w in self.workloads}
 
     @cached_property
     def versions(self) -> list[Comparison]:
@@ -93,11 +105,11 @@ class Machine:
 
 
 def machines(found: list[Record]) -> list[Machine]:
-    """One for each machine's name; the one that measured last comes first."""
+    """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(found, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return [Machine(name, cases) for name, cases in by_machine.items()]
+    return sorted((Machine(name, cases) for name, cases in by_machine.items()), key=lambda m: m.doubt)
 
 
 def all_cases(machine: Machine) -> Comparison:
@@ -111,3 +123,32 @@ def all_cases(machine: Machine) -> Comparison:
     return Comparison(
         "All cases", caption, found, first | place | tables.SHOWN, left=8, cases=tuple(machine.table["case"])
     )  # fmt: skip
+
+
+CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
+WORKLOAD = ("peak_bytes", "peak_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
+
+
+def of_workload(machine: Machine, workload: str) -> Comparison:
+    """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
+    mine = tables.used(machine.shown[machine.shown["workload"] == workload])
+    known = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
+    usual = mine.groupby("scenario")["batch"].transform(lambda found: found.mode().min())
+    order = mine.assign(place=mine["scenario"].map(known.index), other=mine["batch"] != usual)
+    mine = mine.loc[order.sort_values(["place", "other", "batch", "size"], kind="stable").index]
+    sizes = ["size"] if mine["size"].nunique() > 1 else []
+    names = ["framework", "strategy", *CHOSEN, *sizes]
+    lost = mine[mine["status"] != "ok"]
+    told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
+    conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
+    return Comparison(
+        "Every case",
+        "x base: over the baseline strategy of the same framework and batch. MiB = 2^20 bytes; compare peaks only under one "
+        f"instrument, which the page of a case names. verified = largest relative error against float64. {conditions}",
+        tables.cells(mine),
+        {name: Shown(name) for name in names} | {name: tables.SHOWN[name] for name in WORKLOAD},
+        left=len(names),
+        notes=tuple(dict.fromkeys(told)),
+        machine=machine.name,
+        cases=tuple(mine["case"]),
+    )

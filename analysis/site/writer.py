@@ -10,7 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.comparison import Comparison
+from analysis.site import drawn
 from analysis.site.links import anchors, case_page, machine_folder
+from analysis.site.titles import case_title, title
 
 HERE = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
@@ -28,6 +30,10 @@ HELPERS = {
     "case_page": case_page,
     "anchors": anchors,
     "numbers": numbers,
+    "title": title,
+    "case_title": case_title,
+    "WIDTH": drawn.WIDTH,
+    "HEIGHT": drawn.HEIGHT,
     "STATUSES": STATUSES,
 }
 

@@ -37,19 +37,23 @@ function makeSortable(table) {
   });
 }
 
-// Rows that contain every word of the box stay
+// Rows that contain every word of the box and have what is chosen stay
 function makeFilterable(table) {
-  const label = document.createElement("label");
+  const label = document.createElement("div");
   const box = document.createElement("input");
   const count = document.createElement("output");
+  const rows = [...table.tBodies[0].rows];
   label.className = "filter";
   box.type = "search";
   box.placeholder = "for instance: torch checkpoint";
-  label.append("Filter ", box, count);
-  const rows = [...table.tBodies[0].rows];
+  const chosen = choices(table, rows, () => show());
+  label.append(...chosen.map((choice) => choice.label), labelled("Filter", box), count);
   const show = () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    for (const row of rows) {
+      const fits = chosen.every((choice) => choice.fits(row));
+      row.hidden = !fits || !words.every((word) => row.textContent.toLowerCase().includes(word));
+    }
     const shown = rows.filter((row) => !row.hidden).length;
     count.textContent = `${shown} of ${rows.length} rows`;
   };
@@ -58,7 +62,41 @@ function makeFilterable(table) {
   table.parentElement.before(label);
 }
 
+function labelled(text, input) {
+  const label = document.createElement("label");
+  label.append(`${text} `, input);
+  return label;
+}
+
+// A list for each column that the table names: the values of its first row are chosen, and the columns themselves go. A later
+// list offers what there is of the earlier ones
+function choices(table, rows, changed) {
+  const names = (table.dataset.choose || "").split(" ").filter(Boolean);
+  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent.trim());
+  const made = [];
+  for (const name of names) {
+    const place = heads.indexOf(name);
+    const select = document.createElement("select");
+    const before = [...made];
+    const text = (row) => row.cells[place].textContent.trim();
+    const offer = () => {
+      const old = select.value;
+      const found = [...new Set(rows.filter((row) => before.every((choice) => choice.fits(row))).map(text))];
+      select.replaceChildren(...found.map((value) => new Option(value, value)));
+      if (found.includes(old)) select.value = old;
+    };
+    offer();
+    select.addEventListener("change", () => {
+      for (const choice of made) if (!before.includes(choice) && choice.select !== select) choice.offer();
+      changed();
+    });
+    for (const row of [table.tHead.rows[0], ...rows]) row.cells[place].hidden = true;
+    made.push({ label: labelled(name, select), select, offer, fits: (row) => text(row) === select.value });
+  }
+  return made;
+}
+
 for (const table of document.querySelectorAll("table.data")) {
   if (table.hasAttribute("data-sort")) makeSortable(table);
-  if (table.hasAttribute("data-filter")) makeFilterable(table);
+  if (table.hasAttribute("data-filter") || table.hasAttribute("data-choose")) makeFilterable(table);
 }

@@ -1,0 +1,20 @@
+"""What pages call things, where records have short names; what has no title keeps its own."""
+
+from __future__ import annotations
+
+WORKLOADS = {"transformer": "Transformer", "resnet50": "ResNet-50", "unet3d": "3D U-Net"}
+FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
+SCENARIOS = {
+    "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
+    "varlen": "Sequences of many lengths", "custom_op": "An operator of one's own",
+}  # fmt: skip
+SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
+
+
+def title(name: str) -> str:
+    """`unet3d` becomes `3D U-Net`."""
+    return (WORKLOADS | FRAMEWORKS | SCENARIOS).get(name, name)
+
+
+def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:
+    return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
