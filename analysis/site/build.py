@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -76,7 +77,10 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     ledger, claims = parts.claims(machine, results)
     arms = list(tables.claim_arms(machine.shown))
-    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms)
+    verdicts = Counter(claim.entry.verdict for claim in claims).most_common()
+    writer.page(
+        f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms, verdicts=verdicts
+    )
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}

@@ -18,3 +18,14 @@ def title(name: str) -> str:
 
 def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:
     return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
+
+
+VERDICTS = {
+    "ok": ("reproduced", "stronger"),
+    "wrong": ("contradicted", "no effect worth having", "no such API"),
+    "timeout": ("weaker", "undecided"),
+}  # by the colour that they share with outcomes of cases; the others are grey
+
+
+def verdict_class(verdict: str) -> str:
+    return next((name for name, verdicts in VERDICTS.items() if verdict in verdicts), "")

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from analysis.comparison import Comparison
 from analysis.site import drawn
 from analysis.site.links import anchors, case_page, machine_folder
-from analysis.site.titles import case_title, title
+from analysis.site.titles import case_title, title, verdict_class
 
 HERE = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
@@ -30,6 +30,7 @@ HELPERS = {
     "case_page": case_page,
     "anchors": anchors,
     "numbers": numbers,
+    "verdict_class": verdict_class,
     "title": title,
     "case_title": case_title,
     "WIDTH": drawn.WIDTH,

@@ -59,7 +59,7 @@ function makeFilterable(table) {
   };
   box.addEventListener("input", show);
   show();
-  table.parentElement.before(label);
+  (table.closest(".box") || table).before(label);
 }
 
 function labelled(text, input) {

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from analysis import frames
+from analysis.claims.registry import REGISTRY
+from analysis.claims.rule import Verdict
 from analysis.figures import rows
 from analysis.results import Results
 from analysis.site.build import build
 from analysis.site.drawn import Drawn, drawn, shade
 from analysis.site.links import case_page
+from analysis.site.titles import VERDICTS, verdict_class
 from framebench.records.record import Calibration, Record
 from tests.analysis.site.test_site import browser, in_a_browser, keep, made, tab
 from tests.handmade import in_blocks
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
+CLAIMS = Path("machines") / "lab" / "claims.html"
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 WORKLOAD = Path("machines") / "lab" / "transformer.html"
 
@@ -117,7 +121,7 @@ def test_a_machine_whose_calibration_failed_comes_last(seen: Path, tab: Any) -> 
 
 
 @in_a_browser
-@pytest.mark.parametrize("page", ["index.html", WORKLOAD])
+@pytest.mark.parametrize("page", ["index.html", WORKLOAD, CLAIMS])
 def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
     for width in (1280, 390):
         show(tab, seen, page, width)
@@ -165,3 +169,27 @@ def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
     assert table.get_by_label("scenario").input_value() == "train"
     assert not table.locator("th", has_text="scenario").is_visible()
     assert not tab.trouble
+
+
+@in_a_browser
+def test_claims_scroll_with_the_page_and_verdicts_are_coloured(seen: Path, tab: Any) -> None:
+    """Every claim is in a table that has its full height, not in a box of its own."""
+    show(tab, seen, CLAIMS)
+    rows = tab.locator("#ledger tbody tr")
+    assert rows.count() == len(REGISTRY.claims)
+    box = "document.querySelector('#ledger').closest('.box')"
+    assert tab.evaluate(f"{box} === null"), "no box of its own that scrolls"
+    last = rows.last.bounding_box()
+    assert last["y"] + last["height"] <= tab.evaluate("document.documentElement.scrollHeight")
+    assert last["x"] + last["width"] <= 1280
+    show(tab, seen, CLAIMS, 390, 844)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert verdict_class("reproduced") != verdict_class("contradicted") != verdict_class("undecided")
+    first = rows.first.get_by_role("link")
+    anchor = first.get_attribute("href")
+    first.click()
+    assert tab.locator(anchor).locator("dt", has_text="recommendation").is_visible()
+
+
+def test_every_verdict_with_a_colour_is_one_of_the_rule() -> None:
+    assert {v for verdicts in VERDICTS.values() for v in verdicts} <= set(get_args(Verdict))
