@@ -23,10 +23,13 @@ from analysis.figures.peaks import parts, train_eval
 from analysis.figures.rows import suffix
 from analysis.figures.steps import first_steps, shares
 from analysis.figures.strategies import heat, support
+from analysis.figures.versions import changes
+from analysis.reports.versions import successive
+from analysis.results import Results
 
 __all__ = [
-    "COLOURS", "MARKERS", "Picture", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts", "pictures",
-    "save_all", "searches", "shares", "support", "svg", "train_eval",
+    "COLOURS", "MARKERS", "Picture", "changes", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts",
+    "pictures", "save_all", "searches", "shares", "support", "svg", "train_eval",
 ]  # fmt: skip
 
 Question = Callable[[pd.DataFrame], Figure | None]
@@ -55,6 +58,8 @@ def questions(df: pd.DataFrame, results: Path | None) -> Iterator[tuple[str, Que
     for size, group in df.groupby("size"):
         yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
     yield "support", support, df
+    for judged in successive(Results(results).of_machine(machines[0])) if results and machines else ():
+        yield f"versions-{judged[0].change.replace('==', '-')}", changes, pd.DataFrame(judged)
     found = searches(results, machines[0]) if results and machines else pd.DataFrame()
     for key, group in found.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(found) else ():
         workload, scenario, size, budget = key
@@ -64,7 +69,8 @@ def questions(df: pd.DataFrame, results: Path | None) -> Iterator[tuple[str, Que
 def draw_all(df: pd.DataFrame, results: Path | None = None) -> dict[str, Figure]:
     """Every figure that the rows can fill, by name.
 
-    `df` is what `analysis.load` makes; `results` is the folder that has `fits/`, without which those are left out.
+    `df` is what `analysis.load` makes; `results` is the folder that has `fits/` and all versions' records,
+    without which what they show is left out.
     Raises ValueError if there are rows of more than one machine.
     """
     drawn = {name: draw(group) for name, draw, group in questions(df, results)}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from analysis.comparison import MIB, Comparison, mib
 from framebench.records.explanation import Explanation, Holder
@@ -16,14 +19,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST = 12
+SLIGHT = 0.01  # of the largest change: less is no cause
 FINE = ",.2f"  # a hundredth of a MiB
 COLOURS = {"forward": "#0173b2", "backward": "#de8f05", "optimizer": "#029e73"}  # seaborn's `colorblind`
 
 
 def kept(results: Path) -> list[Explanation]:
-    """What `framebench explain CASE --json` said and was put into the folder `explained`, in the order of the cases."""
+    """What `framebench explain CASE --json` said and was put into the folder `explained`, by case and version."""
     files = sorted((results / "explained").glob("*.json"))
-    return sorted((Explanation.model_validate_json(f.read_bytes()) for f in files), key=lambda e: Case.of(e.case))
+    found = [Explanation.model_validate_json(f.read_bytes()) for f in files]
+    return sorted(found, key=lambda e: (Case.of(e.case), Version(release(e).partition("==")[2])))
+
+
+def newest(known: Sequence[Explanation]) -> list[Explanation]:
+    """Of each case the one of the newest version."""
+    return list({e.case: e for e in known}.values())
+
+
+def release(found: Explanation) -> str:
+    """Such as `jax==0.10.2`."""
+    framework = Case.of(found.case).framework
+    return f"{framework}=={found.versions[framework].partition('+')[0]}"
+
+
+def cause(case: str, base: str, change: str, known: Sequence[Explanation]) -> str | None:
+    """What the fullest moment of a step holds more or less of, most first; None unless the case is explained in both versions,
+    such as `jax==0.9.2`."""
+    found = {release(e): e for e in known if e.case == case}
+    if base not in found or change not in found:
+        return None
+    grown = Counter(found[change].kinds)
+    grown.subtract(found[base].kinds)
+    most = max(map(abs, grown.values()))
+    told = sorted(((kind, size) for kind, size in grown.items() if abs(size) > SLIGHT * most), key=lambda one: -abs(one[1]))
+    return ", ".join(f"{kind} {size / MIB:+,.1f} MiB" for kind, size in told) or "the same of every kind"
 
 
 def by_kind(found: Explanation) -> Comparison:

@@ -12,6 +12,7 @@ from analysis.reports import breakdown, columns, explained, ground_truth, ranks,
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
 from analysis.studies import study
+from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -25,16 +26,17 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
     return [*ours, *ground_truth.comparisons(table)]
 
 
-def of_records(found: Sequence[Record]) -> list[Comparison]:
-    """The same of these records, the strategies only for claims, and the frameworks' versions against each other."""
+def of_records(found: Sequence[Record], known: Sequence[Explanation] = ()) -> list[Comparison]:
+    """The same of these records, the strategies only for claims, and the frameworks' versions against each other, with causes
+    from the steps that are explained."""
     table = frames.frame(of_one_version(unlimited(found)))
     single = [r for r in found if r.parsed.ranks == 1]
-    return [*report_of(table), *tables.claim_arms(table), *ranks.comparisons(found), *versions.comparisons(single)]
+    return [*report_of(table), *tables.claim_arms(table), *ranks.comparisons(found), *versions.comparisons(single, known)]
 
 
 def for_documents(results: Results) -> list[Comparison]:
     """Every table that a document may ask for, of every machine."""
-    accounts = [make(found) for found in explained.kept(results.root) for make in (explained.by_kind, explained.by_layer)]
-    found = results.records
+    known = explained.kept(results.root)
+    accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
     rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), *study.comparisons(results.root / "study")]
-    return [*of_records(found), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]
+    return [*of_records(results.records, known), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
 from analysis.blocks import Blocks, blocks_of_both
@@ -20,7 +20,8 @@ FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  #
 
 
 class Verdict(NamedTuple):
-    """Change against base. Values are medians over processes, of peaks the largest, in the quantity's unit."""
+    """Change against base, in the quantity's unit. Values of times are geometric means over the blocks that the ratio is of,
+    and so agree with it; of peaks they are the largest, of instructions medians over processes."""
 
     quantity: str
     unit: str
@@ -45,9 +46,10 @@ def of(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = 
 
 
 def of_time(base: Sequence[Record], change: Sequence[Record], known: Blocks, quantity: Quantity = TIME) -> Verdict | None:
-    ratio = known.ratio(base, change)
-    times = [[s for r in arm if (s := r.step_time_s) and r.turns] for arm in (base, change)]
-    return judged(quantity, ratio, median(times[0]), median(times[1])) if ratio else None
+    if (ratio := known.ratio(base, change)) is None:
+        return None
+    pairs = [(b.step_time_s, c.step_time_s) for b, c in blocks_of_both(base, change) if b.step_time_s and c.step_time_s]
+    return judged(quantity, ratio, *map(geometric_mean, zip(*pairs)))
 
 
 def of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = FIRST) -> Verdict | None:
@@ -57,7 +59,7 @@ def of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: Q
     if not times:
         return None
     ratio = over_blocks([math.log(c / b) for b, c in times])
-    return judged(quantity, ratio, *(median(arm) for arm in zip(*times)))
+    return judged(quantity, ratio, *map(geometric_mean, zip(*times)))
 
 
 def of_memory(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = PEAK) -> Verdict | None:

@@ -10,7 +10,7 @@ Throughput has no verdict of its own: it is work / step time, and what looks for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,10 +19,11 @@ from scipy import stats
 
 from analysis.blocks import Blocks
 from analysis.comparison import Comparison, number
-from analysis.reports import verdicts
+from analysis.reports import explained, verdicts
 from analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
 from analysis.selection import measured_at, unlimited
 from analysis.statistics import CONFIDENCE, PEAK, TIME, Quantity, Ratio, holm, verdict
+from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -30,7 +31,8 @@ Key = tuple[str, str]  # machine and case
 QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
 REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
-VERDICTS = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW, INCOMPARABLE, SAME_WORK, OTHER_WORK)
+VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
+FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
 # why there is no better verdict, where the caption tells it too
 APART, ONCE = "the two share no block", "a single block has no interval"
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
@@ -54,8 +56,8 @@ class Conditions(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One quantity of one case in two versions. Seconds and bytes; values are medians over processes, of peaks the largest;
-    None where there is no such number. `ratio` is change / base: above 1 is worse for every quantity but instructions."""
+    """One quantity of one case in two versions. Seconds and bytes; values are those of `verdicts.Verdict`, None where there is
+    no such number. `ratio` is change / base: above 1 is worse for every quantity but instructions."""
 
     machine: str
     case: str
@@ -256,28 +258,56 @@ def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
 HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
 RULE = (
     "ratio = change / base, above 1 is worse. Of times: within a round of a block, median over its rounds, mean over blocks "
-    "with its 95 % interval; of first steps of the processes of one block; of peaks the largest, good to what the instrument "
-    "resolves. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the "
-    "number of tests in this table (Holm); what shares no block, or a single one, is too few. Instructions tell same work or "
-    "other work, not speed. MiB = 2^20 bytes."
+    "with its 95 % interval; of first steps of the processes of one block; base and change are geometric means over the same "
+    "blocks; of peaks the largest, good to what the instrument resolves. A difference is claimed if it exceeds the minimum and "
+    "chance gives it in at most 5 %, with p corrected for the number of tests (Holm); what shares no block, or a single one, "
+    "is too few. Instructions tell same work or other work, not speed. MiB = 2^20 bytes."
 )
 
 
-def table(rows: list[Row]) -> Comparison:
-    """The rows for people; all of one pair of versions. Raises ValueError for no rows."""
+def table(rows: list[Row], known: Sequence[Explanation] = ()) -> Comparison:
+    """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below.
+    `known` are the steps that `framebench explain` has told of. Raises ValueError for no rows."""
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
-    several, told = len(machines) > 1, [r for r in rows if r.reason and r.reason not in (APART, ONCE)]
+    several = len(machines) > 1
+    shown = sorted((r for r in rows if r.verdict not in FOLDED), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
         f"{summary(rows)}. {RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
-        tuple((*([r.machine] if several else []), *line(r)) for r in rows),
+        tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
-        notes=tuple(dict.fromkeys(f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}" for r in told)),
+        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, known), *folded(rows)])),
         machine="" if several else machines[0],
     )
+
+
+def reasons(rows: list[Row]) -> Iterator[str]:
+    """Where the caption does not tell them."""
+    for r in rows:
+        if r.reason and r.reason not in (APART, ONCE):
+            yield f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}"
+
+
+def causes(shown: list[Row], known: Sequence[Explanation]) -> Iterator[str]:
+    """Of peaks that changed in cases that are explained in both versions."""
+    for r in shown:
+        changed = r.quantity == PEAK.name and r.verdict in (REGRESSION, IMPROVEMENT)
+        if changed and (said := explained.cause(r.case, r.base, r.change, known)):
+            yield f"{r.case}, {r.quantity}, by framebench explain: {said}"
+
+
+def folded(rows: list[Row]) -> Iterator[str]:
+    """`too few, not shown: step time of 23, first step of 23`, with the reason."""
+    for said in FOLDED:
+        mine = [r for r in rows if r.verdict == said]
+        if mine:
+            counts = Counter(r.quantity for r in mine)
+            why = sorted({r.reason for r in mine if r.reason in (APART, ONCE)})
+            cases = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+            yield f"{said}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
 
 
 def title(base: str, change: str) -> str:
@@ -314,13 +344,16 @@ def line(r: Row) -> tuple[str, ...]:
     return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
 
 
-def comparisons(found: Iterable[Record]) -> list[Comparison]:
+def comparisons(found: Iterable[Record], known: Sequence[Explanation] = ()) -> list[Comparison]:
     """A table for each version and the one before it, by machine and framework, where both have a case."""
+    return [table(rows, known) for rows in successive(found)]
+
+
+def successive(found: Iterable[Record]) -> Iterator[list[Row]]:
+    """The rows of each version and the one before it."""
     kept = list(found)
-    made = []
-    for (machine, framework), known in history(kept).items():
+    for (machine, framework), releases in history(kept).items():
         own = [r for r in kept if r.provenance.machine == machine]
-        for old, new in pairwise(known):
+        for old, new in pairwise(releases):
             if rows := rows_of(own, f"{framework}=={old}", f"{framework}=={new}"):
-                made.append(table(rows))
-    return made
+                yield rows

@@ -234,6 +234,7 @@ def from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str
 def explain(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
+    version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -247,7 +248,7 @@ def explain(
         if why := obstacle(asked):  # before an environment is built for nothing
             raise Unexplained(f"{asked.id}: {why}")
         with measuring(results), err.status(asked.id):
-            found = account(asked, environments.ensure(asked.framework, say=say))
+            found = account(asked, environments.ensure(asked.framework, version, say))
     except Unexplained as error:
         fail(str(error), 2)
     if to:

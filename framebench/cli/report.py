@@ -79,11 +79,12 @@ def report(
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
     """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
     from analysis.reports.documents import NoSuchTable, refresh
+    from analysis.reports.explained import kept as kept_steps
     from analysis.reports.report import for_documents, of_records
 
     if whole:
         writable(folder.root / "tables")
-    found = of_records(shown)
+    found = of_records(shown, kept_steps(folder.root))
     for comparison in found:
         comparison.terminal(out)
     for name in whole:

@@ -81,6 +81,7 @@ def compare_(
     as_json: AsJson = False,
 ) -> None:
     """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few processes to tell."""
+    from analysis.reports import explained
     from analysis.reports import versions as judged
     from analysis.results import Results as Folder
 
@@ -96,7 +97,7 @@ def compare_(
     if as_json:
         typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
     else:
-        judged.table(rows).terminal(out)
+        judged.table(rows, explained.kept(results)).terminal(out)
     worse = [r for r in rows if r.verdict == judged.REGRESSION]
     for r in worse:
         more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""

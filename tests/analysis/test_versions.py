@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
+from analysis import figures
 from analysis.blocks import Blocks
 from analysis.reports import verdicts, versions
 from analysis.reports.report import of_records
@@ -23,6 +26,7 @@ from framebench.measure import environments
 from framebench.measure import versions as measuring
 from framebench.measure.environments import SetupError
 from framebench.records import pins, store
+from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 from framebench.suite.case import UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
@@ -204,13 +208,78 @@ def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
     assert "also different: flax" in shown.caption
     assert "jax's build, none and cpu" in shown.caption
     assert str(equal[0].provenance.commit)[:10] in shown.caption
-    assert len(shown.rows) == 3 * len({r.case for r in equal}), "peak, step time, first step"
     evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
     assert "<script>" not in versions.table(versions.rows_of(evil, OLD, NEW)).markdown()
     moved = [changed(r, machine="other") for r in equal]
     both = versions.table(versions.rows_of([*equal, *moved], OLD, NEW))
     assert both.head[0] == "machine"
     assert both.machine == ""
+
+
+def test_regressions_come_first_and_what_is_undecided_is_counted_below(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    shown = versions.table(rows)
+    assert [row[:2] for row in shown.rows[:2]] == [(slow, TIME.name), (large, PEAK.name)], "the largest ahead"
+    assert [row[-1] for row in shown.rows[:3]] == [REGRESSION, REGRESSION, NONE]
+    decided = [row for row in rows if row.verdict not in (UNDECIDED, FEW)]
+    assert 2 < len(decided) < len(rows) == 3 * len({r.case for r in equal}), "peak, step time, first step"
+    assert len(shown.rows) == len(decided)
+    (note,) = [note for note in shown.notes if note.startswith("undecided, not shown: ")]
+    assert sum(map(int, re.findall(r" of (\d+)", note))) == len(rows) - len(decided)
+
+
+def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
+    """A block that one version alone was in, and a machine that drifts, moved the values apart from their ratio."""
+    found = rounds(originals(1)[0], 3, lambda r, number: times(r, 1.07))
+    drifting = [times(r, 3.0 ** (i // 2)) for i, r in enumerate(found)]
+    alone = times(rounds(originals(1)[0], 1, session="alone")[0], 100)
+    for row in versions.rows_of([*drifting, alone], OLD, NEW):
+        if row.quantity in (TIME.name, verdicts.FIRST.name):
+            assert row.base_value
+            assert row.change_value
+            assert row.ratio == pytest.approx(row.change_value / row.base_value)
+
+
+def explained_in(version: str, **kinds: int) -> Explanation:
+    """An account of one step of the planted case."""
+    size = sum(kinds.values()) * 2**20
+    holders = [{"kind": k, "layer": "", "phase": "", "bytes": b * 2**20, "tensors": 1} for k, b in kinds.items()]
+    peak = {"event": 0, "bytes": size, "phase": "forward"}
+    return Explanation.model_validate(
+        {"case": originals(1)[0].case, "how": "", "measured": {}, "versions": {"jax": version}, "device": "cpu",
+         "timeline": [(0, size, "forward")], "peak": peak, "holders": holders}
+    )  # fmt: skip
+
+
+def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
+    case = originals(1)[0].case
+    rows = versions.rows_of(plant(equal, "", case), OLD, NEW)
+    both = [explained_in("0.9.2", temporary=9, saved=40, input=5), explained_in("0.10.2+cpu", temporary=6, saved=50, input=5)]
+    said = f"{case}, peak memory, by framebench explain: saved +10.0 MiB, temporary -3.0 MiB"
+    assert said in versions.table(rows, both).notes
+    for known in (both[:1], both[1:], []):
+        assert not [note for note in versions.table(rows, known).notes if "explain" in note]
+    assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), both).notes if "explain" in note]
+
+
+def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    drawn = figures.changes(pd.DataFrame(rows))
+    assert drawn
+    axes = drawn.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == [slow, large]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts.count("undecided") == len([r for r in rows if r.verdict == UNDECIDED])
+    assert len(texts) == len(rows)
+    values = axes.collections[0].get_array()
+    assert sorted(x for x in values.compressed() if x) == pytest.approx(
+        sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
+    )
+    assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.said(drawn)[0]
+    none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
+    assert figures.changes(none) is None
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
