@@ -106,6 +106,7 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["advise", "--budget", "1e30GiB"], "512MiB"),
         (["run", "transformer/torch/train/chekpoint"], "choose from: checkpoint, "),
         (["explain", "resnet50"], "as in resnet50/torch/"),
+        (["explain", CASE, "--version", "0.1"], "there are: 2.12.1, 2.13.0"),
         (["show", "--results", __file__], "is a file"),
         (["report", "--figures", "--to", __file__], "Not a folder"),
         (["report", "--to", "x"], "beside one of them"),

@@ -138,6 +138,18 @@ def test_this_machine_answers_where_it_can_and_else_the_published_one(results: P
     assert "  published, 2.13.0" in everybody
 
 
+def test_numbers_that_nobody_measured_are_null(results: Path) -> None:
+    """A program asks for the same keys of every row."""
+    planted(results, "m", peaks={})
+    (row,) = json.loads(framebench("show", "--machine", "m", "--json", "--results", str(results)).stdout)
+    lacking = (
+        "peak_bytes", "peak_ratio", "cold_peak_bytes", "time_ratio", "time_ratio_low", "time_ratio_high",
+        "instructions_per_step",
+    )  # fmt: skip
+    assert {name: row[name] for name in lacking} == dict.fromkeys(lacking)
+    assert row["blocks"] == 0
+
+
 def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
