@@ -31,8 +31,8 @@ def load(
     """What one machine measured as a tidy DataFrame: one row per case.
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one if it has records, or
-    else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last, under the
-    newest protocol alone; "all" has a row for each version of a case.
+    else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
+    a row for each version of a case. Each case is there under the newest protocol that it was measured under.
 
     docs/data.md has the columns (`analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their ratios are
     float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published

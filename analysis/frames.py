@@ -114,17 +114,24 @@ def calibrated(found: Calibration | None) -> str:
 
 
 def rows(found: Iterable[Record]) -> list[Row]:
-    """One for each machine, case and framework version among these records, sorted by these.
+    """One for each machine, case and framework version among these records, under its newest protocol, sorted by these.
 
-    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol. They are
-    missing where the baseline is; of peaks where two instruments read them; of times where the two share no block.
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol, also where
+    the baseline was measured again under a newer one. They are missing where the baseline is; of peaks where two instruments
+    read them; of times where the two share no block.
     """
-    cases = select_cases(found)
+    kept = list(found)
+    cases = select_cases(kept)
     known = Blocks(r for measured in cases for r in measured.timed)
-    bases = {alike(m): m for m in cases if m.newest.parsed.strategy == m.newest.parsed.stage.baseline}
+    older = select_cases((r for r in kept if is_base(r)), by_protocol=True)
+    bases = {alike(m): m for m in (*older, *cases) if is_base(m.newest)}
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
     return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), known) for m in cases]
+
+
+def is_base(r: Record) -> bool:
+    return r.parsed.strategy == r.parsed.stage.baseline
 
 
 def alike(m: Measured) -> tuple[object, ...]:

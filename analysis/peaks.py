@@ -64,8 +64,8 @@ def useless(r: Row) -> str | None:
 
 
 def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> tuple[list[Row], Blocks]:
-    """The rows of a machine's records of a workload in a scenario, of one version and one protocol, and the blocks that they
-    were timed in. Reads no other record."""
+    """The rows of a machine's records of a workload in a scenario, of one version, and the blocks that they were timed
+    in. Reads no other record."""
     found = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
     return rows(r for r in found if r.parsed.ranks == 1), Blocks(found)
 

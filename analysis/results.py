@@ -65,8 +65,9 @@ class Results:
         """The machine that is named; or else this one, if its records answer what is asked; or else, of those whose records do,
         the one with the most, which is the published one. If none does, the one that comes first.
 
-        Raises NoRecords, and UnknownMachine with the names there are.
+        Raises BadMachine, NoRecords, and UnknownMachine with the names there are.
         """
+        here = provenance.machine_name()
         if not self.machines:
             problem = f"no records under {self.root}" if self.root.is_dir() else f"{self.root} is no folder"
             way_out = "name the folder that has records/ in it, or measure first: framebench run, or make bench"
@@ -75,7 +76,6 @@ class Results:
             raise UnknownMachine(
                 f"no records of machine {named!r} under {self.root}; machines: {', '.join(sorted(self.machines))}"
             )
-        here = provenance.machine_name()
         in_order = sorted(self.machines, key=lambda name: name != here)
         return named or next(filter(answers, in_order), in_order[0])
 

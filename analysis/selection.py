@@ -1,4 +1,4 @@
-"""Which records count: which of a case, which version of a framework, which protocol. Nothing else decides this.
+"""Which records count: which of a case, under which protocol, of which version of a framework. Nothing else decides this.
 
 Records made under a limit of memory are in no table (`unlimited`): what a case does under a limit is not what it needs.
 """
@@ -24,8 +24,8 @@ def measured_at(r: Record) -> datetime:
 
 
 def select(found: Iterable[Record]) -> list[Record]:
-    """The records of one version of each framework and one protocol on each machine: what `analysis.load` shows."""
-    return of_one_protocol(of_one_version(unlimited(found)))
+    """The records of one version of each framework on each machine: what `analysis.load` shows."""
+    return of_one_version(unlimited(found))
 
 
 class Measured(NamedTuple):
@@ -36,17 +36,18 @@ class Measured(NamedTuple):
     timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times from before blocks
 
 
-def select_cases(found: Iterable[Record]) -> list[Measured]:
-    """One for each machine, case and framework version, sorted by these; all of its records are of its newest protocol. A
-    process that died before it could name its version is of the only one there is."""
+def select_cases(found: Iterable[Record], by_protocol: bool = False) -> list[Measured]:
+    """One for each machine, case and framework version, sorted by these; all of its records are of its newest protocol, or
+    `by_protocol` there is one for each. A process that died before it could name its version is of the only one there is."""
     kept = unlimited(found)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for r in kept:
         versions[r.provenance.machine, r.case] |= {r.framework_version} if r.framework_version else set()
-    every: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    every: dict[tuple[str, str, str, int], list[Record]] = defaultdict(list)
     for r in kept:
         known = versions[r.provenance.machine, r.case]
-        every[r.provenance.machine, r.case, r.framework_version or ("" if len(known) != 1 else next(iter(known)))].append(r)
+        version = r.framework_version or ("" if len(known) != 1 else next(iter(known)))
+        every[r.provenance.machine, r.case, version, r.provenance.protocol if by_protocol else 0].append(r)
     return [select_case(every[key]) for key in sorted(every)]
 
 
@@ -85,12 +86,3 @@ def of_one_version(found: Iterable[Record]) -> list[Record]:
         return r.framework_version == versions[r.provenance.machine, r.parsed.framework]
 
     return [r for r in every if counts(r)]
-
-
-def of_one_protocol(found: Iterable[Record]) -> list[Record]:
-    """Those of the newest protocol of each machine: numbers of two protocols are not comparable."""
-    kept = list(found)
-    newest: dict[str, int] = defaultdict(int)
-    for r in kept:
-        newest[r.provenance.machine] = max(newest[r.provenance.machine], r.provenance.protocol)
-    return [r for r in kept if r.provenance.protocol == newest[r.provenance.machine]]

@@ -41,6 +41,7 @@ class Line:
     low: float | None = None
     high: float | None = None
     claimed: float | None = None
+    cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
     remark: str = ""  # why there is no number
     records: tuple[str, ...] = ()
@@ -156,7 +157,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     files = measured.files([] if missing else cases, probe, of_times(arm))
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
-        claimed=arm.target.value, missing=tuple(failures), records=tuple(files),
+        claimed=arm.target.value, cases=tuple(case.id for case in cases), missing=tuple(failures), records=tuple(files),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:

@@ -10,6 +10,7 @@ from analysis.claims.ledger import Entry, Line, ledger
 from analysis.claims.rule import MEASURED
 from analysis.comparison import Comparison
 from analysis.results import Results
+from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
 LINES = ("arm", "decides", "measured", "verdict", "records")
@@ -51,13 +52,23 @@ def row(entry: Entry) -> tuple[str, ...]:
         entry.name,
         entry.says,
         entry.claimed,
-        entry.metric,
+        f"{entry.metric}; {where(entry)}" if where(entry) else entry.metric,
         entry.measured,
         verdict,
         transfers(entry),
         entry.recommendation,
         count(entry.records),
     )
+
+
+def where(entry: Entry) -> str:
+    """What the measured arms that decide ran: `resnet50 b8, b16, unet3d b4, size cpu`."""
+    measured = {case for one in entry.lines if one.decides and one.value is not None for case in one.cases}
+    batches: dict[str, set[int]] = {}
+    for case in map(Case.of, measured):
+        batches.setdefault(case.workload, set()).add(case.batch)
+    said = [f"{name} {', '.join(f'b{b}' for b in sorted(found))}" for name, found in sorted(batches.items())]
+    return f"{', '.join(said)}, size {entry.size}" if said else ""
 
 
 def transfers(entry: Entry) -> str:

@@ -48,7 +48,7 @@ class Picture(NamedTuple):
     source: str
 
 
-def questions(df: pd.DataFrame, results: Path | None) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def questions(df: pd.DataFrame, results: Results | None) -> Iterator[tuple[str, Question, pd.DataFrame]]:
     """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows. Raises ValueError."""
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
@@ -58,26 +58,26 @@ def questions(df: pd.DataFrame, results: Path | None) -> Iterator[tuple[str, Que
     for size, group in df.groupby("size"):
         yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
     yield "support", support, df
-    for judged in successive(Results(results).of_machine(machines[0])) if results and machines else ():
+    for judged in successive(results.of_machine(machines[0])) if results and machines else ():
         yield f"versions-{judged[0].change.replace('==', '-')}", changes, pd.DataFrame(judged)
-    found = searches(results, machines[0]) if results and machines else pd.DataFrame()
+    found = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
     for key, group in found.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(found) else ():
         workload, scenario, size, budget = key
         yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix(str(size))}", largest, group
 
 
-def draw_all(df: pd.DataFrame, results: Path | None = None) -> dict[str, Figure]:
+def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
     """Every figure that the rows can fill, by name.
 
-    `df` is what `analysis.load` makes; `results` is the folder that has `fits/` and all versions' records,
-    without which what they show is left out.
+    `df` is what `analysis.load` makes; `results` has searches and all versions' records, without which what they
+    show is left out.
     Raises ValueError if there are rows of more than one machine.
     """
     drawn = {name: draw(group) for name, draw, group in questions(df, results)}
     return {name: figure for name, figure in drawn.items() if figure}
 
 
-def pictures(df: pd.DataFrame, results: Path | None = None) -> list[Picture]:
+def pictures(df: pd.DataFrame, results: Results | None = None) -> list[Picture]:
     """The same as text; drawn by as many processes as this one may use processors, since a figure takes half a second."""
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return [picture for picture in pool.map(written, *zip(*questions(df, results))) if picture]
@@ -88,7 +88,7 @@ def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
     return Picture(name, svg(figure), *said(figure)) if figure else None
 
 
-def save_all(df: pd.DataFrame, folder: Path, results: Path | None = None) -> list[Path]:
+def save_all(df: pd.DataFrame, folder: Path, results: Results | None = None) -> list[Path]:
     """Write every figure as `folder`/<name>.svg, the same bytes for the same rows. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     made = {folder / f"{picture.name}.svg": picture.svg for picture in pictures(df, results)}

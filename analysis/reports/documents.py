@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Protocol
 
-from analysis.comparison import Comparison
 from framebench.suite.selectors import few
 
 BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
@@ -15,7 +15,16 @@ class NoSuchTable(ValueError):
     """A document asks for a table that the records do not give; the message lists those they do."""
 
 
-def refresh(text: str, tables: Iterable[Comparison]) -> str:
+class Generated(Protocol):
+    """A table, or sentences."""
+
+    @property
+    def key(self) -> str: ...
+
+    def markdown(self) -> str: ...
+
+
+def refresh(text: str, tables: Iterable[Generated]) -> str:
     """The document with each of its tables made anew. Raises NoSuchTable."""
     by_key = {table.key: table for table in tables}
 

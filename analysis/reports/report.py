@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 from analysis import frames, predict, tables
 from analysis.claims import show as claims
 from analysis.comparison import Comparison
-from analysis.reports import breakdown, columns, explained, ground_truth, ranks, sharding, support, tolerances, versions
+from analysis.reports import (
+    breakdown,
+    columns,
+    explained,
+    ground_truth,
+    in_words,
+    ranks,
+    sharding,
+    support,
+    tolerances,
+    versions,
+)
+from analysis.reports.documents import Generated
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
 from analysis.studies import study
@@ -34,8 +46,13 @@ def of_records(found: Sequence[Record], known: Sequence[Explanation] = ()) -> li
     return [*report_of(table), *tables.claim_arms(table), *ranks.comparisons(found), *versions.comparisons(single, known)]
 
 
+def generated(results: Results) -> list[Generated]:
+    """Everything that a document may ask for, of every machine."""
+    return [*for_documents(results), *in_words.every(results)]
+
+
 def for_documents(results: Results) -> list[Comparison]:
-    """Every table that a document may ask for, of every machine."""
+    """The tables among them."""
     known = explained.kept(results.root)
     accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
     rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), *study.comparisons(results.root / "study")]

@@ -71,7 +71,7 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
         write_workload(writer, machine, workload)
-    drawn = parts.pictures(machine, results.root)
+    drawn = parts.pictures(machine, results)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)

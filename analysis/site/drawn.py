@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.comparison import mib, missing, number
 from analysis.figures import fronts, rows
 from analysis.frames import decided
-from analysis.statistics import PEAK
+from analysis.reports.in_words import compared, cost, least
 from analysis.tables import relative
 from framebench.suite.registry import BASELINES
 
@@ -88,8 +88,7 @@ class Drawn:
     @cached_property
     def compared(self) -> pd.DataFrame:
         """Rows that compute what the baseline does, and have its ratio of peaks."""
-        fine = self.group["usable"] & self.group["same_mathematics"] & self.group["peak_ratio"].notna()
-        return self.group[fine].assign(speed=lambda df: 1 / df["time_ratio"])
+        return compared(self.group).assign(speed=lambda df: 1 / df["time_ratio"])
 
     @cached_property
     def rated(self) -> pd.DataFrame:
@@ -179,29 +178,14 @@ class Drawn:
             yield Cell(said, self.tips[r.case], shade(r.time_ratio) if clear else "", r.case if said != "-" else "")
 
     @property
-    def least(self) -> Iterator[tuple[str, Any, str]]:
-        """Framework, the row with the least memory, and the ratio of its step times; None where no strategy saves."""
-        for framework, own in self.compared.groupby("framework", observed=True):
-            saving = own[~own["baseline"] & (own["peak_ratio"] < 1 - PEAK.minimum)].nsmallest(1, "peak_ratio")
-            if len(own) > 1:
-                yield str(framework), next(iter(rows.each(saving)), None), next(iter(relative(saving)), "-")
-
-    @property
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
             (f, f"{r.peak_ratio:.0%} of the peak{cost(ratio)} with", r.strategy, r.case)
             if r
             else (f, "no strategy saves", "", "")
-            for f, r, ratio in self.least
+            for f, r, ratio in least(self.compared)
         ]
-
-
-def cost(ratio: str) -> str:
-    """What a ratio of step times adds to the answer; nothing where there is none."""
-    if ratio == "-":
-        return ""
-    return ", time undecided," if ratio.startswith("undecided") else f" in {ratio.split()[0]}x the time"
 
 
 def tip(r: Any, ratio: str) -> str:

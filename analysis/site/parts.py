@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from analysis.comparison import Comparison
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.results import Results
 
 
-def pictures(machine: Machine, results: Path) -> dict[str, Picture]:
+def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
     """The figures that the machine's rows can fill, by the file beside the machine's pages."""
     from analysis.figures import pictures
 

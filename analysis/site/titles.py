@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-WORKLOADS = {"transformer": "Transformer", "resnet50": "ResNet-50", "unet3d": "3D U-Net"}
+from analysis.reports.in_words import TITLES
+
 FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 SCENARIOS = {
     "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
@@ -13,7 +14,7 @@ SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
 
 def title(name: str) -> str:
     """`unet3d` becomes `3D U-Net`."""
-    return (WORKLOADS | FRAMEWORKS | SCENARIOS).get(name, name)
+    return (TITLES | FRAMEWORKS | SCENARIOS).get(name, name)
 
 
 def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,7 +181,8 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = machines_of(folder, machine, lambda name: from_records(case, name, folder)["bytes"] is not None)
+    of = cache(lambda name: from_records(case, name, folder))
+    machines = machines_of(folder, machine, lambda name: of(name)["bytes"] is not None)
     found: list[dict[str, Any]] = [
         {
             "method": "lower bound",
@@ -198,7 +200,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
     for name in machines:
-        found += [from_records(case, name, folder), *from_searches(case, name, folder)]
+        found += [of(name), *from_searches(case, name, folder)]
     return found
 
 

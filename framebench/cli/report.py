@@ -80,7 +80,7 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
     """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
     from analysis.reports.documents import NoSuchTable, refresh
     from analysis.reports.explained import kept as kept_steps
-    from analysis.reports.report import for_documents, of_records
+    from analysis.reports.report import generated, of_records
 
     if whole:
         writable(folder.root / "tables")
@@ -92,7 +92,7 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(c.markdown() for c in found if c.machine == name))
         say(f"the same as Markdown: {target}")
-    every = for_documents(folder) if docs else []
+    every = generated(folder) if docs else []
     for document in docs:
         try:
             document.write_text(refresh(document.read_text(), every))
@@ -117,7 +117,7 @@ def draw(folder: Folder, machine: str, to: Path) -> None:
     from analysis.figures import save_all
 
     writable(to)
-    for path in save_all(folder.table(machine), to, folder.root):
+    for path in save_all(folder.table(machine), to, folder):
         typer.echo(path)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MALLOC_ENV = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -47,14 +46,3 @@ class HostPeak:
     def grown(self) -> int:
         """Bytes by which resident memory rose above its level at start()."""
         return max(0, status_bytes("VmHWM") - self.before)
-
-
-def bfloat16_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool | None:
-    """Whether the processor has instructions for products in bfloat16; None where it does not tell."""
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        return None
-    lines = (line.partition(":") for line in text.splitlines())
-    flags = next((told.split() for name, _, told in lines if name.strip() in ("flags", "Features")), None)
-    return None if flags is None else not BFLOAT16.isdisjoint(flags)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.instruments import nvml
-from framebench.instruments.host import MALLOC_ENV, bfloat16_units
+from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
 from framebench.measure.environments import Environment
 from framebench.measure.supervisor import Outcome, Worker
@@ -103,7 +103,7 @@ def unsupported(case: Case) -> str | None:
 
 def too_slow(case: Case) -> str | None:
     """Why a case takes longer than it may, where the processor tells."""
-    if case.plan.precision == "bf16" and not nvml.gpus() and bfloat16_units() is False:
+    if case.plan.precision == "bf16" and not nvml.gpus() and provenance.bfloat16_instructions() == set():
         return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
     return None
 

@@ -18,6 +18,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = re.compile(r"\w[\w.-]{0,99}")  # it becomes a folder's name, so it has no strokes, and does not begin with a dot
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 
 
@@ -83,7 +84,19 @@ def hardware() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
         **huge_pages(),
+        **({"bfloat16": sorted(found)} if (found := bfloat16_instructions()) is not None else {}),
     }
+
+
+def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:
+    """Those that the processor has, or its host lets it have, for products in bfloat16; None where it does not tell."""
+    try:
+        text = cpuinfo.read_text()
+    except OSError:
+        return None
+    lines = (line.partition(":") for line in text.splitlines())
+    flags = next((told.split() for name, _, told in lines if name.strip() in ("flags", "Features")), None)
+    return None if flags is None else BFLOAT16.intersection(flags)
 
 
 def huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:

@@ -22,8 +22,8 @@ from framebench.suite.tolerance import joined
 from framebench.worker.observe import first_steps
 from framebench.worker.verification import stray
 
-# Whether a value near zero passes a ReLU is rounding's choice, and seldom: one run shows too little of it. So training, plain and
-# in micro-batches, is repeated from weights that are as good.
+# Whether a value near zero passes a ReLU is rounding's choice, and seldom: one run shows too little of it. So training, plain
+# and in micro-batches, is repeated from weights that are as good.
 NUDGES = 3
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from analysis.comparison import Comparison
 from analysis.reports import explained
-from analysis.reports.documents import NoSuchTable, refresh
-from analysis.reports.report import for_documents, of_records
+from analysis.reports.documents import Generated, NoSuchTable, refresh
+from analysis.reports.report import generated, of_records
 from analysis.results import Results
 from analysis.studies import faults, mutants
 from tests.committed import records, tracked
@@ -39,12 +39,12 @@ def test_an_unknown_table_is_answered_by_the_known_ones() -> None:
 
 
 @cache
-def published() -> list[Comparison]:
+def published() -> list[Generated]:
     with TemporaryDirectory() as folder:
         for file in tracked("results"):
             (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, Path(folder) / file)
-        return for_documents(Results(Path(folder) / "results"))
+        return generated(Results(Path(folder) / "results"))
 
 
 @pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])

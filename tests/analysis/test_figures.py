@@ -92,7 +92,7 @@ def published() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def drawn(published: pd.DataFrame) -> dict[str, Figure]:
-    return figures.draw_all(published[published["workload"] == "transformer"], ROOT / "results")
+    return figures.draw_all(published[published["workload"] == "transformer"], Results(ROOT / "results"))
 
 
 def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from analysis.selection import (
     Measured,
-    of_one_protocol,
     of_one_version,
     select_case,
     select_cases,
@@ -88,11 +87,11 @@ def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() ->
     assert select_version("torch", {"9.9.9": first, "1.0": second}) == "1.0"
 
 
-def test_numbers_of_two_protocols_are_not_shown_together() -> None:
-    old, new = made("fp32", 200, 1.0), made("checkpoint", 100, 1.0)
-    newer = new.model_copy(update={"provenance": provenance(versions={"torch": "1"}, protocol=2)})
-    elsewhere = old.model_copy(update={"provenance": provenance(versions={"torch": "1"}, machine="another")})
-    assert of_one_protocol([old, newer, elsewhere]) == [newer, elsewhere]
+def test_of_a_case_the_newest_protocol_counts_or_each_for_itself() -> None:
+    old, other = changed(made("fp32", 200, 1.0), protocol=1), made("checkpoint", 100, 1.0)
+    new = later(made("fp32", 210, 1.0), protocol=2)
+    assert [m.newest for m in select_cases([new, old, other])] == [other, new]
+    assert [m.newest for m in select_cases([new, old, other], by_protocol=True)] == [other, old, new]
 
 
 @st.composite

@@ -66,7 +66,7 @@ def test_cautions() -> None:
 def test_the_table_shows_instructions_beside_times() -> None:
     shown = verdicts.table(*verdicts.arms(made(2.0, 2**28, 2 * 10**6), CASE.id, CHANGE.id))
     found = {line[0]: line for line in shown.rows}
-    assert found["step time"][1:4] == ("1.05 ms", "2.10 ms", "2.001")
+    assert found["step time"][1:4] == ("1.08 ms", "2.16 ms", "2.001")
     assert found["peak memory"][1:3] == ("128.00 MiB", "256.00 MiB")
     assert found["instructions"][1:3] == ("1.00 million", "2.00 million")
     assert [line[-1] for line in shown.rows] == ["slower", "more memory", "other work"]

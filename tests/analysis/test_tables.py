@@ -38,6 +38,15 @@ def test_numbers_of_two_protocols_have_no_ratio() -> None:
     assert row[["peak_ratio", "time_ratio", "torch_ratio"]].isna().all()
 
 
+def test_a_baseline_that_was_measured_again_leaves_older_strategies_their_ratio() -> None:
+    base, change = made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)
+    anew = made("fp32", 400, 1.0)
+    anew = anew.model_copy(update={"provenance": provenance(versions={"torch": "1"}, protocol=2)})
+    rows = frame(base, change, anew).set_index("strategy")
+    assert rows.loc["checkpoint"][["peak_ratio", "protocol"]].tolist() == [0.5, 1]
+    assert rows.loc["fp32"][["peak_bytes", "protocol"]].tolist() == [400, 2]
+
+
 CHECKPOINT = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
 JAX = Case("transformer", "jax", "train", "fp32", 4, "tiny")
 TIMES = [

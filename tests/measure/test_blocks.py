@@ -125,7 +125,7 @@ def test_an_arm_that_fails_ends_alone(
 def test_no_bfloat16_units_is_said_of_what_takes_too_long(
     impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("framebench.measure.runner.bfloat16_units", lambda: False)
+    monkeypatch.setattr("framebench.measure.runner.provenance.bfloat16_instructions", set)
     monkeypatch.setenv("MISBEHAVE", "amp_bf16: slow, checkpoint: slow")
     with run(results) as opened:
         measure([group(impostor)], opened)

@@ -232,6 +232,7 @@ def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
     found = one(results, "B19")
     assert (found.verdict, found.protocol, found.value) == ("reproduced", 1, 0.8)
     assert "Measured under protocol 1." in table([found]).caption
+    assert table([found]).data.iloc[0]["metric"].endswith("; transformer b4, size tiny"), "what decides says where"
     put(results, base, 20, minute=5, origin={"protocol": VERSION})
     found = one(results, "B19")
     assert (found.verdict, found.protocol, found.value) == ("no effect worth having", VERSION, 1.0)

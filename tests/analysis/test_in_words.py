@@ -1,0 +1,36 @@
+"""The answer in words: the least memory of each framework, and its cost in time."""
+
+from __future__ import annotations
+
+from analysis import frames
+from analysis.reports.in_words import of_training
+from framebench.suite.case import Case
+from tests.handmade import blocks
+
+FP32, CHECKPOINT, ACCUMULATE = (
+    Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
+)
+
+
+def said(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
+    """Of three strategies with these seconds, by block and round, and peaks."""
+    found = blocks(list(zip((FP32, CHECKPOINT, ACCUMULATE), times)), peaks=peaks)
+    return of_training(frames.frame(found), "m").lines
+
+
+def steady(seconds: float) -> list[list[float]]:
+    return [[seconds * (1 + 0.001 * (block % 3))] * 8 for block in range(5)]
+
+
+def test_the_least_memory_and_what_it_costs() -> None:
+    lines = said([steady(1.0), steady(1.3), steady(1.1)], [200, 100, 150])
+    start = "**Transformer**, training in batches of 4: PyTorch needs 50% of `fp32`'s peak"
+    assert lines == (f"{start} in 1.30x the time with `checkpoint`.",)
+    wild = [[1.0 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
+    assert said([steady(1.0), wild, steady(1.1)], [200, 100, 150]) == (f"{start}, time undecided, with `checkpoint`.",)
+
+
+def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
+    (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
+    assert line.endswith("in PyTorch no strategy saves memory.")
+    assert of_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()

@@ -1,0 +1,32 @@
+"""Which instructions for bfloat16 a processor has, as /proc/cpuinfo tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.records.provenance import bfloat16_instructions, hardware
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("model name\t: x\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile\n", {"avx512_bf16", "amx_bf16"}),
+        ("Features\t: fp asimd bf16\n", {"bf16"}),
+        ("flags\t\t: fpu avx512f\n", set()),
+        ("processor\t: 0\n", None),
+    ],
+)
+def test_they_are_read_from_the_flags(told: str, found: set[str] | None, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(told)
+    assert bfloat16_instructions(tmp_path / "cpuinfo") == found
+
+
+def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path: Path) -> None:
+    assert bfloat16_instructions(tmp_path / "none") is None
+
+
+def test_provenance_names_them() -> None:
+    here = bfloat16_instructions()
+    assert hardware().get("bfloat16") == (None if here is None else sorted(here))
