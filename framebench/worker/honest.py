@@ -22,8 +22,8 @@ from framebench.suite.tolerance import joined
 from framebench.worker.observe import first_steps
 from framebench.worker.verification import stray
 
-# Whether a value near zero passes a ReLU is rounding's choice, and seldom: one run shows too little of it. So training, plain
-# and in micro-batches, is repeated from weights that are as good.
+# Whether a value near zero passes a ReLU is rounding's choice, and seldom: one run shows too little of it. So training in
+# float32 is repeated from weights that are as good.
 NUDGES = 3
 
 
@@ -35,8 +35,7 @@ def off(case: Case) -> dict[str, Any]:
         return {"reason": fault}
     adapter.build()
     found = [errors_of(adapter)]
-    plain = case.strategy == case.stage.baseline or case.plan.micro_batches > 1
-    if plain and (case.scenario, case.plan.precision) == ("train", "fp32"):
+    if (case.scenario, case.plan.precision) == ("train", "fp32"):
         for seed in range(NUDGES):
             adapter.case = Nudged(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed)
             adapter.restore()

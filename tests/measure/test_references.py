@@ -65,7 +65,7 @@ def test_sizes_with_golden_values_need_none(tmp_path: Path) -> None:
 
 
 def adapter(case: Case) -> Any:
-    return SimpleNamespace(case=case, workload=case.spec)
+    return SimpleNamespace(case=case, workload=case.spec, known_fault=lambda: None)
 
 
 def test_verified_against_a_record_with_twice_the_tolerance() -> None:
