@@ -63,7 +63,9 @@ def run(
     profile: Profile = None,
     results: Results = runner.RESULTS,
     blocks: Blocks = 1,
-    rounds: Rounds = runner.Options.rounds,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="turns of each process in a block; 0: no times, which other load would spoil")
+    ] = runner.Options.rounds,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
     memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,

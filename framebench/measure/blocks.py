@@ -61,6 +61,11 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self.stack.close()
 
+    @property
+    def without_times(self) -> bool:
+        """Only what a loaded machine does not change: whether cases are right, and their memory."""
+        return not self.options.rounds
+
     def records(self, arm: Arm) -> list[Record]:
         """What this session has of an arm by now, oldest first."""
         where = store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
@@ -71,8 +76,9 @@ class Run:
         return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
 
     def can_share(self, arm: Arm) -> bool:
-        """Whether it may be built beside another: it has been compiled, and waits for no other's values."""
-        return self.scratch_of(arm).exists() and not references.needed(arm.case)
+        """Whether it may be built beside another: it has been compiled, or its first step's time is not wanted, and it waits for
+        no other's values."""
+        return (self.without_times or self.scratch_of(arm).exists()) and not references.needed(arm.case)
 
     def write(self, record: Record, arm: Arm) -> None:
         store.write(record, store.folder(self.results, record.provenance.machine, arm.environment.name, arm.case))
@@ -97,17 +103,27 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
     blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
     taken = {block for found in blocks.values() for block in found if block.startswith(f"{name}.")}
-    left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
+    left = [arm for arm in records if taken.isdisjoint(blocks[arm]) and not (run.without_times and records[arm])]
     lot = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
     while left:
-        others = [arm for arm in group.others if arm in left]
-        timed, left, crowded = one_block(f"{name}.{lot}", [*group.always, *others], len(group.always), run)
+        arms, later = together(group, left, run)
+        timed, left, crowded = one_block(f"{name}.{lot}", arms, len(group.always), run)
+        left += later
         for arm in crowded:  # memory ran out among others: the answer is what it does alone
             lot += 1
             timed += one_block(f"{name}.{lot}", [arm], 1, run)[0]
         lot += 1
         pending.write(run.results, name, timed)
         complete(timed, run)
+
+
+def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[Arm]]:
+    """The arms of the next block and those that wait for another. Without times nothing is compared: then as many as there are
+    cores, so that little is lost by an interruption."""
+    if run.without_times:
+        at_once = len(run.options.cores())
+        return left[:at_once], left[at_once:]
+    return [*group.always, *(arm for arm in group.others if arm in left)], []
 
 
 def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
@@ -143,7 +159,8 @@ def start(arms: list[Arm], first: int, lives: list[Live], run: Run) -> None:
         ready, some = [live for live in lives if live.ready], list[Live]()
         for arm, core in zip(left, cores):
             must = len(lives) <= first
-            if not (must or room.fits_more(ready, 1 + len(some))) or (some and (some[0].cold or not run.can_share(arm))):
+            alone = some and (not run.can_share(arm) or (some[0].cold and not run.without_times))
+            if alone or not (must or room.fits_more(ready, 1 + len(some))):
                 break
             live = Live(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
             lives.append(live)
@@ -163,7 +180,7 @@ def parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
 
 def take_turns(lives: list[Live], seed: int, run: Run) -> Product | None:
     """The rounds: in each the reference product, then every arm in random order."""
-    if not lives:
+    if not lives or run.without_times:
         return None
     order, start = random.Random(seed), time.monotonic()
     with Product(run.options, run.scratch) as product:
@@ -253,8 +270,8 @@ def record(timed: Timed, run: Run, memory: Memory | None) -> Record:
     fields, status, reason = runner.join(outcomes)
     if status == "timeout" and (cause := runner.too_slow(arm.case)):
         reason = f"{reason}; {cause}"
-    if not timed.cold:
-        fields.pop("first_step_s", None)  # it found compiled what the first block's compiled
+    if not timed.cold or run.without_times:
+        fields.pop("first_step_s", None)  # it found compiled what the first block's compiled, or was not alone
     origin = runner.provenance_of(
         arm.case, run.id, arm.environment, run.options, timed.load, outcomes, run.results, card, arm.planted
     )

@@ -135,6 +135,24 @@ def test_no_bfloat16_units_is_said_of_what_takes_too_long(
     assert found["fp32"].status == "ok"
 
 
+def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
+    impostor: Environment, results: Path, diary: Path
+) -> None:
+    options = Options(rounds=0)
+    more = replace(CASES[0], strategy="accumulate_8")
+    with run(results, options) as opened:
+        measure([group(impostor), group(impostor, [more])], opened)
+    found = by_strategy(results)
+    assert set(found) == {*STRATEGIES, "accumulate_8"}, "the baseline of the second group is there already"
+    for r in found.values():
+        assert r.status == "ok"
+        assert r.peaks
+        assert r.verification
+        assert (r.step_s, r.first_step_s) == ([], None)
+    assert not written(diary, "turn")
+    assert len(written(diary, "memory")) == 5
+
+
 def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Environment, results: Path, diary: Path) -> None:
     with run(results) as opened:
         measure([group(impostor, CASES[:2])], opened, blocks=3)
