@@ -41,6 +41,7 @@ from framebench.measure.groups import groups, pair
 from framebench.measure.live import Arm
 from framebench.measure.progress import CaseProgress
 from framebench.measure.session import Session
+from framebench.measure.units import Asked
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
@@ -57,36 +58,61 @@ Env = Annotated[
 Blocks = Annotated[int, typer.Option(min=1, help="fresh processes of each case, so often: what is published takes 5 or more")]
 
 
+Turns = Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: no times, which other load would spoil")]
+Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")]
+TimeLimit = Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")]
+MemoryLimit = Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")]
+
+
 @app.command(rich_help_panel=MEASURE)
 def run(
     selectors: Selectors = None,
     profile: Profile = None,
     results: Results = runner.RESULTS,
     blocks: Blocks = 1,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="turns of each process in a block; 0: no times, which other load would spoil")
-    ] = runner.Options.rounds,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
-    memory_limit: Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")] = None,
+    rounds: Turns = runner.Options.rounds,
+    threads: Threads = 1,
+    time_limit: TimeLimit = 900.0,
+    memory_limit: MemoryLimit = None,
     env: Env = None,
+    block: Annotated[
+        int | None, typer.Option(min=0, help="the block of this number alone, as `framebench plan` names it")
+    ] = None,
+    beside_torch: Annotated[
+        bool, typer.Option("--beside-torch", help="PyTorch's baseline in each block, though no case of it is named")
+    ] = False,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
+    wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    if block is not None and blocks != 1:
+        fail(f"--block {block} is one block, and --blocks {blocks} is several: leave one of them out", 2)
+    raise typer.Exit(broken(measure_here(replace(wanted, block=block, beside_torch=beside_torch), results)))
+
+
+def asked(
+    selectors: list[str] | None, profile: str | None, blocks: int, rounds: int, threads: int, time_limit: float,
+    memory_limit: str | None, env: str | None,
+) -> Asked:  # fmt: skip
+    """Raises typer.BadParameter."""
     profile = profile or (None if selectors else profiles.profile_name())
-    found = chosen(selectors, [], profile)
     options = runner.Options(
         profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )  # fmt: skip
-    # options too: what was measured with other threads or under a limit does not stand for what is asked for now
-    named = " ".join([*(selectors or []), profile or "", *([f"--env {env}"] if env else []), f"{blocks} blocks", str(options)])
-    with session(results, named) as opened:
-        ready = installed.ready((c.framework for c in found if env or not runner.unsupported(c)), env, say)
+    return Asked(tuple(selectors or ()), profile, options, env, blocks)
+
+
+def measure_here(wanted: Asked, results: Path) -> list[str]:
+    """Each case's status (`measure_all`)."""
+    env, found = wanted.env, chosen(list(wanted.selectors), [], wanted.profile)
+    with session(results, wanted.named, keep=wanted.block is not None) as opened:
+        frameworks = [c.framework for c in found if env or not runner.unsupported(c)]
+        beside = FRAMEWORKS[:1] if wanted.beside_torch and frameworks else ()
+        ready = installed.ready([*frameworks, *beside], env, say)
         found = [c for c in found if not env or c.framework in ready]
         for environment in ready.values():
-            environments.warm(environment, profile or "quick", say)
-        statuses = measure_all(found, opened, ready, options, results, blocks)
-    raise typer.Exit(broken(statuses))
+            environments.warm(environment, wanted.profile or "quick", say)
+        return measure_all(found, opened, ready, wanted.options, results, wanted.blocks)
 
 
 def measure_all(

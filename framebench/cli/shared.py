@@ -35,6 +35,7 @@ app = typer.Typer(
 )
 # the headings of --help
 MEASURE, READ, BUDGET, HERE = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
+MACHINES = "Many machines"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
@@ -118,8 +119,9 @@ def measuring(results: Path, kept: Callable[[], str] = lambda: "") -> Iterator[N
 
 
 @contextmanager
-def session(results: Path, selector: str) -> Iterator[Session]:
-    """Measure in a session of this code, which is finished if the block comes to its end. As above."""
+def session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
+    """Measure in a session of this code, which is finished if the block comes to its end, and with `keep` known to be so
+    afterwards. As above."""
     opened: list[Session] = []
 
     def kept() -> str:
@@ -130,7 +132,7 @@ def session(results: Path, selector: str) -> Iterator[Session]:
     with measuring(results, kept):
         opened.append(Session.open(results, provenance.code(), selector))
         yield opened[0]
-        opened[0].close(results)
+        opened[0].close(results, keep)
 
 
 def problem(error: OSError) -> str:

@@ -84,10 +84,10 @@ class Session:
         own = isinstance(left.id, str) and (left.code, left.selector) == (code, selector)
         return left if own else None
 
-    def path(self, results: Path) -> Path:
+    def path(self, results: Path, state: str = "session") -> Path:
         """Its own file, which other commands leave alone."""
         asked = json.dumps([self.code, self.selector])
-        return results / f".session-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
+        return results / f".{state}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
 
     def kept(self, results: Path) -> bool:
         """Whether anything that it measured is there: a record of its own, or a probe of the claims since it began."""
@@ -98,6 +98,14 @@ class Session:
         )
         return bool(probes) or any(store.of_session(path.parent, self.id) for path in records)
 
-    def close(self, results: Path) -> None:
-        """Finished: the next run starts a new session. Raises OSError if the file cannot be removed."""
+    def close(self, results: Path, keep: bool = False) -> None:
+        """Finished: the next run starts a new session. With `keep` one can ask for it later (`finished`). Raises OSError if
+        the file cannot be removed."""
+        if keep:
+            os.replace(self.path(results), self.path(results, "done"))
         self.path(results).unlink(missing_ok=True)
+
+    @classmethod
+    def finished(cls, results: Path, code: str | None, selector: str) -> bool:
+        """Whether one of this code and selector came to its end, and was kept."""
+        return cls("", code, selector).path(results, "done").exists()

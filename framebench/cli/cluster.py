@@ -1,0 +1,49 @@
+"""Commands for many machines: `plan | collect | check-results`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from framebench.cli.measuring import Blocks, Env, MemoryLimit, Threads, TimeLimit, Turns, asked
+from framebench.cli.shared import MACHINES, Profile, Results, Selectors, app, chosen, out, say
+from framebench.measure import runner, units
+from framebench.records import provenance
+
+
+@app.command(rich_help_panel=MACHINES)
+def plan(
+    selectors: Selectors = None,
+    profile: Profile = None,
+    results: Results = runner.RESULTS,
+    blocks: Blocks = 1,
+    rounds: Turns = runner.Options.rounds,
+    threads: Threads = 1,
+    time_limit: TimeLimit = 900.0,
+    memory_limit: MemoryLimit = None,
+    env: Env = None,
+    shell: Annotated[
+        bool, typer.Option("--shell", help="one command a line: for GNU parallel, Snakemake, Kubernetes jobs")
+    ] = False,
+) -> None:
+    """What `framebench run` would measure, as units for several machines: one block of one group of cases each. What is done is
+    left out."""
+    wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    every = units.units(wanted, chosen(list(wanted.selectors), [], wanted.profile))
+    code = provenance.code()
+    left = [unit for unit in every if not unit.done(results, code)]
+    if shell:
+        program, where = shutil.which(sys.argv[0]), results.absolute()
+        for unit in left:
+            typer.echo(units.shell(unit, str(Path(program).absolute()) if program else "framebench", where))
+    else:
+        table = Table("block", "cases", box=None)
+        for unit in left:
+            table.add_row(str(unit.block), unit.selectors[0])
+        out.print(table)
+    say(f"{len(left)} units, {len(every) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
