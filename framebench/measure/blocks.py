@@ -76,8 +76,8 @@ class Run:
         return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
 
     def can_share(self, arm: Arm) -> bool:
-        """Whether it may be built beside another: it has been compiled, or its first step's time is not wanted, and it waits for
-        no other's values."""
+        """Whether it may be built beside another: it has been compiled, or its first step's time is not wanted, and it waits
+        for no other's values."""
         return (self.without_times or self.scratch_of(arm).exists()) and not references.needed(arm.case)
 
     def write(self, record: Record, arm: Arm) -> None:
