@@ -47,3 +47,27 @@ def plan(
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
     say(f"{len(left)} units, {len(every) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
+
+
+@app.command("collect", rich_help_panel=MACHINES)
+def collect_(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="results folders")],
+    results: Annotated[Path, typer.Option(file_okay=False, help="the folder that they are added to")] = runner.RESULTS,
+    machine: Annotated[str | None, typer.Option(help="a name for machines that have none there yet")] = None,
+) -> None:
+    """Add the records of several results folders to one. What is there already is not added again.
+
+    Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
+    """
+    from framebench.records.collect import collect
+
+    found = collect(folders, results, machine)
+    for name, nodes in sorted(found.machines.items()):
+        say(f"{name}: {', '.join(sorted(nodes))}")
+    for sentence in (*found.conflicts, *found.unreadable):
+        say(sentence)
+    typer.echo(
+        f"{len(found.added)} records added, {found.known} known, {len(found.conflicts)} conflicts, "
+        f"{len(found.unreadable)} unreadable: {results}"
+    )
+    raise typer.Exit(bool(found.conflicts or found.unreadable))

@@ -222,7 +222,7 @@ def provenance_of(
         commit=provenance.commit(),
         dirty=provenance.dirty(),
         machine=provenance.machine_name(),
-        hardware=provenance.hardware() | ({"device": result["device"]} if result else {}),
+        hardware=provenance.hardware() | gpus() | ({"device": result["device"]} if result else {}),
         python=result.get("python", platform.python_version()),
         versions=result.get("versions", {environment.framework: environment.version}),
         environment={k: v for k, v in variables.items() if k != "HOME"},
@@ -237,6 +237,11 @@ def provenance_of(
         gpu=around(card, outcomes) if card else {},
         protocol=VERSION,
     )
+
+
+def gpus() -> dict[str, list[str]]:
+    """Said of the machine in every record, also where no worker came as far as its device."""
+    return {"gpus": list(nvml.gpus())} if nvml.gpus() else {}
 
 
 def around(before: dict[str, Any], outcomes: dict[str, Outcome]) -> dict[str, Any]:

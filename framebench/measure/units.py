@@ -13,10 +13,9 @@ from pathlib import Path
 
 from framebench.measure.runner import USUAL, Options
 from framebench.measure.session import Session
+from framebench.records.collect import NODES
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
-
-NODES = "nodes"  # below the results folder: one of its own for each machine, so that several may measure at once
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import platform
 import re
@@ -86,6 +87,17 @@ def hardware() -> dict[str, Any]:
         **huge_pages(),
         **({"bfloat16": sorted(found)} if (found := bfloat16_instructions()) is not None else {}),
     }
+
+
+def fingerprint(hardware: dict[str, Any]) -> str:
+    """Of a record's `hardware`: equal for machines between which nothing that numbers rest on differs, whatever they are called
+    and however their systems were updated. Memory counts in whole GiB, since firmware keeps some of it to itself."""
+    of = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
+    told = {name: hardware.get(name) for name in of} | {
+        "memory_gib": round((hardware.get("memory_bytes") or 0) / 2**30),
+        "architecture": str(hardware.get("system", "")).rpartition(" ")[2],
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:

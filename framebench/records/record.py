@@ -121,6 +121,7 @@ class Provenance(Part):
     commit: str | None
     dirty: bool | None
     machine: Annotated[str, AfterValidator(as_machine)]
+    node: str | None = None  # what the machine called itself, where `framebench collect` put equal ones under one name
     hardware: dict[str, Any]
     python: str | None = None
     versions: dict[str, str] = {}
