@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from rich.table import Table
 
 from framebench.cli.measuring import Blocks, Env, MemoryLimit, Threads, TimeLimit, Turns, asked
-from framebench.cli.shared import MACHINES, Profile, Results, Selectors, app, chosen, out, say
+from framebench.cli.shared import MACHINES, AsJson, Profile, Results, Selectors, app, chosen, out, say
 from framebench.measure import runner, units
 from framebench.records import provenance
 
@@ -71,3 +72,23 @@ def collect_(
         f"{len(found.unreadable)} unreadable: {results}"
     )
     raise typer.Exit(bool(found.conflicts or found.unreadable))
+
+
+@app.command("check-results", rich_help_panel=MACHINES)
+def check_results(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="a results folder")],
+    as_json: AsJson = False,
+) -> None:
+    """Whether somebody's records hold together, and could have been measured. Nothing of theirs is executed."""
+    from analysis.checks import check
+
+    found = check(folder)
+    if as_json:
+        typer.echo(json.dumps({"records": len(found.records), "problems": found.problems, "notes": found.notes}, indent=1))
+    else:
+        for sentence in found.problems:
+            out.print(f"NO  {sentence}", markup=False, highlight=False, soft_wrap=True)
+        for sentence in found.notes:
+            out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{len(found.records)} records, {len(found.problems)} problems")
+    raise typer.Exit(bool(found.problems))
