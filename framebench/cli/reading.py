@@ -1,4 +1,4 @@
-"""Commands that read records and predict: `list | show | report | predict | explain`."""
+"""Commands that read records and predict: `list | show | report | predict`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typer
 from framebench.cli.shared import (
     ALL,
     BUDGET,
-    MEASURE,
     READ,
     AsJson,
     Machine,
@@ -25,10 +24,8 @@ from framebench.cli.shared import (
     chosen,
     err,
     fail,
-    file_to_write,
     machine_of,
     machines_of,
-    measuring,
     out,
     say,
 )
@@ -230,35 +227,3 @@ def from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str
         verdict = {True: "fits", False: "does not fit", None: "was not tried"}[tried.verdict(case.batch, fit.budget_bytes)]
         note = f"b{case.batch} {verdict} within {fit.budget_bytes / 2**20:,.1f} MiB on {machine}: {fit.answer.split(' (')[0]}"
         yield {"method": "search", "instrument": None, "bytes": None, "note": note, "budget_bytes": fit.budget_bytes}
-
-
-@app.command(rich_help_panel=MEASURE)
-def explain(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
-    to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
-    version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
-    results: Results = runner.RESULTS,
-    as_json: AsJson = False,
-) -> None:
-    """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase."""
-    from analysis.reports import explained
-    from framebench.measure.explain import Unexplained, obstacle
-    from framebench.measure.explain import explain as account
-
-    asked = hypothetical.named(case)
-    try:
-        if why := obstacle(asked):  # before an environment is built for nothing
-            raise Unexplained(f"{asked.id}: {why}")
-        with measuring(results), err.status(asked.id):
-            found = account(asked, environments.ensure(asked.framework, version, say))
-    except Unexplained as error:
-        fail(str(error), 2)
-    if to:
-        from analysis.figures import svg
-
-        to.write_text(svg(explained.figure(found)), encoding="utf-8")
-    if as_json:
-        typer.echo(found.model_dump_json())
-        return
-    for table in (explained.by_kind(found), explained.by_layer(found)):
-        table.terminal(out)

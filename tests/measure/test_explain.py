@@ -237,3 +237,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert set(found) == set(Explanation.model_fields)
     assert found["peak"]["bytes"] == sum(h["bytes"] for h in found["holders"])
     assert {"kind", "layer", "phase", "bytes", "tensors", "by"} == set(found["holders"][0])
+
+
+def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path) -> None:
+    case, other = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("checkpoint", "fp32"))
+    done = framebench("explain", case, "--against", other, "--json", "--results", str(tmp_path))
+    found = json.loads(done.stdout)
+    assert found["difference"] == found["peak"] - found["against_peak"] == sum(row["difference"] for row in found["rows"])
+    kinds = {row["kind"]: 0 for row in found["rows"]}
+    for row in found["rows"]:
+        kinds[row["kind"]] += row["difference"]
+    assert kinds["saved for backward"] < 0 < kinds["recomputed"]
+    assert list(kinds)[-1] == "unexplained"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [("@0.1", "there are: 2.12.1, 2.13.0"), ("transformer/torch/train/compile/b4/tiny", "no operators"), ("resnet50", "as in")],
+)
+def test_mistakes_in_the_other_case_are_answered_before_anything_runs(other: str, said: str) -> None:
+    done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--against", other)
+    assert done.returncode == 2
+    assert said in done.stderr
