@@ -12,13 +12,14 @@ from framebench.asv.block import measured_with
 from framebench.measure import runner
 from framebench.records.record import Record
 from framebench.suite import profiles, protocol
-from framebench.suite.case import Case
+from framebench.suite.case import DEFAULT_SIZE, Case
 from models import spec
 
 # read once, in the server that asv forks every benchmark process from
 ENV = os.environ.get("FRAMEBENCH_ENV", "")
 PROFILE = tuple(profiles.profile())
-SIZE = PROFILE[0].size
+# of every profile: a benchmark has the same parameters whichever is measured, so that asv adds up what several of them measured
+ALL = tuple(dict.fromkeys(case for name in profiles.PROFILES for case in profiles.profile(name)))
 
 
 class CaseFailed(RuntimeError):
@@ -26,20 +27,21 @@ class CaseFailed(RuntimeError):
 
 
 class CaseBenchmarks(ABC):
-    """One workload in one framework. A subclass states `workload` and `framework`, no more.
+    """One workload in one framework at one size. A subclass states `workload`, `framework` and `size`, no more.
 
     asv runs every metric of every parameter in a process of its own. The first to ask for a case measures the block that it is
     in; the others, and the other cases of the block, find their records of the same session.
     """
 
     workload: ClassVar[str]
+    size: ClassVar[str] = DEFAULT_SIZE  # another one is part of the class's name too
     params: ClassVar[
         tuple[list[str], list[str], list[int]]
     ]  # asv takes their product; which of it are cases, framebench.asv knows
     unit: ClassVar[str]  # of the throughput; the other metrics state theirs
     param_names: ClassVar[list[str]] = ["scenario", "strategy", "batch"]
     # asv compares results of one version only; by default, every edit of this file would start a new one
-    version = f"{protocol.VERSION}-{SIZE}"
+    version = str(protocol.VERSION)
     timeout = 24 * 3600  # more than the limits of a whole block: were asv to cut a case off, the reason would be lost
 
     @property
@@ -48,14 +50,14 @@ class CaseBenchmarks(ABC):
         """Abstract so that asv, which collects every concrete class, passes over this one."""
 
     def __init_subclass__(cls) -> None:
-        own = [case for case in PROFILE if case.workload == cls.workload]
+        own = [case for case in ALL if (case.workload, case.size) == (cls.workload, cls.size)]
         scenarios, strategies = dict.fromkeys(case.scenario for case in own), dict.fromkeys(case.strategy for case in own)
         cls.params = list(scenarios), list(strategies), sorted({case.batch for case in own})
         cls.unit = f"{spec.workload(cls.workload).unit}/s"
 
     def setup(self, scenario: str, strategy: str, batch: int) -> None:
         """asv shows n/a for what raises NotImplementedError here."""
-        self.case = Case(self.workload, self.framework, scenario, strategy, batch, SIZE)
+        self.case = Case(self.workload, self.framework, scenario, strategy, batch, self.size)
         if self.framework != ENV.split("==")[0]:
             raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
         if self.case not in PROFILE:

@@ -6,27 +6,25 @@ each combination that it has selected, and shows a row for each that it has not.
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Callable, Iterator
-from functools import wraps
-from itertools import product
+from functools import cache, wraps
 from typing import Any
 
+import numpy as np
 from asv.benchmarks import Benchmarks
 
 from framebench.measure.runner import unsupported
-from framebench.suite.case import Case
-from framebench.suite.profiles import profile
+from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
 
 def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     """asv's selection without other frameworks and without combinations that are no case: asv shows n/a for these, and starts
     no process."""
-    known, chosen = frozenset(profile()), {}
-    for name in benchmarks:
-        if framework_of(name) == framework:
-            chosen[name] = [i for i, case in selected(benchmarks, name) if case in known]
+    chosen = {
+        name: [place for place, _ in selected(benchmarks, name)] for name in benchmarks if framework_of(name) == framework
+    }
     kept = benchmarks.filter_out({name for name in benchmarks if not chosen.get(name)})
     kept.benchmark_selection.update((name, chosen[name]) for name in kept)
     return kept
@@ -45,17 +43,29 @@ def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
 
 
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
-    """The combinations of parameters that asv selected of a benchmark: place in their product, and the case, if it is one."""
-    combinations = list(product(*benchmarks[name]["params"]))
-    size = profile()[0].size
-    for place in benchmarks.benchmark_selection[name]:
-        scenario, strategy, batch = map(literal_eval, combinations[place])
-        yield place, Case(name.split(".")[0], framework_of(name), scenario, strategy, batch, size)
+    """The profile's cases that asv selected of a benchmark, each after its place in the product of the parameters."""
+    params, places = benchmarks[name]["params"], frozenset(benchmarks.benchmark_selection[name])
+    for case in behind(name.split(".")[0], framework_of(name), size_of(name), profile_name()):
+        indices = [p.index(repr(value)) for p, value in zip(params, (case.scenario, case.strategy, case.batch), strict=True)]
+        place = int(np.ravel_multi_index(indices, [len(p) for p in params]))
+        if place in places:
+            yield place, case
+
+
+@cache  # asked for each benchmark, whenever a case is done
+def behind(workload: str, framework: str, size: str, profile_name: str) -> list[Case]:
+    named = (workload, framework, size)
+    return [case for case in profile(profile_name) if (case.workload, case.framework, case.size) == named]
 
 
 def framework_of(benchmark: str) -> str:
-    """`torch` of `resnet50.ResNet50Torch.track_step_time`."""
-    return next(f for f in FRAMEWORKS if benchmark.split(".")[1].lower().endswith(f))
+    """`torch` of `resnet50.ResNet50TorchTiny.track_step_time`."""
+    return next(f for f in FRAMEWORKS if f in benchmark.split(".")[1].lower())
+
+
+def size_of(benchmark: str) -> str:
+    """`tiny` of `resnet50.ResNet50TorchTiny.track_step_time`; `cpu` where none is named."""
+    return benchmark.split(".")[1].lower().partition(framework_of(benchmark))[2] or DEFAULT_SIZE
 
 
 def without_empty_rows(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:

@@ -32,7 +32,7 @@ from framebench.records import provenance
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
 from framebench.suite.case import UnknownCase
-from framebench.suite.profiles import profile, profile_name
+from framebench.suite.profiles import described, profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
 
@@ -146,7 +146,10 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             raise util.UserError(f"the suite runs in its own environments only; leave out -E {env.tool_name}")
         if _Run.session is None:
             if not any(cases.own(benchmarks, framework) for framework in FRAMEWORKS):
-                raise util.UserError(f"--bench selects no case of the profile {profile_name()}; framebench list has them")
+                raise util.UserError(
+                    f"--bench selects no case of the profile {profile_name()}, of size {described().size}; framebench list"
+                    " has them, docs/asv.md how asv names them"
+                )
             # what a record tells about its origin is known here, not in the benchmark processes
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))

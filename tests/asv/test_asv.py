@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 ASV = str(Path(sys.executable).with_name("asv"))
 CASES = {f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
 UNSUPPORTED = "transformer/torch/train/rewrite/b4/tiny"
-FEW = r"TransformerTorch\.\w+\('train', '(fp32|checkpoint|rewrite)'"  # enough for a run: each takes two processes
+FEW = r"TransformerTorchTiny\.\w+\('train', '(fp32|checkpoint|rewrite)'"  # enough for a run: each takes two processes
 
 
 class Clone:
@@ -57,10 +57,9 @@ class Clone:
     def command(self, *arguments: str) -> list[str]:
         return [ASV, *arguments]
 
-    def asv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), cwd=self.root, env=self.variables, capture_output=True, text=True
-        )  # fmt: skip
+    def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.variables, **variables}
+        return subprocess.run(self.command(*arguments), cwd=self.root, env=env, capture_output=True, text=True)
 
     def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
         return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
@@ -72,7 +71,7 @@ class Clone:
         """asv's own numbers by (scenario, strategy, batch): the newest result file of the framework's environment."""
         files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
         stored = json.loads(files[-1].read_text())
-        (name,) = [n for n in stored["results"] if n.endswith(metric)]
+        (name,) = [n for n in stored["results"] if n.endswith(f"Tiny.{metric}")]
         columns = dict(zip(stored["result_columns"], stored["results"][name]))
         places = [tuple(value.strip("'") for value in place) for place in product(*columns["params"])]
         return dict(zip(places, columns["result"], strict=True))
@@ -113,6 +112,13 @@ def test_show_compare_and_publish(clone: Clone) -> None:
     assert published.returncode == 0, published.stdout + published.stderr
     assert "Skipping" not in published.stdout + published.stderr
     assert (clone.root / ".asv/html/index.html").exists()
+
+
+def test_another_profile_hides_nothing(clone: Clone) -> None:
+    listed = clone.asv("run", "--machine", "test", "--bench", "just-discover", FRAMEBENCH_PROFILE="quick")
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    shown = clone.asv("show", "--machine", "test", "HEAD", FRAMEBENCH_PROFILE="quick")
+    assert "transformer.TransformerTorchTiny.track_peak_memory" in shown.stdout
 
 
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
@@ -160,7 +166,7 @@ def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
 
 
 def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
-    done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", "TransformerTorch.track_first_step.'train', 'fp32'")
+    done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", "TransformerTorchTiny.track_first_step.'train', 'fp32'")
     assert done.returncode == 0, done.stdout + done.stderr
     assert clone.values("torch", "track_first_step")["train", "fp32", "4"] > 0
 
@@ -168,7 +174,7 @@ def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
 def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
     done = clone.run("TransformerTorch.*'eval', 'checkpoint'")
     assert done.returncode != 0
-    assert "--bench selects no case of the profile tiny; framebench list has them" in done.stdout + done.stderr
+    assert "--bench selects no case of the profile tiny, of size tiny; framebench list has them" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
