@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from analysis.claims.claim import Arm, Claim
+from analysis.claims.full_size import predicted, said
 from analysis.claims.measures import Nothing, OfCases, Predicted, Unpaired
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import Verdict, decide, summary
@@ -77,6 +78,7 @@ class Entry:
     machine: str
     size: str
     protocol: int  # that all of its arms were measured under
+    full_size: tuple[float, float] | None  # what the lower bound predicts there, as a ratio: least and most of the arms
 
     @property
     def name(self) -> str:
@@ -86,6 +88,10 @@ class Entry:
     @property
     def measured(self) -> str:
         return shown(self.value, self.low, self.high, self.form)
+
+    @property
+    def measured_and_predicted(self) -> str:
+        return self.measured + said(self.full_size)
 
 
 def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:
@@ -131,6 +137,7 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
         first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
         command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
+        predicted(claim, size),
     )  # fmt: skip
 
 

@@ -16,7 +16,9 @@ HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
-    "against the base of each arm. Verdicts are computed by the rule of docs/claims.md (analysis/claims/rule.py)."
+    "against the base of each arm. At full size, predicted: the ratio of the lower bounds of framebench predict, from the "
+    "least to the most of the deciding arms; it decides nothing. Verdicts are computed by the rule of docs/claims.md "
+    "(analysis/claims/rule.py)."
 )
 
 
@@ -53,7 +55,7 @@ def row(entry: Entry) -> tuple[str, ...]:
         entry.says,
         entry.claimed,
         f"{entry.metric}; {where(entry)}" if where(entry) else entry.metric,
-        entry.measured,
+        entry.measured_and_predicted,
         verdict,
         transfers(entry),
         entry.recommendation,

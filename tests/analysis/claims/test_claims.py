@@ -21,6 +21,7 @@ from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import MEASURED, Verdict
 from analysis.claims.samples import TIME
 from analysis.claims.store import Measured
+from analysis.lower_bound import lower_bound
 from analysis.results import Results
 from framebench.cli.__main__ import app
 from framebench.measure import claim_probes, runner
@@ -510,3 +511,18 @@ def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest
     assert "transformer/torch/train/fp32/b4/tiny" not in ids
     assert not any(runner.unsupported(case) for case in measured), "what needs a GPU is left to a machine that has one"
     assert not list(results.glob(".session*"))
+
+
+def test_claims_about_peaks_say_what_is_predicted_at_full_size(results: Path) -> None:
+    """The ratio of the totals that `framebench predict` prints; where it knows no difference, nothing is said."""
+    (memory, result) = ledger(Results(results), "m", ids=["B1"])
+    least = {s: lower_bound(Case.of(f"resnet50/torch/train/{s}/b64/full")).total for s in ("fp32", "amp_bf16")}
+    ratio = least["amp_bf16"] / least["fp32"]
+    assert memory.full_size == (ratio, ratio)
+    assert 0.45 < ratio < 0.6, "activations are most of it there, and halved"
+    assert table([memory]).rows[0][4] == f"-; at full size, predicted: {100 * (ratio - 1):+.1f} %"
+    assert as_json(memory)["full_size"] == (ratio, ratio)
+    assert result.full_size is None, "no peaks"
+    (allocator,) = ledger(Results(results), "m", ids=["A6"])
+    assert allocator.full_size is None, "the lower bound knows no allocators"
+    assert ledger(Results(results), "m", "full", ["B1"])[0].full_size is None, "measured there, not predicted"
