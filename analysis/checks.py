@@ -241,15 +241,17 @@ def blocks(records: dict[str, Record]) -> Iterator[str]:
         if r.turns:
             every[r.turns.block].append((file, r))
     for name, found in every.items():
-        for what, values in {
+        shared: dict[str, set[object]] = {
             "machine": {(r.provenance.machine, collect.fingerprint(r.provenance.hardware)) for _, r in found},
             "session": {r.provenance.session for _, r in found},
             "seed": {r.turns.seed for _, r in found if r.turns},
             "list of arms": {tuple(r.turns.arms) for _, r in found if r.turns},
-            "time of the reference product": {pair for p in references(r for _, r in found).values() for pair in p[1:]},
-        }.items():
-            if len(values) > 1 or (what.startswith("time") and values):
-                yield f"{found[0][0]}: the records of its block differ in their {what}"
+        }
+        differ = [what for what, values in shared.items() if len(values) > 1]
+        if any(len(seconds) > 1 for seconds in references(r for _, r in found).values()):
+            differ.append("time of the reference product")
+        for what in differ:
+            yield f"{found[0][0]}: the records of its block differ in their {what}"
         turns = sorted(
             (at, at + r.turns.steps * step, file) for file, r in found if r.turns for at, step in zip(r.turns.at_s, r.step_s)
         )
@@ -271,7 +273,7 @@ def copies(records: dict[str, Record]) -> Iterator[str]:
     """No two measurements take the same times to the last digit, and each is one file."""
     keys: dict[object, str] = {}
     for file, r in records.items():
-        marks: list[object] = [("key", collect.key(r))] + ([("times", tuple(r.step_s))] if len(r.step_s) >= 3 else [])
+        marks: list[object] = [collect.key(r), *([("times", *r.step_s)] if len(r.step_s) >= 3 else [])]
         for mark in marks:
             if (first := keys.setdefault(mark, file)) != file:
                 yield f"{file}: the same measurement as {first}"
