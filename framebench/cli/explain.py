@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, file_to_write, measuring, out, say
-from framebench.measure import environments, runner
+from framebench.measure import releases, runner
 from framebench.measure.explain import Unexplained, obstacle
 from framebench.measure.explain import explain as account
 from framebench.records.explanation import Explanation
@@ -39,7 +39,7 @@ def explain(
             if why := obstacle(one):  # before an environment is built for nothing
                 raise Unexplained(f"{one.id}: {why}")
         for one, release in wanted:
-            environments.describe(one.framework, release)  # likewise
+            releases.known(one.framework, release)  # likewise
         found = [explained_in(one, release, results) for one, release in wanted]
     except Unexplained as error:
         fail(str(error), 2)
@@ -59,7 +59,7 @@ def other(text: str, asked: Case) -> tuple[Case, str | None]:
 
 def explained_in(case: Case, version: str | None, results: Path) -> Explanation:
     with measuring(results), err.status(case.id):
-        return account(case, environments.ensure(case.framework, version, say))
+        return account(case, releases.at_hand(case.framework, version, say))
 
 
 def show(found: Explanation, base: Explanation | None = None, *, as_json: bool) -> None:

@@ -1,0 +1,63 @@
+"""What a bisection over the releases of a framework found, as `framebench versions bisect --json` says it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Literal
+
+from pydantic import Field
+
+from framebench.records.record import Part
+
+# equal work repeats to this share in fresh processes: a smaller difference is none, however calm the processes were
+FLOOR = 0.001
+
+
+class Tried(Part):
+    """One release: a value (bytes, or instructions of a step) from each of its fresh processes, or why there is none."""
+
+    release: str
+    values: tuple[float, ...] = ()
+    instrument: str | None = None
+    reason: str | None = None  # why it could not be installed, run or verified
+    versions: dict[str, str] = Field(default={})
+
+    @property
+    def value(self) -> float | None:
+        return median(self.values) if self.values else None
+
+    @property
+    def noise(self) -> float:
+        """How far its own processes lie apart, as a share of the smallest value; at least FLOOR."""
+        least = min(self.values, default=0)
+        return max(FLOOR, (max(self.values) - least) / least if least else 0.0)
+
+    def change(self, base: Tried) -> float | None:
+        """Relative to the base; None where either has no value, or two instruments read them."""
+        if not self.value or not base.value or self.instrument != base.instrument:
+            return None
+        return self.value / base.value - 1
+
+    def changed(self, base: Tried, minimum: float) -> bool | None:
+        """Whether the value differs from the base's by more than `minimum`; None where noise is larger than what is asked."""
+        change, noise = self.change(base), max(self.noise, base.noise)
+        if change is None:
+            return None
+        if abs(change) > max(minimum, noise):
+            return True
+        return False if noise <= minimum else None
+
+
+class Bisected(Part):
+    """`first` is the first release that changed against the oldest one tried that runs, unless `between` has others."""
+
+    framework: str
+    case: str
+    quantity: Literal["peak", "instructions"]
+    threshold: float
+    outcome: Literal["found", "one of several", "no change", "undecided", "not measured"]
+    answer: str
+    first: str | None = None
+    last_unchanged: str | None = None
+    between: tuple[str, ...] = ()  # stepped over, each of which may be the first
+    tried: tuple[Tried, ...]  # in the order of trying
