@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import predict, tables
-from analysis.reports import breakdown, ground_truth, support
+from analysis.reports import breakdown, explained, ground_truth, support
 from analysis.results import Results
 from analysis.site import asv, casepage, parts
 from analysis.site.links import case_page, machine_folder
@@ -33,7 +33,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     found = results.records if shown is None else shown
     if not found:
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
-    everywhere = machines(found)
+    everywhere = machines(found, explained.kept(results.root))
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -48,7 +48,7 @@ class Panel:
     points: tuple[Point, ...]
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
-    front: str  # points of a polyline, empty where times have no ratio
+    front: str  # an SVG path, empty where times have no ratio
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Drawn:
         up = Scale(min(own["speed"].min(), 0.7) / 1.1, max(own["speed"].max(), 1.4) * 1.1, HEIGHT - BOTTOM, TOP)
         best = fronts.front(own)
         points = [self.point(r, across.at(r.peak_ratio), up.at(r.speed), r.case in set(best["case"])) for r in rows.each(own)]
-        line = " ".join(f"{across.at(r.peak_ratio)},{up.at(r.speed)}" for r in rows.each(best))
+        line = staircase([(across.at(r.peak_ratio), up.at(r.speed)) for r in rows.each(best)])
         return Panel(framework, labelled(points), across.ticks, up.ticks, line)
 
     def point(self, r: Any, x: float, y: float, best: bool) -> Point:
@@ -186,6 +186,12 @@ class Drawn:
             else (f, "no strategy saves", "", "")
             for f, r, ratio in least(self.compared)
         ]
+
+
+def staircase(corners: Sequence[tuple[float, float]]) -> str:
+    """The SVG path of a front: more memory buys no speed until it buys that of the next strategy."""
+    (x, y), *others = corners
+    return f"M{x} {y}" + "".join(f"H{x}V{y}" for x, y in others)
 
 
 def tip(r: Any, ratio: str) -> str:

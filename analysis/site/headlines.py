@@ -1,4 +1,5 @@
-"""The short answers: by workload and framework the strategy with the lowest peak, the fastest one, and what each costs."""
+"""The short answers: by workload and framework the strategy with the lowest peak, the fastest one, and what each costs; ratios
+alone, so that they fit a screen."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison import MIB, Comparison, Shown
+from analysis.comparison import Comparison, Shown
 from analysis.frames import ratios
+from analysis.site.titles import title
 from analysis.statistics import PEAK, TIME, holm, verdict
 from analysis.tables import conditions, relative, repeats
 from framebench.suite.registry import BASELINES
@@ -18,18 +20,14 @@ BASE = {
     "workload": Shown("workload"),
     "batch": Shown("batch"),
     "framework": Shown("framework"),
-    "peak_bytes": Shown("base MiB", ",.1f", 1 / MIB),
-    "step_time_s": Shown("base ms", ",.1f", 1e3),
 }
 LEAN = {
     "strategy": Shown("lowest peak"),
-    "peak_bytes": Shown("MiB", ",.1f", 1 / MIB),
     "peak_ratio": Shown("x base", ".2f"),
     "relative": Shown("step x base"),
 }
 FAST = {
     "strategy": Shown("shortest step"),
-    "step_time_s": Shown("ms", ",.1f", 1e3),
     "relative": Shown("x base"),
     "peak_ratio": Shown("peak x base", ".2f"),
 }
@@ -53,15 +51,16 @@ def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
 def of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
     group = group.assign(relative=relative(group), faster=faster(group))
     rows = [row for _, of_workload in group.groupby("workload") for row in answers(at_widest(of_workload))]
+    titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
     return Comparison(
-        f"{scenario}, size {size}: least memory and shortest step",
+        f"{title(scenario)}, size {size}: least memory and shortest step",
         f"For each workload and framework, of the strategies that leave the mathematics as it is and were seen to take "
         f"effect. base = {BASELINES[scenario]} of the same framework; lower by less than {PEAK.minimum:.0%}, "
         f"shorter by less than {TIME.minimum:.0%}, or by what may be chance (5 %, corrected by Holm's method for all ratios of "
         f"this table's cases) counts as no difference. "
-        f"MiB = 2^20 bytes; compare peaks only under one instrument. The batch is the one with most strategies. "
+        f"The baselines' own peaks and times are in the tables side by side. The batch is the one with most strategies. "
         f"{repeats(group)} {conditions(group)}",
-        pd.DataFrame(rows, columns=list(SHOWN)),
+        pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),
         SHOWN,
         left=3,
         machine=machine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from analysis.reports import versions
 from analysis.selection import measured_at, of_one_version, unlimited
 from analysis.site import casepage, drawn, headlines
 from analysis.site.titles import SCENARIO_ORDER, title
+from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 from models import spec
 
@@ -23,6 +25,7 @@ class Machine:
 
     name: str
     found: dict[str, list[Record]]
+    known: Sequence[Explanation] = ()  # steps that were explained, of any machine
 
     @cached_property
     def records(self) -> list[Record]:
@@ -87,8 +90,8 @@ class Machine:
 
     @cached_property
     def versions(self) -> list[Comparison]:
-        """Each version of a framework against the one before it, where both have a case."""
-        return versions.comparisons(self.records)
+        """Each version of a framework against the one before it, where both have a case, with causes where they are known."""
+        return versions.comparisons(self.records, self.known)
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
@@ -104,12 +107,12 @@ class Machine:
         return tables.conditions(self.table)
 
 
-def machines(found: list[Record]) -> list[Machine]:
+def machines(found: list[Record], known: Sequence[Explanation] = ()) -> list[Machine]:
     """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(found, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return sorted((Machine(name, cases) for name, cases in by_machine.items()), key=lambda m: m.doubt)
+    return sorted((Machine(name, cases, known) for name, cases in by_machine.items()), key=lambda m: m.doubt)
 
 
 def all_cases(machine: Machine) -> Comparison:

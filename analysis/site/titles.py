@@ -21,6 +21,21 @@ def case_title(workload: str, framework: str, scenario: str, strategy: str, batc
     return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
 
 
+FIGURES = {
+    "pareto": "Memory against speed", "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
+    "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
+    "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
+    "support": "Which strategy exists where", "versions": "A release against the one before",
+}  # fmt: skip
+
+
+def figure_title(name: str) -> str:
+    """`pareto-unet3d-train` becomes `Memory against speed: 3D U-Net, training`."""
+    kind = next((kind for kind in FIGURES if f"{name}-".startswith(f"{kind}-")), "")
+    about = [SCENARIOS[part].lower() if part in SCENARIOS else title(part) for part in name[len(kind) :].split("-") if part]
+    return ": ".join(filter(None, (FIGURES.get(kind, ""), ", ".join(about))))
+
+
 VERDICTS = {
     "ok": ("reproduced", "stronger"),
     "wrong": ("contradicted", "no effect worth having", "no such API"),

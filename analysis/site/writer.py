@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from analysis.comparison import Comparison
 from analysis.site import drawn
 from analysis.site.links import anchors, case_page, machine_folder
-from analysis.site.titles import case_title, title, verdict_class
+from analysis.site.titles import case_title, figure_title, title, verdict_class
 
 HERE = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
@@ -56,7 +56,7 @@ class Writer:
         self.environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
-        self.environment.filters["figures"] = figures
+        self.environment.filters |= {"figures": figures, "figure_title": figure_title}
         self.environment.globals.update(**HELPERS)
 
     def page(self, path: str, template: str, **context: Any) -> None:

@@ -19,6 +19,7 @@ from analysis.reports import verdicts, versions
 from analysis.reports.report import of_records
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
 from analysis.selection import of_one_version
+from analysis.site.machine import machines
 from analysis.statistics import PEAK, TIME, Quantity
 from framebench.cli import versions as command
 from framebench.cli.__main__ import app
@@ -261,6 +262,13 @@ def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: li
     for known in (both[:1], both[1:], []):
         assert not [note for note in versions.table(rows, known).notes if "explain" in note]
     assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), both).notes if "explain" in note]
+
+
+def test_the_site_has_the_cause_too(equal: list[Record]) -> None:
+    both = [explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)]
+    (machine,) = machines(plant(equal, "", originals(1)[0].case), both)
+    (table,) = machine.versions
+    assert "saved +10.0 MiB" in " ".join(table.notes)
 
 
 def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:

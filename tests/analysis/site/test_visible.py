@@ -17,15 +17,17 @@ from analysis.results import Results
 from analysis.site.build import build
 from analysis.site.drawn import Drawn, drawn, shade
 from analysis.site.links import case_page
-from analysis.site.titles import VERDICTS, verdict_class
+from analysis.site.titles import FIGURES, VERDICTS, figure_title, verdict_class
 from framebench.records.record import Calibration, Record
 from tests.analysis.site.test_site import browser, in_a_browser, keep, made, tab
 from tests.handmade import in_blocks
+from tests.processes import ROOT
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
 CLAIMS = Path("machines") / "lab" / "claims.html"
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+SUMMARY = Path("machines") / "lab" / "index.html"
 WORKLOAD = Path("machines") / "lab" / "transformer.html"
 
 
@@ -90,6 +92,15 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert x["checkpoint"] < x["fp32"] < x["amp_bf16"]
     y = {point.name: point.y for point in panel.points}
     assert y["amp_bf16"] < y["fp32"] < y["checkpoint"], "fast is up"
+    steps = "".join(f"H{x[name]}V{y[name]}" for name in ("fp32", "amp_bf16"))
+    assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
+
+
+def test_every_figure_has_a_title() -> None:
+    names = [file.stem for file in (ROOT / "docs" / "figures").glob("*.svg")]
+    assert len({figure_title(name) for name in names}) == len(names) > 50
+    assert all(figure_title(name).partition(": ")[0] in FIGURES.values() for name in names)
+    assert figure_title("pareto-unet3d-train") == "Memory against speed: 3D U-Net, training"
 
 
 def test_shades_grow_away_from_one() -> None:
@@ -121,7 +132,7 @@ def test_a_machine_whose_calibration_failed_comes_last(seen: Path, tab: Any) -> 
 
 
 @in_a_browser
-@pytest.mark.parametrize("page", ["index.html", WORKLOAD, CLAIMS])
+@pytest.mark.parametrize("page", ["index.html", SUMMARY, WORKLOAD, CLAIMS])
 def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
     for width in (1280, 390):
         show(tab, seen, page, width)
