@@ -9,7 +9,8 @@
   empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t. Some pairs
   are noisier than most: the median of the variances is the prior, so that a few do not widen every interval, and a pair that is
   noisier than the prior explains keeps its own variance alone, so that its interval is not too narrow.
-- A ratio whose interval is wider than `WIDE` either way is undecided, and is printed as such.
+- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom (docs/study.md); it is printed
+  as `~1.23`, and decides nothing. One whose interval is wider than `WIDE` either way is undecided, and is printed as such.
 
 Peaks repeat: they need no blocks. How often all this errs: docs/study.md.
 """
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 CONFIDENCE = 0.95
+FEW = 3  # blocks that an interval takes
 WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
 # of one process's peak, relative and in bytes: the kernel gives pages by the dozen (docs/peak.md). Other instruments are exact
@@ -34,7 +36,7 @@ class Ratio(NamedTuple):
     """Change over base, in the mean over blocks."""
 
     value: float
-    low: float | None = None  # 95 % interval; None where nothing tells how blocks differ
+    low: float | None = None  # 95 % interval; None of fewer than FEW blocks
     high: float | None = None
     p: float | None = None  # two-sided, of a ratio of 1
     blocks: int = 0
@@ -45,9 +47,11 @@ class Ratio(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`1.23 (1.20 to 1.26)`, `undecided (0.93 to 1.12)`, or `undecided` without an interval."""
-        between = "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
-        return f"{self.value:.2f}{between}" if self.decided else f"undecided{between}"
+        """`1.23 (1.20 to 1.26)`, `undecided (0.93 to 1.12)`, or `~1.23` without an interval."""
+        if self.low is None:
+            return f"~{self.value:.2f}"
+        between = f"({self.low:.2f} to {self.high:.2f})"
+        return f"{self.value:.2f} {between}" if self.decided else f"undecided {between}"
 
 
 class Pool(NamedTuple):
@@ -97,13 +101,13 @@ def over_blocks(logs: Sequence[float], others: Pool = NOTHING) -> Ratio:
     if not found.size or not np.isfinite(found).all():
         raise ValueError(f"log ratios of blocks must be numbers, one at least: {found.tolist()}")
     mean, own = float(found.mean()), len(found) - 1
-    variance = float(found.var(ddof=1)) if own else 0.0
+    if len(found) < FEW:
+        return Ratio(math.exp(mean), blocks=len(found))
+    variance = float(found.var(ddof=1))
     prior = min(PRIOR, others.freedom)
-    if prior and own and variance > others.variance * float(special.fdtri(own, others.freedom, CONFIDENCE)):
+    if prior and variance > others.variance * float(special.fdtri(own, others.freedom, CONFIDENCE)):
         prior = 0
     freedom = prior + own
-    if not freedom:
-        return Ratio(math.exp(mean), blocks=len(found))
     error = math.sqrt((prior * others.variance + own * variance) / freedom / len(found))
     half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     p = float(2 * special.stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)

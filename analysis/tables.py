@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.comparison import MIB, Comparison, Shown, missing, number
 from analysis.frames import ratios
-from analysis.statistics import CONFIDENCE, WIDE
+from analysis.statistics import CONFIDENCE, FEW, WIDE
 from framebench.suite.registry import BASELINES, find
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -23,7 +23,7 @@ IN_BLOCKS = (
     "Times are of live blocks: fresh processes that are alive at once on one core and take turns, so that a machine that "
     "drifts changes all of them alike. step ms = median over blocks, with the range over blocks; x base = ratio within a "
     f"round, median over a block's rounds, then mean over blocks with its {CONFIDENCE:.0%} interval (moderated t); an interval "
-    f"wider than {WIDE:.0%} either way is undecided"
+    f"wider than {WIDE:.0%} either way is undecided; ~ = of fewer than {FEW} blocks, without an interval"
 )
 BEFORE_BLOCKS = "measured before blocks, so that times have no ratio and no interval"
 

@@ -81,7 +81,7 @@ def blocks(
     return found
 
 
-def in_blocks(found: Iterable[Record], count: int = 2) -> Iterator[Record]:
+def in_blocks(found: Iterable[Record], count: int = 3) -> Iterator[Record]:
     """The same records, as if those with times had been timed in blocks: all of one batch in the same ones, always alike."""
     for arm, r in enumerate(found):
         case, rounds = r.parsed, len(r.step_s)

@@ -73,4 +73,6 @@ def cost(ratio: str) -> str:
     """What a ratio of step times adds to the answer; nothing where there is none."""
     if ratio == "-":
         return ""
-    return ", time undecided," if ratio.startswith("undecided") else f" in {ratio.split()[0]}x the time"
+    if ratio.startswith("undecided"):
+        return ", time undecided,"
+    return f" in {ratio.replace('~', 'about ').partition(' (')[0]}x the time"

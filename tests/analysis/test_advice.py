@@ -203,8 +203,12 @@ def test_speeds_that_share_no_block_are_not_compared() -> None:
 def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
     """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though by then all were slow."""
     base, one, other = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate"))
-    noon = blocks([(base, [[1.0], [1.01]]), (other, [[1.2], [1.212]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED)
-    night = blocks([(base, [[2.0], [2.01]]), (one, [[2.2], [2.21]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED)
+    noon = blocks(
+        [(base, [[1.0], [1.01], [1.0]]), (other, [[1.2], [1.212], [1.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+    )
+    night = blocks(
+        [(base, [[2.0], [2.01], [2.0]]), (one, [[2.2], [2.21], [2.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+    )
     renamed = [
         r.model_copy(update={"turns": r.turns.model_copy(update={"block": f"night {r.turns.block}"})}) for r in night if r.turns
     ]

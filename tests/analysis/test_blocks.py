@@ -13,6 +13,7 @@ from scipy import stats
 
 from analysis.blocks import Blocks, log_ratios
 from analysis.statistics import (
+    FEW,
     NONE,
     PEAK,
     TIME,
@@ -56,7 +57,7 @@ def page(logs: np.ndarray, truth: np.ndarray) -> list[Ratio]:
     return [over_blocks(own, pooled(other for other in made if other is not own)) for own in made]
 
 
-@pytest.mark.parametrize(("of_blocks", "arms"), [(2, 2), (2, 6), (3, 4), (5, 2), (5, 6)])
+@pytest.mark.parametrize(("of_blocks", "arms"), [(3, 2), (3, 4), (3, 6), (5, 2), (5, 6)])
 def test_the_interval_holds_the_truth_nineteen_times_in_twenty(of_blocks: int, arms: int) -> None:
     """All ratios of a page share a baseline, so that only its first counts: intervals of one page are not independent."""
     rng, pages = np.random.default_rng(of_blocks * 10 + arms), 600
@@ -98,7 +99,7 @@ def test_swapped_arms_invert_the_ratio(logs: list[float], pool: Pool) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
+@given(st.lists(st.floats(-1, 1), min_size=FEW, max_size=6))
 def test_alone_it_is_students_interval(logs: list[float]) -> None:
     found = over_blocks(logs)
     error = stats.sem(logs)
@@ -109,16 +110,21 @@ def test_alone_it_is_students_interval(logs: list[float]) -> None:
 
 
 def test_few_blocks_borrow_from_other_pairs() -> None:
-    alone, moderated = over_blocks([0.10, 0.11]), over_blocks([0.10, 0.11], Pool(0.0001, 10))
-    assert over_blocks([0.1]) == Ratio(math.exp(0.1), blocks=1), "one block, and nothing known of others: no interval"
-    one = over_blocks([0.1], Pool(0.0001, 10))
-    half = stats.t.ppf(0.975, 4) * 0.01
-    assert (one.low, one.high) == pytest.approx((math.exp(0.1 - half), math.exp(0.1 + half)))
+    logs, own = [0.10, 0.11, 0.12], 0.0001  # their variance
+    alone, moderated = over_blocks(logs), over_blocks(logs, Pool(0.0004, 10))
     assert alone.value == moderated.value
-    by_hand = math.sqrt((4 * 0.0001 + 0.00005) / 5 / 2)
-    assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(stats.t.ppf(0.975, 5) * by_hand)
-    few = over_blocks([0.10, 0.11], Pool(0.0001, 1))
-    assert math.log((few.high or 0) / few.value) == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(0.000075 / 2))
+    by_hand = math.sqrt((4 * 0.0004 + 2 * own) / 6 / 3)
+    assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(stats.t.ppf(0.975, 6) * by_hand)
+    few = over_blocks(logs, Pool(0.0004, 1))
+    assert math.log((few.high or 0) / few.value) == pytest.approx(stats.t.ppf(0.975, 3) * math.sqrt((0.0004 + 2 * own) / 3 / 3))
+
+
+@pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
+def test_too_few_blocks_have_no_interval_whatever_is_known_of_others(logs: list[float]) -> None:
+    found = over_blocks(logs, Pool(0.0001, 10))
+    assert found == Ratio(math.exp(sum(logs) / len(logs)), blocks=len(logs))
+    assert not found.decided
+    assert verdict(found, TIME) == UNDECIDED
 
 
 def test_a_pair_that_is_noisier_than_others_stands_alone() -> None:
@@ -149,7 +155,7 @@ def test_neither_calm_nor_noisy_pairs_have_intervals_that_mislead() -> None:
 
 
 def test_without_spread_the_interval_is_a_point() -> None:
-    assert over_blocks([0.0, 0.0]) == Ratio(1.0, 1.0, 1.0, 1.0, 2)
+    assert over_blocks([0.0, 0.0, 0.0]) == Ratio(1.0, 1.0, 1.0, 1.0, 3)
     same = over_blocks([0.1, 0.1, 0.1])
     assert (same.low, same.high, same.p) == pytest.approx((same.value, same.value, 0.0))
 
@@ -174,7 +180,7 @@ def test_only_common_rounds_are_compared() -> None:
 def test_a_wide_interval_is_undecided() -> None:
     assert Ratio(1.2, 1.18, 1.23, 0.001, 3).text == "1.20 (1.18 to 1.23)"
     assert Ratio(1.02, 0.93, 1.12, 0.5, 3).text == "undecided (0.93 to 1.12)"
-    assert Ratio(1.2, blocks=1).text == "undecided"
+    assert Ratio(1.2, blocks=1).text == "~1.20"
 
 
 def test_holm_is_as_in_the_book() -> None:

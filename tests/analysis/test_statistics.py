@@ -60,7 +60,7 @@ def test_cautions() -> None:
     assert "different instruments (allocator.in_use, host.rss)" in mixed
     assert "peak memory" not in {v.quantity for v in verdicts.of(base, other)}
     (single,) = verdicts.cautions(base[:1], change[:1], verdicts.of(base[:1], change[:1]))
-    assert single == "a single block has no interval"
+    assert single == "fewer than 3 blocks have no interval"
 
 
 def test_the_table_shows_instructions_beside_times() -> None:
