@@ -7,7 +7,7 @@ from itertools import product
 from statistics import median
 
 from analysis.comparison import Comparison, number
-from framebench.suite.tolerance import LEAST, MULTIPLE, Pair, group, honest, larger, machines, measured, tolerance
+from framebench.suite.tolerance import LEAST, MULTIPLE, Pair, group, honest, machines, measured, tolerance
 from models import spec
 
 HEAD = (
@@ -20,7 +20,7 @@ def comparison() -> Comparison:
     """A row for each workload, size, precision and framework that was measured."""
     where = ", ".join(sorted({name for workload in spec.NAMES for name in machines(workload)}))
     caption = (
-        "Relative errors, of the median and of the worst family of tensors. `size of a gradient`: where its norm is off by "
+        "Relative errors, of the median and of the worst family of tensors over the variants of a workload. `size of a gradient`: where its norm is off by "
         "more, it is certain to be found wrong, whichever weight's it is. The others: errors of any direction, by three random "
         "projections; at ten times the tolerance one tensor in 700 would pass by chance, and an error is seldom in one tensor. "
         "`update`: of a weight's change beside what the textbook makes of the optimizer's own states. "
@@ -31,7 +31,7 @@ def comparison() -> Comparison:
 
 def certain() -> str:
     """From which size on an error in the norm of any one gradient is seen in plain training, by precision: half of the families
-    of tensors, and all of them."""
+    of tensors of all variants, and all of them."""
     said = []
     for precision in LEAST:
         found = [
@@ -63,17 +63,16 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 
 def cell(workload: str, framework: str, precision: str, keys: list[str], kind: str, which: int) -> str:
-    """Median and largest tolerance over the families of this kind, without those that must not move."""
+    """Median and largest tolerance over the families of this kind and the keys, without those that must not move."""
     moving = [allowed[which] for allowed in tolerances(workload, framework, precision, keys, kind)]
     return f"{number(median(moving), '.0e')} / {number(max(moving), '.0e')}" if moving else "-"
 
 
 def tolerances(workload: str, framework: str, precision: str, keys: list[str], kind: str) -> list[Pair]:
-    """Of each family of this kind that may move, the largest over the keys."""
-    found: dict[str, Pair] = {}
-    for key in keys:
-        for family in honest(workload, framework, precision, key).get(kind, {}):
-            if not family.startswith("teacher."):
-                allowed = tolerance(workload, framework, precision, key, kind, family)
-                found[family] = larger(found.get(family, (0.0, 0.0)), allowed)
-    return list(found.values())
+    """Of each family of this kind that may move, for each key."""
+    return [
+        tolerance(workload, framework, precision, key, kind, family)
+        for key in keys
+        for family in honest(workload, framework, precision, key).get(kind, {})
+        if not family.startswith("teacher.")
+    ]

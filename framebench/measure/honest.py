@@ -26,12 +26,11 @@ from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.strategy import FRAMEWORKS
-from framebench.suite.tolerance import LEAST, Errors, group, joined, path
+from framebench.suite.tolerance import BRANCH, LEAST, OUTLIER, Errors, group, joined, path
 from models import spec
 
+AT_ONCE = 8  # cases of one process: what they leave behind adds up
 ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
-OUTLIER = 30.0  # times the median of the key's cases: not rounding, unless a single ReLU takes the other branch
-BRANCH = 1e-2  # about as much as that changes of a gradient, where tensors are small
 
 
 def cases(workload: str, size: str) -> list[Case]:
@@ -72,13 +71,26 @@ def run(
 ) -> dict[str, Any]:
     environment = environments.ensure(framework)
     done = kept(workload, size, environment.name)
-    known = {case_id: line for entry in lines(done) for case_id, line in entry.items()}
+    known = computed(done)
     missing = [case.id for case in group if case.id not in known]
     say(f"{workload} {size} {framework}: {len(missing)} of {len(group)} cases to compute")
-    if missing:
-        environments.run_module(environment, "framebench.worker.honest", str(done), *missing, OMP_NUM_THREADS="1", **variables)
-    wanted = {case.id for case in group}
-    return {i: line for entry in lines(done) for i, line in entry.items() if i in wanted}
+    while missing:
+        some = missing[:AT_ONCE]
+        try:
+            environments.run_module(environment, "framebench.worker.honest", str(done), *some, OMP_NUM_THREADS="1", **variables)
+        except environments.SetupError as error:
+            died = next((i for i in some if i not in computed(done)), None)
+            if died is None:
+                raise
+            with done.open("a") as file:
+                file.write(json.dumps({died: {"reason": f"its process ended before it: {error}"[:300]}}) + "\n")
+        known = computed(done)
+        missing = [case_id for case_id in missing if case_id not in known]
+    return {case.id: known[case.id] for case in group}
+
+
+def computed(file: Path) -> dict[str, Any]:
+    return {case_id: line for entry in lines(file) for case_id, line in entry.items()}
 
 
 def kept(workload: str, size: str, environment: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,10 @@ MULTIPLE = 4.0
 LEAST = {"fp32": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
+# Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What is
+# so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
+# tolerance of its own key alone.
+OUTLIER, BRANCH = 30.0, 1e-2
 # Not measured on any machine, and so taken from a precision that rounds more coarsely.
 COARSER = {"tf32": "fp16", "fp16": "bf16"}
 
@@ -75,15 +80,29 @@ def group(key: str) -> tuple[str, str, str]:
 
 @cache
 def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
-    """The largest over the keys of this group; where none was measured, over those of other sizes, all of the scenario, all."""
+    """The largest over the keys of this group; where none was measured, over those of other sizes, all of the scenario, all.
+    What is usual for none of them (`OUTLIER`) counts for the key that has it."""
     known = measured(workload, precision).get(framework, {})
     size, scenario, micro = group(key)
     same = {k for k in known if group(k)[1] == scenario}
     alike = {k for k in same if group(k)[2] == micro}
     for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(known)):
         if keys:
-            return joined(known[k] for k in keys)
+            return joined([*usual([known[k] for k in sorted(keys)]), known.get(key, {})])
     return {}
+
+
+def usual(several: list[Errors]) -> list[Errors]:
+    """Without what a single branch of a ReLU explains."""
+    limits = {
+        (kind, name): max(OUTLIER * statistics.median(max(e[kind][name]) for e in several if name in e.get(kind, {})), BRANCH)
+        for kind, families in joined(several).items()
+        for name in families
+    }
+    return [
+        {k: {n: pair for n, pair in families.items() if max(pair) <= limits[k, n]} for k, families in errors.items()}
+        for errors in several
+    ]
 
 
 @cache

@@ -94,3 +94,18 @@ def test_its_own_group_counts_alone(machines: dict[str, Any]) -> None:
 def test_a_precision_that_was_not_measured_rounds_no_worse_than_a_coarser_one(machines: dict[str, Any]) -> None:
     machines["m"] = {"errors": {"torch": {"bf16": {"tiny/train/b4": {"gradient": {"fc.bias": (1e-2, 1e-2)}}}}}}
     assert allowed(precision="tf32") == allowed(precision="fp16") == allowed(precision="bf16") == (4e-2, 4e-2)
+
+
+def test_a_branch_of_a_relu_widens_the_tolerance_of_its_own_key_alone(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT)
+    keys = machines["m"]["errors"]["torch"]["fp32"]
+    keys |= {f"tiny/train/b{batch}": {"gradient": {"fc.bias": (2e-5, 4e-5)}} for batch in (8, 16)}
+    keys["tiny/train/b4/student"] = {"gradient": {"fc.bias": (3e-2, 2e-1)}}
+    assert allowed() == allowed(key="tiny/train/b2") == (8e-5, 16e-5)
+    assert allowed(key="tiny/train/b4/student") == (max(4 * 3e-2, 2e-1), 4 * 2e-1)
+
+
+def test_what_is_a_little_worse_than_usual_counts_for_all(machines: dict[str, Any]) -> None:
+    machines["m"] = entry(torch=GRADIENT)
+    machines["m"]["errors"]["torch"]["fp32"]["tiny/train/b8"] = {"gradient": {"fc.bias": (9e-3, 9e-3)}}
+    assert allowed() == (4 * 9e-3, 4 * 9e-3)
