@@ -18,6 +18,7 @@ from analysis.reports import (
     sharding,
     support,
     tolerances,
+    verified,
     versions,
 )
 from analysis.reports.documents import Generated
@@ -55,5 +56,6 @@ def for_documents(results: Results) -> list[Comparison]:
     """The tables among them."""
     known = explained.kept(results.root)
     accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
-    rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), *study.comparisons(results.root / "study")]
+    rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), verified.comparison(results.records)]
+    rest += study.comparisons(results.root / "study")
     return [*of_records(results.records, known), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]

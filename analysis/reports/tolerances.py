@@ -20,9 +20,10 @@ def comparison() -> Comparison:
     """A row for each workload, size, precision and framework that was measured."""
     where = ", ".join(sorted({name for workload in spec.NAMES for name in machines(workload)}))
     caption = (
-        "Relative errors, of the median and of the worst family of tensors over the variants of a workload. `size of a gradient`: where its norm is off by "
-        "more, it is certain to be found wrong, whichever weight's it is. The others: errors of any direction, by three random "
-        "projections; at ten times the tolerance one tensor in 700 would pass by chance, and an error is seldom in one tensor. "
+        "Relative errors, of the median and of the worst family of tensors over a workload's variants. `size of a gradient`: "
+        "where its norm is off by more, it is certain to be found wrong, whichever weight's it is. The others: errors of any "
+        "direction, by three random projections; at ten times the tolerance one tensor in 700 would pass by chance, and an "
+        "error is seldom in one tensor. "
         "`update`: of a weight's change beside what the textbook makes of the optimizer's own states. "
         f"Tolerances are {MULTIPLE:g} times the largest honest error, as measured on {where}. {certain()}"
     )

@@ -1,7 +1,6 @@
 """The planted bugs' tables: `python -m analysis.studies.mutants docs/faults.md` puts them where the document has its markers.
 
-`make mutants` plants the bugs and writes what came of each; `python -m tests.mutants.run --profile standard` verifies each case
-of a profile without any bug.
+`make mutants` plants the bugs and writes what came of each.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 
-MUTANTS, CELLS = ROOT / "results/study/mutants.json", ROOT / "results/study/cells.json"
+MUTANTS = ROOT / "results/study/mutants.json"
 NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 
 
@@ -141,40 +140,17 @@ def cells(row: Row) -> tuple[str, ...]:
     return row.bug, row.case.removesuffix("/b4/tiny"), status, seen, margin
 
 
-def verified(found: Campaign) -> Comparison:
-    """Cases without any bug, by framework and size."""
-    kinds = sorted({(row.framework, Case.of(row.case).size) for row in found.controls})
-    alike = [[row for row in found.controls if (row.framework, Case.of(row.case).size) == kind] for kind in kinds]
-    rows = [(NAMES[name], size, *outcomes(group)) for (name, size), group in zip(kinds, alike)]
-    failed = tuple(f"{row.case}: {row.status}, {row.reason}" for row in found.controls if not row.as_wanted)
-    caption = (
-        f"{len(found.controls)} of {found.cases} cases were tried, in random order. largest error: in units of its tolerance, "
-        f"of those that pass. {found.where}"
-    )
-    head = ("framework", "size", "tried", "pass", "wrong", "other", "largest error")
-    total = ("all", "", *outcomes(found.controls))
-    return Comparison.of_text("Cases verified without any bug", caption, head, (*rows, total), notes=failed)
-
-
-def outcomes(rows: list[Row]) -> tuple[str, ...]:
-    good, wrong = [row for row in rows if row.as_wanted], [row for row in rows if row.status == "wrong"]
-    return str(len(rows)), str(len(good)), str(len(wrong)), str(len(rows) - len(good) - len(wrong)), largest(good)
-
-
-def document(text: str, planted: Campaign, unplanted: Campaign) -> str:
-    """With both tables between their markers."""
-    for name, tables in (("mutants", comparisons(planted)), ("cells", [verified(unplanted)])):
-        body = "\n".join(table.markdown() for table in tables)
-        text = re.sub(f"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, body=body: m[1] + body + m[2], text, flags=re.S)  # type: ignore[misc]
-    return text
+def document(text: str, planted: Campaign) -> str:
+    """With the tables between their markers."""
+    body = "\n".join(table.markdown() for table in comparisons(planted))
+    return re.sub("(<!-- mutants -->\n).*?(<!-- end -->)", lambda m: m[1] + body + m[2], text, flags=re.S)
 
 
 def main(arguments: list[str]) -> None:
-    planted, unplanted = read(MUTANTS), read(CELLS)
+    planted = read(MUTANTS)
     for file in map(Path, arguments):
-        file.write_text(document(file.read_text(), planted, unplanted))
-    for table in (counts(planted), verified(unplanted)):
-        print(table.markdown())
+        file.write_text(document(file.read_text(), planted))
+    print(counts(planted).markdown())
 
 
 if __name__ == "__main__":

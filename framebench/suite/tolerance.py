@@ -23,8 +23,8 @@ MULTIPLE = 4.0
 LEAST = {"fp32": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
-# Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What is
-# so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
+# Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What
+# is so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
 # tolerance of its own key alone.
 OUTLIER, BRANCH = 30.0, 1e-2
 # Not measured on any machine, and so taken from a precision that rounds more coarsely.

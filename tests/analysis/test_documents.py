@@ -63,13 +63,12 @@ def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
 
 
 def test_planted_bugs_are_those_of_a_run_and_none_survived_that_is_not_known() -> None:
-    planted, unplanted = mutants.read(mutants.MUTANTS), mutants.read(mutants.CELLS)
+    planted = mutants.read(mutants.MUTANTS)
     text = (ROOT / "docs/faults.md").read_text()
-    assert mutants.document(text, planted, unplanted) == text
+    assert mutants.document(text, planted) == text
     assert len(planted.planted) >= 80
     assert len({row.key for row in planted.bugs}) == len(planted.bugs)
     assert [(row.bug, row.case) for row in planted.bugs if not row.as_wanted] == []
-    assert len(unplanted.controls) == len({row.case for row in unplanted.controls}) <= unplanted.cases
 
 
 def test_published_tables_are_generated() -> None:
@@ -97,7 +96,8 @@ def test_published_records_are_complete() -> None:
             assert record.verification.passed, record.case
             assert record.effect, record.case
             assert record.peak_instrument or record.turns, record.case  # of a session the first block's records have peaks
-            assert len(record.step_s) >= 3, record.case
+            without_times = record.turns is not None and not record.turns.round
+            assert record.peaks if without_times else len(record.step_s) >= 3, record.case
             assert record.provenance.commit, record.case
             assert record.provenance.dirty is False, record.case
     assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {

@@ -38,13 +38,6 @@ LINES = [
 ]
 ABOUT = {"measured_at": "2026-11-22T10:00:00+00:00", "commit": None, "dirty": True, "machine": "vm", "protocol": 3}
 FOUND = Campaign.model_validate(ABOUT | {"cases": 8, "bugs": LINES})
-UNPLANTED = (
-    line("", "ok", 0.25),
-    line("", "not proven", 0.5, framework="jax", size="cpu"),
-    line("", "wrong", 1.5, framework="jax", size="cpu"),
-    line("", "crashed", framework="jax"),
-)
-CELLS = Campaign.model_validate(ABOUT | {"cases": 400, "bugs": UNPLANTED})
 
 
 def test_each_frameworks_bugs_are_counted_by_what_came_of_them() -> None:
@@ -71,29 +64,13 @@ def test_each_bug_has_its_row() -> None:
     assert (len(jax.rows), len(jittor.rows)) == (1, 0)
 
 
-def test_cases_without_a_bug_are_counted_by_framework_and_size_and_the_failed_named() -> None:
-    table = mutants.verified(CELLS)
-    assert table.rows == (
-        ("JAX", "cpu", "2", "1", "1", "0", "0.5"),
-        ("JAX", "tiny", "1", "0", "0", "1", "0"),
-        ("PyTorch", "tiny", "1", "1", "0", "0", "0.25"),
-        ("all", "", "4", "2", "1", "1", "0.5"),
-    )
-    assert "4 of 400 cases were tried" in table.caption
-    assert table.notes == (
-        "transformer/jax/train/fp32/b4/cpu: wrong, why",
-        "transformer/jax/train/fp32/b4/tiny: crashed, ",
-    )
-
-
 def test_the_document_keeps_what_is_around() -> None:
-    text = "a\n<!-- mutants -->\nold\n<!-- end -->\nb\n<!-- cells -->\n<!-- end -->\nc"
-    filled = mutants.document(text, FOUND, CELLS)
+    text = "a\n<!-- mutants -->\nold\n<!-- end -->\nb"
+    filled = mutants.document(text, FOUND)
     assert filled.startswith("a\n<!-- mutants -->\n### Bugs that were planted")
-    assert "<!-- end -->\nb\n<!-- cells -->\n### Cases verified" in filled
-    assert filled.endswith("<!-- end -->\nc")
+    assert filled.endswith("<!-- end -->\nb")
     assert "old" not in filled
-    assert mutants.document(filled, FOUND, CELLS) == filled
+    assert mutants.document(filled, FOUND) == filled
 
 
 @pytest.mark.parametrize("change", [{"margin": float("nan")}, {"status": None}, {"colour": "red"}])

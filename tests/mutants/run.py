@@ -3,8 +3,6 @@
 All of them write results/study/mutants.json, as far as it goes; the next run takes up where one was interrupted, if the
 sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit code 1
 if a bug is not `wrong` and is not listed as equivalent or as a survivor that is known, or if a case is `wrong` without any bug.
-
-`--profile standard` plants nothing: it verifies each case of the profile, which takes hours, into results/study/cells.json.
 """
 
 from __future__ import annotations
@@ -28,17 +26,14 @@ from typing import Annotated
 
 import typer
 
-from analysis.studies.mutants import CELLS, MUTANTS, Campaign, Row, read
+from analysis.studies.mutants import MUTANTS, Campaign, Row, read
 from framebench.measure import environments
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.suite.profiles import profile as cases_of
 from framebench.suite.protocol import VERSION
 from tests.mutants.bug import Bug
 from tests.mutants.planted import BUGS
 from tests.mutants.slot import SOURCES, STEPS, Slot
-
-ONE = 1  # timed step of a case without any bug: nothing needs to set in
 
 
 @cache
@@ -75,19 +70,14 @@ def mixed(bugs: list[Bug], seed: int) -> list[Bug]:
     return sorted(shuffled, key=lambda bug: places[bug])
 
 
-def cells(name: str) -> list[Bug]:
-    """The cases of a profile as they are, mixed, so that a part says something of each framework."""
-    return mixed([control(case.id) for case in cases_of(name) if case.support.supported and not case.support.gpu], 0)
-
-
-def row(bug: Bug, slot: Slot, steps: int = STEPS) -> Row:
-    found = slot.verify(bug.case, bug.edited(ROOT), steps)
+def row(bug: Bug, slot: Slot) -> Row:
+    found = slot.verify(bug.case, bug.edited(ROOT), STEPS)
     precision = bug.case.plan.precision
     about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent, "key": key(bug)}
     return Row.model_validate(about | asdict(found))
 
 
-def tried(bugs: list[Bug], slots: int, steps: int = STEPS, minutes: float | None = None) -> Iterator[Row]:
+def tried(bugs: list[Bug], slots: int, minutes: float | None = None) -> Iterator[Row]:
     """What came of each, as soon as it is known; none is begun when so many minutes have passed."""
     waiting: queue.Queue[Bug] = queue.Queue()
     done: queue.Queue[Row | BaseException | None] = queue.Queue()
@@ -99,7 +89,7 @@ def tried(bugs: list[Bug], slots: int, steps: int = STEPS, minutes: float | None
         try:
             with Slot(folder) as slot:
                 while time.monotonic() < ends:
-                    done.put(row(waiting.get_nowait(), slot, steps))
+                    done.put(row(waiting.get_nowait(), slot))
         except queue.Empty:
             pass
         except BaseException as error:
@@ -165,22 +155,21 @@ def main(
         int | None, typer.Option(help="every third bug, from the place that this number divided by 3 leaves")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="begin none after so many minutes")] = None,
-    profile: Annotated[str, typer.Option(help="no bug, but every case of this profile")] = "",
     slots: Annotated[int, typer.Option(help="so many at a time")] = os.cpu_count() or 1,
     again: Annotated[bool, typer.Option(help="also those that are in the file already")] = False,
 ) -> None:
     """Plant bugs in copies of the source, one at a time, and see whether verification calls them wrong."""
-    chosen_bugs = cells(profile) if profile else with_controls(chosen(words or [], third))
+    chosen_bugs = with_controls(chosen(words or [], third))
     if not chosen_bugs:
         raise typer.BadParameter(f"no planted bug has {' or '.join(words or [])!r} in its name or case")
     everything = not words and third is None
-    file = CELLS if profile else MUTANTS if everything else None
+    file = MUTANTS if everything else None
     for framework in sorted({bug.case.framework for bug in chosen_bugs}):
         environments.ensure(framework)
     rows = known(file, chosen_bugs) if file and not again else []
     there = {found.key for found in rows}
     left = [bug for bug in chosen_bugs if key(bug) not in there]
-    for found in tried(left, slots, ONE if profile else STEPS, minutes):
+    for found in tried(left, slots, minutes):
         print(in_words(found), flush=True)
         rows.append(found)
         if file:

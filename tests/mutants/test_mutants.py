@@ -93,7 +93,7 @@ def test_time_that_is_up_begins_nothing_more_and_is_no_failure(
 ) -> None:
     clock = iter([0.0, 1.0, 59.0, 61.0])
     monkeypatch.setattr(run.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(run, "row", lambda bug, slot, steps: row(bug))
+    monkeypatch.setattr(run, "row", lambda bug, slot: row(bug))
     found = list(run.tried([*BUGS[:5]], slots=1, minutes=1))
     assert [r.bug for r in found] == [bug.name for bug in BUGS[:2]]
     with pytest.raises(SystemExit) as ended:
@@ -194,14 +194,14 @@ def test_a_process_that_cannot_fork_carries_out_one_case_after_another(
     """One that takes too long ends with its case; the next gets another process."""
     cases = [run.control(f"transformer/jittor/{case}/b4/tiny") for case in ("train/fp32", "eval/no_grad", "varlen/raw")]
     with slot.Slot(tmp_path) as worker:
-        found = [run.row(case, worker, run.ONE) for case in cases]
+        found = [run.row(case, worker) for case in cases]
         assert worker.carried_out == {"jittor": 3}
         first = worker.servers["jittor"]
         worker.end("jittor")
         monkeypatch.setattr(slot, "LIMIT_S", 1)  # Jittor's import takes longer
-        found += [run.row(cases[0], worker, run.ONE)]
+        found += [run.row(cases[0], worker)]
         monkeypatch.undo()
-        found += [run.row(cases[0], worker, run.ONE)]
+        found += [run.row(cases[0], worker)]
         assert worker.servers["jittor"] is not first
     assert [each.status for each in found] == ["ok", "ok", "ok", "crashed", "ok"]
     assert f"exit code {-signal.SIGALRM}" in found[3].reason
