@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from asv import environment, util
 from asv import results as asv_results
 from asv.commands import compare as asv_compare
+from asv.commands import find as asv_find
 from asv.commands import run as asv_run
 from asv.console import log
 from asv.runner import skip_benchmarks
@@ -119,11 +120,20 @@ def _only_head(asked: str | list[str] | None) -> None:
         return
     commits = asked if isinstance(asked, list) else (provenance.git("rev-list", "--first-parent", asked, "--") or "").split()
     if commits != [head]:
-        named = asked if isinstance(asked, str) else " and ".join(commit[:8] for commit in asked)
-        raise util.UserError(
-            f"asv measures the working tree here, as HEAD ({head[:8]}), and cannot measure {named}:"
-            " check each commit out, type asv run there, then asv compare"
-        )
+        raise _cannot_measure(asked if isinstance(asked, str) else " and ".join(commit[:8] for commit in asked))
+
+
+def _cannot_measure(commits: str) -> util.UserError:
+    head = (provenance.commit() or "")[:8]
+    return util.UserError(
+        f"asv measures the working tree here, as HEAD ({head}), and cannot measure {commits}:"
+        " check each commit out, type asv run there, then asv compare"
+    )
+
+
+def _never_find(cls: type[asv_find.Find], conf: Any, range_spec: str, *args: Any, **kwargs: Any) -> None:
+    """Raises UserError: asv would take a commit that cannot be installed for a slow one, and name it."""
+    raise _cannot_measure(range_spec)
 
 
 def _named(machine: str | None) -> None:
@@ -223,6 +233,7 @@ def setup() -> None:
     except UnknownCase as unknown:
         raise util.UserError(f"FRAMEBENCH_PROFILE: {unknown}") from unknown
     asv_run.Run.run = classmethod(resumable(asv_run.Run.run.__func__))
+    asv_find.Find.run = classmethod(_never_find)
     asv_run.run_benchmarks = own_benchmarks(asv_run.run_benchmarks)
     asv_results._format_benchmark_result = cases.without_empty_rows(asv_results._format_benchmark_result)
     asv_compare.unroll_result = comparison.with_direction(asv_compare.unroll_result)

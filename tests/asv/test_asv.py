@@ -26,6 +26,7 @@ from tests.processes import ROOT
 pytestmark = pytest.mark.slow
 ASV = str(Path(sys.executable).with_name("asv"))
 CASES = {f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
+BENCHMARK = "transformer.TransformerTorchTiny.track_peak_memory"
 UNSUPPORTED = "transformer/torch/train/rewrite/b4/tiny"
 FEW = r"TransformerTorchTiny\.\w+\('train', '(fp32|checkpoint|rewrite)'"  # enough for a run: each takes two processes
 
@@ -141,8 +142,16 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [("run", "HEAD~2..HEAD"), ("run", "HEAD~"), ("run", "NEW"), ("continuous", "HEAD~", "HEAD")], ids="".join
-)
+    "asked",
+    [
+        ("run", "HEAD~2..HEAD"),
+        ("run", "HEAD~"),
+        ("run", "NEW"),
+        ("continuous", "HEAD~", "HEAD"),
+        ("find", "HEAD~..HEAD", BENCHMARK),
+    ],
+    ids="".join,
+)  # fmt: skip
 def test_other_commits_are_refused_in_a_line(clone: Clone, asked: tuple[str, ...]) -> None:
     """What runs is the working tree: nothing of another commit must be stored under its name."""
     clone.commit("yet another")
