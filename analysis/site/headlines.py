@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.comparison import Comparison, Shown
 from analysis.frames import ratios
+from analysis.reports.in_words import compared
 from analysis.site.titles import title
 from analysis.statistics import PEAK, TIME, holm, verdict
 from analysis.tables import conditions, relative, repeats
@@ -41,8 +42,9 @@ SHOWN = BASE | prefixed("lean", LEAN) | prefixed("fast", FAST) | {"peak_instrume
 
 
 def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
-    """One table for each machine, scenario and size, of the cases that are comparable."""
-    mine = df[df["usable"] & df["peak_ratio"].notna() & df["same_mathematics"] & ~df["only_for_claims"]]
+    """One table for each machine, scenario and size, of the cases that are comparable: those that the answer in words is of."""
+    groups = df[~df["only_for_claims"]].groupby(["machine", "scenario", "size", "workload"])
+    mine = pd.concat([df.iloc[:0], *(compared(group) for _, group in groups)])
     for scenario in MAIN:
         for (machine, size), group in mine[mine["scenario"] == scenario].groupby(["machine", "size"]):
             yield of_scenario(scenario, str(machine), str(size), group)

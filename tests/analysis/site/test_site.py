@@ -169,6 +169,15 @@ def test_differences_within_the_noise_are_none() -> None:
     assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
 
 
+def test_the_summary_and_the_answer_in_words_are_of_one_protocol() -> None:
+    """A strategy that only an earlier protocol measured is in neither."""
+    new = {"protocol": 2}
+    earlier = [made("fp32", 1000, [1.0]), made("accumulate", 100, [1.0])]
+    later = [made("fp32", 1000, [1.0], day=2, where=new), made("checkpoint", 500, [2.0], day=2, where=new)]
+    (comparison,) = headlines.headlines(frames.frame([*in_blocks(earlier), *in_blocks(later)]))
+    assert [row[3] for row in comparison.rows] == ["checkpoint"]
+
+
 def test_what_shares_no_block_is_never_the_shortest() -> None:
     assert headline(made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])) == ["none shorter"]
 
