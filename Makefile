@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 
-.PHONY: setup bench bench-gpu environments test test-all mutants lint site report notebooks jupyter clean
+.PHONY: setup bench bench-gpu environments test test-all test-slurm mutants lint site report notebooks jupyter clean
 
 setup: $(READY)
 
@@ -49,6 +49,10 @@ test: environments
 
 test-all: environments
 	$(PYTEST) -m ""
+
+# Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none and none can be installed
+test-slurm: $(READY)
+	$(BIN)/python -m pytest -m slurm tests/measure/test_slurm.py
 
 # the frameworks', built if they are not there yet
 environments: $(READY)

@@ -62,7 +62,7 @@ def run_inside(environment: Environment, code: str, *arguments: str, variables: 
 def acting(script: str, folder: Path) -> Environment:
     """An environment whose interpreter is a script of ours that plays a framework's part; `--env` may name it too."""
     interpreter = folder / "python"
-    has = json.dumps({"versions": {"torch": "0", "numpy": "0"}, "error": ""})
+    has = json.dumps({"versions": dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0"), "error": ""})
     interpreter.write_text(
         f'#!/bin/sh\n[ "$1" = -c ] && exec echo \'{has}\'\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n'
     )

@@ -10,6 +10,7 @@ from analysis.claims import show as claims
 from analysis.comparison import Comparison
 from analysis.reports import (
     breakdown,
+    cluster,
     columns,
     explained,
     ground_truth,
@@ -57,5 +58,5 @@ def for_documents(results: Results) -> list[Comparison]:
     known = explained.kept(results.root)
     accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
     rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), verified.comparison(results.records)]
-    rest += study.comparisons(results.root / "study")
+    rest += [*study.comparisons(results.root / "study"), *cluster.comparisons(results.records)]
     return [*of_records(results.records, known), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]

@@ -36,8 +36,7 @@ def plan(
     left out."""
     wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
     every = units.units(wanted, chosen(list(wanted.selectors), [], wanted.profile))
-    code = provenance.code()
-    left = [unit for unit in every if not unit.done(results, code)]
+    left = units.unfinished(every, results, provenance.code())
     if shell:
         program, where = shutil.which(sys.argv[0]), results.absolute()
         for unit in left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from framebench.cli.shared import (
     parts,
     say,
     session,
+    writable,
 )
 from framebench.measure import blocks as measured
 from framebench.measure import compare, environments, installed, ranks, runner
@@ -41,7 +43,8 @@ from framebench.measure.groups import groups, pair
 from framebench.measure.live import Arm
 from framebench.measure.progress import CaseProgress
 from framebench.measure.session import Session
-from framebench.measure.units import Asked
+from framebench.measure.units import Asked, units
+from framebench.records import store
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
@@ -81,11 +84,22 @@ def run(
     beside_torch: Annotated[
         bool, typer.Option("--beside-torch", help="PyTorch's baseline in each block, though no case of it is named")
     ] = False,
+    on: Annotated[
+        str | None, typer.Option(help="`slurm`: as jobs there, each block on a node of its own; else on this machine")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--slurm", metavar="NAME=VALUE", help="of sbatch, such as partition=cpu; time is in minutes"),
+    ] = None,
 ) -> None:
     """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
     wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
     if block is not None and blocks != 1:
         fail(f"--block {block} is one block, and --blocks {blocks} is several: leave one of them out", 2)
+    if on not in (None, "slurm"):
+        fail(f"--on {on!r} is no engine: choose slurm, or have any other start the commands of framebench plan --shell", 2)
+    if on:
+        raise typer.Exit(broken(measure_on_slurm(wanted, results.absolute(), settings or [])))
     raise typer.Exit(broken(measure_here(replace(wanted, block=block, beside_torch=beside_torch), results)))
 
 
@@ -113,6 +127,25 @@ def measure_here(wanted: Asked, results: Path) -> list[str]:
         for environment in ready.values():
             environments.warm(environment, wanted.profile or "quick", say)
         return measure_all(found, opened, ready, wanted.options, results, wanted.blocks)
+
+
+def measure_on_slurm(wanted: Asked, results: Path, settings: list[str]) -> list[str]:
+    """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
+    from framebench.measure import slurm
+    from framebench.records.collect import NODES, collect
+
+    if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
+        fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
+    given = {name: int(value) if value.isdigit() else value for name, value in (s.split("=", 1) for s in settings)}
+    found = chosen(list(wanted.selectors), [], wanted.profile)
+    every = units(wanted, found)
+    writable(results / NODES).mkdir(parents=True, exist_ok=True)
+    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in found)))
+    added = collect([results], results)
+    say(f"{len(every) - len(left)} of {len(every)} units are done, {len(added.added)} records were added to {results}")
+    for sentence in (*added.conflicts, *added.unreadable, *(f"not done: {unit.named}" for unit in left)):
+        say(sentence)
+    return [*(store.read(path).status for path in added.added), *("crashed" for _ in (*left, *added.conflicts))]
 
 
 def measure_all(

@@ -99,13 +99,8 @@ class Session:
         return bool(probes) or any(store.of_session(path.parent, self.id) for path in records)
 
     def close(self, results: Path, keep: bool = False) -> None:
-        """Finished: the next run starts a new session. With `keep` one can ask for it later (`finished`). Raises OSError if
+        """Finished: the next run starts a new session. With `keep` a file tells of it afterwards. Raises OSError if
         the file cannot be removed."""
         if keep:
             os.replace(self.path(results), self.path(results, "done"))
         self.path(results).unlink(missing_ok=True)
-
-    @classmethod
-    def finished(cls, results: Path, code: str | None, selector: str) -> bool:
-        """Whether one of this code and selector came to its end, and was kept."""
-        return cls("", code, selector).path(results, "done").exists()

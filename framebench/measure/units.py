@@ -60,9 +60,19 @@ class Asked:
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return ["run", *self.selectors, *words, *(["--beside-torch"] if self.beside_torch else [])]
 
-    def done(self, results: Path, code: str | None) -> bool:
-        """Whether a run of this came to its end in this results folder, or in one of its machines'."""
-        return any(Session.finished(where, code, self.named) for where in (results, *sorted((results / NODES).glob("*"))))
+    def mark(self, code: str | None) -> str:
+        """The file that says, in a results folder, that a run of this by this code came to its end."""
+        return Session("", code, self.named).path(Path(), "done").name
+
+
+def unfinished(units: Iterable[Asked], results: Path, code: str | None) -> list[Asked]:
+    """Those that came to an end neither in this results folder nor in one of its machines'."""
+    there = marks(results)
+    return [unit for unit in units if unit.mark(code) not in there]
+
+
+def marks(results: Path) -> set[str]:
+    return {file.name for folder in ("", f"{NODES}/*/") for file in results.glob(f"{folder}.done-*.json")}
 
 
 def units(asked: Asked, cases: Iterable[Case]) -> list[Asked]:

@@ -52,7 +52,7 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
 def sources(folder: Path, into: Path) -> Iterator[str]:
     """The files of records, however many machines' folders there are. Raises OSError."""
     for where in (folder, *sorted((folder / NODES).glob("*"))):
-        if where.resolve() != into.resolve():
+        if where.is_dir() and where.resolve() != into.resolve():
             yield from store.files(where / "records")
 
 
