@@ -19,8 +19,8 @@ def table(found: Bisected) -> Comparison:
     return Comparison.of_text(
         f"{found.case}: {found.answer}",
         f"{found.quantity}, median over fresh processes. A release has changed if it differs from the oldest that runs by more "
-        f"than {found.threshold:.1%}, and by more than the processes of either differ (at least {FLOOR:.1%}). What cannot be "
-        "installed, run or verified is stepped over.",
+        f"than {found.threshold:.1%}, and by more than the processes of either differ (at least {FLOOR:.1%}). Named is the "
+        "first that did so to the side of the newest. What cannot be installed, run or verified is stepped over.",
         (found.framework, f"{found.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
         rows,
         left=1,

@@ -1,9 +1,10 @@
 """The first release of a framework in which a case's peak memory, or its instructions, changed: by bisection.
 
 A release has changed if its value differs from that of the oldest one tried by more than the threshold, and by more than the
-processes of either release differ among themselves (at least `records.bisected.FLOOR`). One that cannot be installed, run or
-verified, or whose noise hides the answer, is stepped over; where such releases lie before the first that changed, none of
-them is ruled out. A value that changes and changes back between the two ends is not seen.
+processes of either release differ among themselves (at least `records.bisected.FLOOR`); looked for is a change to the side to
+which the newest differs. One that cannot be installed, run or verified, or whose noise hides the answer, is stepped over; where
+such releases lie before the first that changed, none of them is ruled out. A value that changes and changes back between the
+two ends is not seen.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ def search(found: Sequence[str], measure: Measure, minimum: float) -> dict[str, 
     if (changed := at(high).changed(base, minimum)) is not True:
         outcome = "undecided" if changed is None else "no change"
         return {"outcome": outcome, "answer": unchanged(base, at(high), changed, minimum), "tried": tuple(tried.values())}
+    grown = (at(high).change(base) or 0.0) > 0  # a small change to the other side on the way is not the one that is looked for
     stepped: set[int] = set()
     while left := [i for i in range(low + 1, high) if i not in stepped]:
         middle = left[len(left) // 2]
         said = at(middle).changed(base, minimum)
         if said is None:
             stepped.add(middle)
-        elif said:
+        elif said and ((at(middle).change(base) or 0.0) > 0) == grown:
             high = middle
         else:
             low = middle

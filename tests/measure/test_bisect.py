@@ -74,6 +74,13 @@ def test_releases_that_fail_are_stepped_over_and_said() -> None:
     assert "+30.0%" in text
 
 
+def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
+    """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
+    found, _ = searched(lambda i: (136.0,) if i >= 9 else (97.7,) if i >= 3 else (100.0,))
+    assert (found.first, found.last_unchanged) == ("1.9", "1.8")
+    assert "+39.2% against 1.8" in found.answer
+
+
 @pytest.mark.parametrize(("alive", "said"), [((), "none of the 12"), ((4,), "only 1.4 of the 12")])
 def test_too_few_releases_that_run(alive: tuple[int, ...], said: str) -> None:
     found, asked = searched(lambda i: (1.0,) if i in alive else ())
