@@ -1,0 +1,32 @@
+"""What memory did from step to step, as `framebench grow CASE --json` says it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from framebench.records.record import Part
+
+
+class Kept(Part):
+    """What the watched steps left behind, of one kind and from one place."""
+
+    kind: Literal["object", "storage", "compilation"]  # of Python; of a tensor in PyTorch; of a program
+    what: str  # type and shape; the operator that made it; the function
+    made_at: str  # file:line; empty where nothing tells
+    per_step: float
+    bytes_per_step: int | None
+    note: str = ""  # what holds it
+
+
+class Growth(Part):
+    """Readings after each of some steps, and what some more steps left behind."""
+
+    case: str
+    file: str | None  # whose `step` was called in place of the case's
+    warm_up: int  # steps before the first reading
+    bytes: dict[str, tuple[int, ...]]  # by instrument, after each step
+    counts: dict[str, tuple[int, ...]]  # arrays, programs, variables, operations
+    watched: int  # steps that `kept` is about
+    kept: tuple[Kept, ...]  # of each kind those with most bytes, which come first
+    versions: dict[str, str]
+    device: str
