@@ -98,6 +98,12 @@ class OwnSlurm:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if "controller" in self.processes:  # jobs outlive the daemons that started them
+            self.ask("scancel", "--me")
+            for _ in range(50):
+                if not self.ask("squeue", "-h"):
+                    break
+                time.sleep(0.2)
         for name in reversed(list(self.processes)):
             self.stop(name)
         os.environ.pop("SLURM_CONF", None)
