@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from packaging.version import Version
 
 from analysis.comparison import Comparison, number
 from framebench.records.bisected import FLOOR, Bisected, Tried
 
 WIDTH = 100  # characters of a reason
+
+
+def kept(results: Path) -> list[Bisected]:
+    """What `framebench versions bisect --json` said and was put into the folder `bisected`."""
+    return [Bisected.model_validate_json(f.read_bytes()) for f in sorted((results / "bisected").glob("*.json"))]
 
 
 def table(found: Bisected) -> Comparison:
@@ -17,9 +24,10 @@ def table(found: Bisected) -> Comparison:
     unit, factor = ("MiB", 2**-20) if found.quantity == "peak" else ("million", 1e-6)
     rows = tuple(row(t, base, found.threshold, factor, found.framework) for t in ordered)
     return Comparison.of_text(
-        f"{found.case}: {found.answer}",
-        f"{found.quantity}, median over fresh processes. A release has changed if it differs from the oldest that runs by more "
-        f"than {found.threshold:.1%}, and by more than the processes of either differ (at least {FLOOR:.1%}). Named is the "
+        f"Releases of {found.framework}: {found.case}",
+        f"{found.answer[0].upper()}{found.answer[1:]}. {found.quantity}: median over fresh processes. A release has changed if "
+        f"it differs from the oldest that runs by more than {found.threshold:.1%}, and by more than the processes of either "
+        f"differ (at least {FLOOR:.1%}). Named is the "
         "first that did so to the side of the newest. What cannot be installed, run or verified is stepped over.",
         (found.framework, f"{found.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
         rows,

@@ -36,6 +36,14 @@ def newest(known: Sequence[Explanation]) -> list[Explanation]:
     return list({e.case: e for e in known}.values())
 
 
+def of_two_versions(known: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
+    """Of each case that is explained in several versions the two newest, the older first."""
+    of_case: dict[str, list[Explanation]] = {}
+    for e in known:
+        of_case.setdefault(e.case, []).append(e)
+    return [(several[-2], several[-1]) for several in of_case.values() if len(several) > 1]
+
+
 def release(found: Explanation) -> str:
     """Such as `jax==0.10.2`."""
     framework = Case.of(found.case).framework

@@ -9,6 +9,8 @@ from analysis import frames, predict, tables
 from analysis.claims import show as claims
 from analysis.comparison import Comparison
 from analysis.reports import (
+    against,
+    bisected,
     breakdown,
     cluster,
     columns,
@@ -56,7 +58,16 @@ def generated(results: Results) -> list[Generated]:
 def for_documents(results: Results) -> list[Comparison]:
     """The tables among them."""
     known = explained.kept(results.root)
+    changes = [against.table(*pair) for pair in explained.of_two_versions(known)]
+    changes += [bisected.table(found) for found in bisected.kept(results.root)]
     accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
     rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), verified.comparison(results.records)]
     rest += [*study.comparisons(results.root / "study"), *cluster.comparisons(results.records)]
-    return [*of_records(results.records, known), *support.every_table(), *sharding.comparisons(results.root), *accounts, *rest]
+    return [
+        *of_records(results.records, known),
+        *support.every_table(),
+        *sharding.comparisons(results.root),
+        *accounts,
+        *changes,
+        *rest,
+    ]

@@ -95,10 +95,17 @@ class Adapter(ABC):
 
     def build(self) -> None:
         """Switch the strategy on, then make model, optimizer and inputs."""
-        self.proofs = {part.name: self.switches[part.how](self, **part.options) for part in self.case.parts}
+        self.proofs = {part.name: self.switch(part.how)(self, **part.options) for part in self.case.parts}
         self.make()
         for hook in self.before_first_step:
             hook()
+
+    def switch(self, how: str) -> Switch:
+        """What switches a part of a strategy on. Raises LookupError."""
+        if how not in self.switches:
+            folder = f"framebench/adapters/{self.case.framework}"
+            raise LookupError(f"the catalog names {how!r}, and no function in {folder} has that name; add it there as a switch")
+        return self.switches[how]
 
     def step(self) -> None:
         """One unit of work of the scenario. May return before it is done."""

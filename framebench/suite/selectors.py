@@ -33,7 +33,7 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
     if len(parts) < 6:
         patterns[5] = "*" if among else size
     if (several := asks_for_ranks(selector)) and not ranks:
-        raise UnknownCase(f"{selector!r} is over ranks, which only run, list, show, report and predict take")
+        raise UnknownCase(f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take")
     found = list(among or (over_ranks() if several else every_case()))
     if "+" in patterns[3]:
         patterns[3], asked = combination(patterns[2], patterns[3])
