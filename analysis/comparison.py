@@ -127,6 +127,6 @@ class Comparison:
 
 
 def safe(text: str) -> str:
-    for char, escaped in (("\\", r"\\"), ("|", r"\|"), ("<", "&lt;"), ("\n", " "), ("`", r"\`"), ("[", r"\[")):
+    for char, escaped in (("\\", r"\\"), ("|", r"\|"), ("<", "&lt;"), ("\n", " "), ("`", r"\`"), ("[", r"\["), ("*", r"\*")):
         text = text.replace(char, escaped)
     return text

@@ -103,7 +103,9 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
     blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
     taken = {block for found in blocks.values() for block in found if block.startswith(f"{name}.")}
-    left = [arm for arm in records if taken.isdisjoint(blocks[arm]) and not (run.without_times and records[arm])]
+    left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
+    if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
+        left = [arm for arm in left if number not in map(number_of, blocks[arm])]
     lot = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
     while left:
         arms, later = together(group, left, run)
@@ -115,6 +117,10 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
         lot += 1
         pending.write(run.results, name, timed)
         complete(timed, run)
+
+
+def number_of(block: str) -> int:
+    return int(block.rpartition("/")[2].partition(".")[0])
 
 
 def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[Arm]]:

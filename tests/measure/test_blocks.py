@@ -151,6 +151,9 @@ def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
         assert (r.step_s, r.first_step_s) == ([], None)
     assert not written(diary, "turn")
     assert len(written(diary, "memory")) == 5
+    with run(results, options) as opened:
+        measure([group(impostor), group(impostor, [more])], opened, blocks=2)
+    assert Counter(r.parsed.strategy for r in store.read_all(results)) == dict.fromkeys([*STRATEGIES, "accumulate_8"], 2)
 
 
 def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Environment, results: Path, diary: Path) -> None:
