@@ -8,6 +8,7 @@ machine and framework; `framebench dev honest` measures them and adds the machin
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
@@ -17,12 +18,16 @@ from typing import Any
 
 import models
 from framebench.suite.tensors import family
+from models import spec
 
 MULTIPLE = 4.0
 # Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.
 LEAST = {"fp32": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
+# Sums over all positions of a batch. What was measured adds up in parts; a framework that adds one term after the other, as JAX
+# 0.9.2 does in places, is not wrong.
+SUMS = ("gradient", "momentum", "first moment", "second moment", "weight", "value")
 # Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What
 # is so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
 # tolerance of its own key alone.
@@ -121,6 +126,16 @@ def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
     return {kind: coarser.get(kind, {}) | found.get(kind, {}) for kind in (*coarser, *found)}
 
 
+@cache
+def one_by_one(workload: str, key: str) -> float:
+    """By how much float32 may be off if it adds up one term after the other, relative to the sum: each partial sum is rounded,
+    and they grow as a random walk does. There are as many terms as samples times pixels, voxels or tokens."""
+    size, batch = key.split("/")[0], int(re.findall(r"/b(\d+)", key)[0])
+    x, _ = spec.workload(workload).batch(spec.workload(workload).preset(size).config, batch)
+    terms = x.size // (x.shape[1] if x.ndim > 2 else 1)
+    return 2.0**-24 * math.sqrt(terms / 2)
+
+
 def middle(every: list[Errors]) -> Errors:
     """Of two the larger."""
     found: Errors = {}
@@ -137,4 +152,6 @@ def tolerance(workload: str, framework: str, precision: str, key: str, kind: str
     may always be off by the honest error of the projections: it, too, may have been close by luck."""
     norm, projections = honest(workload, framework, precision, key).get(kind, {}).get(family(name), (0.0, 0.0))
     least = LEAST_OF_UPDATE if kind == "update" else LEAST[precision]
+    if kind in SUMS:
+        least = max(least, one_by_one(workload, key))
     return max(MULTIPLE * max(norm, least), projections), MULTIPLE * max(projections, least)

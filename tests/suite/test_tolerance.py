@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from framebench.suite import tolerance as t
+from models import spec
 
 GRADIENT = {"fc.bias": (1e-5, 4e-5)}
 
@@ -24,6 +26,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
         return tmp_path / "honest.json"
 
     monkeypatch.setattr(t, "path", path)
+    monkeypatch.setattr(t, "one_by_one", lambda workload, key: 0.0)  # of a workload that there is not
     forget()
     yield entries
     forget()
@@ -109,3 +112,15 @@ def test_what_is_a_little_worse_than_usual_counts_for_all(machines: dict[str, An
     machines["m"] = entry(torch=GRADIENT)
     machines["m"]["errors"]["torch"]["fp32"]["tiny/train/b8"] = {"gradient": {"fc.bias": (9e-3, 9e-3)}}
     assert allowed() == (4 * 9e-3, 4 * 9e-3)
+
+
+@pytest.mark.parametrize(("workload", "key"), [("unet3d", "tiny/train/b4"), ("transformer", "cpu/train/b4")])
+def test_adding_one_term_after_the_other_is_not_wrong(workload: str, key: str) -> None:
+    """The rule's size, against sums in float32 that are made so."""
+    inputs = spec.workload(workload).batch(spec.workload(workload).config(key.split("/")[0]), 4)[0]
+    terms = np.random.default_rng(0).standard_normal((200, inputs[:, 0].size if inputs.ndim > 2 else inputs.size))
+    single = np.cumsum(terms.astype(np.float32), axis=1, dtype=np.float32)[:, -1]
+    off = np.sqrt(np.mean((single - terms.sum(1)) ** 2)) / np.sqrt(terms.shape[1])
+    allowed = t.one_by_one(workload, key)
+    assert off < allowed < 4 * off
+    assert t.tolerance(workload, "torch", "fp32", key, "gradient", "no such tensor")[0] >= t.MULTIPLE * allowed
