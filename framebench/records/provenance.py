@@ -21,6 +21,7 @@ MACHINE = re.compile(r"\w[\w.-]{0,99}")  # it becomes a folder's name, so it has
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
+MOST_WORDS = 12  # of the command that a record keeps
 
 
 def git(*arguments: str) -> str | None:
@@ -129,7 +130,14 @@ def cpu_model() -> str:
 
 
 def command() -> str:
-    """What was typed, without the folders of whoever typed it; asv's benchmark processes are told it."""
+    """What was typed, without the folders of whoever typed it, and not hundreds of cases; asv's benchmark processes are told
+    it."""
     program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return os.environ.get("FRAMEBENCH_COMMAND") or shlex.join([program, *words])
+    return os.environ.get("FRAMEBENCH_COMMAND") or shortened([program, *words])
+
+
+def shortened(words: list[str]) -> str:
+    """As a shell takes it; of many words the first, and how many more there were."""
+    left = f" ... ({len(words) - MOST_WORDS} more)" if len(words) > MOST_WORDS else ""
+    return shlex.join(words[:MOST_WORDS]) + left

@@ -51,3 +51,11 @@ def test_without_git_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     assert provenance.dirty() is None
     assert provenance.code() is None
+
+
+def test_of_hundreds_of_cases_a_command_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
+    monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]])
+    assert provenance.command() == f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
+    monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", "transformer/*/train"])
+    assert provenance.command() == "framebench run 'transformer/*/train'"
