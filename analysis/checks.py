@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from analysis import lower_bound
 from analysis.flops import step_flops
-from analysis.lower_bound import lower_bound
 from framebench.records import collect, store
 from framebench.records.record import INSTRUMENTS, Record, Verification
 from framebench.suite.case import Case
@@ -45,7 +45,7 @@ class Checked:
 
 
 def check(root: Path) -> Checked:
-    """Everything below `root`/records. Raises OSError for a folder that cannot be read."""
+    """Everything below `root`/records."""
     found = Checked()
     for file in files(root / "records", found):
         try:
@@ -59,22 +59,32 @@ def check(root: Path) -> Checked:
     found.notes += notes(found.records.values())
     if not found.records:
         found.problems.append(f"{root}: no records; name the folder that has records/ in it")
+    found.problems = list(map(printable, found.problems))
     return found
 
 
 def files(where: Path, found: Checked) -> Iterator[str]:
-    """Those that may be opened: <machine>/<environment>/<case>/<time>.json, none of them a link. Others are problems."""
+    """Those that may be opened: <machine>/<environment>/<case>/<time>.json, none of them a link. Others are problems, and so is
+    a folder that cannot be looked into."""
+    if where.is_symlink():
+        found.problems.append(f"{where}: a link; it was not followed")
+        return
     count = 0
-    for folder, folders, names in os.walk(where):
+    for folder, folders, names in os.walk(where, onerror=lambda error: unlisted(error, found)):
         for name in [*(n for n in folders if os.path.islink(os.path.join(folder, n))), *names]:
             file = os.path.join(folder, name)
             if (count := count + 1) > MOST_FILES:
                 found.problems.append(f"{where}: more than {MOST_FILES:,} files; the rest was not looked at")
                 return
             if why := unfit(file, where):
-                found.problems.append(f"{printable(file)}: {why}; it was not opened")
+                found.problems.append(f"{file}: {why}; it was not opened")
             else:
                 yield file
+
+
+def unlisted(error: OSError, found: Checked) -> None:
+    if not isinstance(error, FileNotFoundError):
+        found.problems.append(f"{error.filename}: {error.strerror}")
 
 
 def unfit(file: str, where: Path) -> str | None:
@@ -104,7 +114,7 @@ def read(file: str) -> Record:
     except OSError as error:
         raise store.BadRecord(f"{file}: {error.strerror}") from error
     except ValidationError as error:
-        raise store.BadRecord(printable(f"{file}: {store.explain(error)}")) from error
+        raise store.BadRecord(f"{file}: {store.explain(error)}") from error
 
 
 def place(file: str, r: Record) -> Iterator[str]:
@@ -193,8 +203,7 @@ def memory(r: Record) -> Iterator[str]:
 
 @cache
 def held(case: Case) -> int:
-    bound = lower_bound(case)
-    return bound.parameters + bound.buffers
+    return sum(lower_bound.held(case, trainable=trainable) for trainable in (True, False))
 
 
 def times(r: Record) -> Iterator[str]:
@@ -228,7 +237,8 @@ def rate(r: Record) -> tuple[float, float] | None:
     if not r.turns or not r.turns.reference_s or not r.provenance.threads:
         return None
     reference = r.turns.reference_flop / min(r.turns.reference_s)
-    return fastest, reference * FASTER["fp32" if r.parsed.plan.precision == "fp32" else "narrow"] * r.provenance.threads
+    most = reference * FASTER["fp32" if r.parsed.plan.precision == "fp32" else "narrow"] * r.provenance.threads
+    return fastest, min(most, MOST_FLOPS)
 
 
 CHECKS: tuple[Callable[[Record], Iterable[str]], ...] = (status, verification, memory, times)
@@ -256,7 +266,7 @@ def blocks(records: dict[str, Record]) -> Iterator[str]:
             (at, at + r.turns.steps * step, file) for file, r in found if r.turns for at, step in zip(r.turns.at_s, r.step_s)
         )
         if clash := next((b for a, b in pairwise(turns) if a[1] > b[0] + CLOCK_S), None):
-            yield f"{clash[2]}: a step began while another of the block {printable(name)} was not over"
+            yield f"{clash[2]}: a step began while another of the block {name} was not over"
 
 
 def references(found: Iterable[Record]) -> dict[int, list[float]]:

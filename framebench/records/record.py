@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,6 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from framebench.records.provenance import as_machine
 from framebench.suite.case import Case
-from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
 
 SCHEMA = 1
@@ -23,6 +22,8 @@ ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "devi
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Duration = Annotated[float, Field(gt=0, le=1e9)]  # of what took place
+Count = Annotated[int, Field(ge=0, le=10**9)]
+Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))]
 
 
 class Part(BaseModel):
@@ -93,13 +94,13 @@ class Turns(Part):
     the time of a step in round `round[i]`."""
 
     block: str  # an id that all records of the block share
-    arm: int  # which of the block's processes; two of them may run the same case
+    arm: Count  # which of the block's processes; two of them may run the same case
     arms: list[str]  # the cases of all of them
     seed: int  # of the order
-    steps: int  # in one turn
-    round: list[int]
-    at_s: list[float]  # when each turn began, since the block's first one
-    reference_s: list[float]  # of the same rounds: what a fixed float32 product by NumPy's BLAS took
+    steps: Count  # in one turn
+    round: list[Count]
+    at_s: list[Seconds]  # when each turn began, since the block's first one
+    reference_s: list[Duration]  # of the same rounds: what a fixed float32 product by NumPy's BLAS took
     reference_flop: float  # of that product
 
 
@@ -116,7 +117,7 @@ class Rank(Part):
 
 class Provenance(Part):
     session: str
-    measured_at: AwareDatetime
+    measured_at: Moment
     command: str
     commit: str | None
     dirty: bool | None
@@ -126,7 +127,7 @@ class Provenance(Part):
     python: str | None = None
     versions: dict[str, str] = {}
     environment: dict[str, str] = {}  # the variables set for the worker
-    threads: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1, le=10**6)] | None = None
     core: int | None = None  # the timing worker was pinned to it
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
@@ -135,7 +136,16 @@ class Provenance(Part):
     planted: dict[str, float] = {}  # a known slowdown or more memory, for a study: no measurement of the case
     calibration: Calibration | None = None
     gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
-    protocol: int
+    protocol: Count
+
+    @field_validator("hardware")
+    @classmethod
+    def memory_is_a_number(cls, told: dict[str, Any]) -> dict[str, Any]:
+        """What fingerprints and limits are computed from."""
+        found = told.get("memory_bytes")
+        if found is not None and not (type(found) is int and 0 <= found <= 2**60):
+            raise ValueError(f"memory_bytes is a number of bytes, and not {str(found)[:40]!r}")
+        return told
 
 
 @cache  # reading thousands of records asks for the same cases again and again
@@ -146,7 +156,8 @@ def case_of(text: str) -> Case:
     except ValueError:
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
     try:
-        known = case.framework in FRAMEWORKS and case.scenario in SCENARIOS and work_of(case) > 0
+        of_workload = case.workload in case.stage.workloads and case.workload in case.plan.workloads
+        known = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
     except (KeyError, ValueError):
         known = False
     if not known:

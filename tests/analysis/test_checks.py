@@ -14,7 +14,8 @@ import pytest
 
 from analysis.checks import MOST_BYTES, Checked, check, files
 from framebench.records import store
-from tests.processes import ROOT, framebench
+from models.spec import Workload
+from tests.processes import ROOT, framebench, plain_user
 
 MACHINE = "xeon-2core"
 Change = Callable[[dict[str, Any]], object]
@@ -62,7 +63,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     "times of one's own": (lambda r: r.update(step_s=[0.5] * len(r["step_s"])), "exactly the same time"),
     "a step that lasts into another's": (lambda r: r.update(step_s=[s * 1.8 for s in r["step_s"]]), "was not over"),
     "a step too few": (lambda r: r["step_s"].pop(), "do not belong together"),
-    "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] - 1), "is no arm"),
+    "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] + 1), "is no arm"),
     "another seed": (lambda r: r["turns"].update(seed=1), "differ in their seed"),
     "another reference": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.02), "time of the reference product"),
     "less than the parameters": (lambda r: r.update(peaks={"host.rss": 1000}), "its parameters alone have"),
@@ -90,16 +91,52 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     "another case": (lambda r: r.update(case="unet3d/torch/train/fp32/b4/cpu"), "lies under the case"),
     "a field of one's own": (lambda r: r.update(better=True), "not a framebench record: better"),
     "a newer schema": (lambda r: r.update(schema_version=9), "written in schema 9"),
+    "a reference in no time": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.0), "reference_s.0"),
+    "a reference in next to no time": (
+        lambda r: (r["turns"].update(reference_s=[1e-300] * len(r["step_s"])), r.update(step_s=[s / 1e9 for s in r["step_s"]])),
+        FAST,
+    ),
+    "more steps than a float has": (lambda r: r["turns"].update(steps=10**400), "turns.steps"),
+    "more threads than a float has": (lambda r: r["provenance"].update(threads=10**400), "provenance.threads"),
+    "before the first year": (lambda r: r["provenance"].update(measured_at="0001-01-01T00:00:00+14:00"), "measured_at"),
+    "memory in words": (lambda r: r["provenance"]["hardware"].update(memory_bytes="16 GiB"), "memory_bytes is a number"),
+    "a scenario of another workload": (lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"), "is no case"),
+    "a batch that nobody has memory for": (
+        lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"), "lies under the case"
+    ),
+    "an order to the terminal": (lambda r: r["provenance"].update(versions={"torch": "\x1b[2J\n"}), r"torch \?\[2J\?"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_changed_is_named(name: str, sent: Path) -> None:
+def test_what_was_changed_is_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Workload, "lengths")  # what a stranger's batch would make here may fill the memory
     how, said = TAMPERED[name]
     assert not problems(sent)
     change(of_a_block(sent)[1], how)
-    found = problems(sent)
-    assert re.search(said, found), found
+    found = check(sent).problems
+    assert re.search(said, "\n".join(found)), found
+    assert all(sentence.isprintable() for sentence in found)
+
+
+def test_records_without_times_have_no_problem(sent: Path) -> None:
+    """As `framebench run --rounds 0` writes them."""
+    without = {"round": [], "at_s": [], "reference_s": [], "reference_flop": 0.0}
+    for file in sent.rglob("*.json"):
+        change(file, lambda r: r.update(step_s=[], instructions=[], turns=(turns := r.get("turns")) and turns | without))
+    assert not problems(sent)
+
+
+def test_folders_that_cannot_be_looked_into_or_are_links_are_named(sent: Path, tmp_path: Path) -> None:
+    (linked := tmp_path / "linked").mkdir()
+    (linked / "records").symlink_to(sent / "records", target_is_directory=True)
+    assert "records: a link; it was not followed" in problems(linked)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    closed = of_a_block(sent)[0].parent
+    closed.chmod(0)
+    with plain_user():
+        assert f"{closed}: Permission denied" in problems(sent)
 
 
 def test_a_measurement_that_is_there_twice_is_named(sent: Path) -> None:
@@ -110,7 +147,7 @@ def test_a_measurement_that_is_there_twice_is_named(sent: Path) -> None:
     )
 
 
-def test_what_is_no_record_is_not_opened(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_record_is_not_opened(sent: Path) -> None:
     secret = sent.parent / f"{sent.name}-secret.json"
     secret.write_text("{}")
     where = of_a_block(sent)[0].parent
@@ -123,8 +160,9 @@ def test_what_is_no_record_is_not_opened(sent: Path, monkeypatch: pytest.MonkeyP
     found = Checked()
     assert len(list(files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
     assert len(found.problems) == 6
-    assert all("not opened" in said and "\x1b" not in said for said in found.problems)
-    assert len(check(sent).problems) == 6
+    assert all("not opened" in said for said in found.problems)
+    assert len(said := check(sent).problems) == 6
+    assert all(sentence.isprintable() for sentence in said)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000])
