@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import submitit
-from submitit.core.utils import FailedSubmissionError
+from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
@@ -36,6 +36,7 @@ ATTEMPTS = 3  # of a unit whose job ended before it was done
 POLL_S = 5.0
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
+REFUSED = (FailedJobError, FailedSubmissionError, OSError)  # what submitit raises where sbatch takes no job
 LOG = "units.log"  # of each machine: when which unit began and ended there
 
 
@@ -85,7 +86,7 @@ def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
             break
         if attempt:
             jobs.say(f"{len(left)} units ended before they were done, and are submitted again")
-        active, known = queue() or set(), jobs.known()
+        active, known = queued(jobs), jobs.known()
         new = [unit for unit in left if known.get(unit.mark(code)) not in active]
         after = prepare(new, jobs, frameworks) if new and not ready and units[0].env is None else []
         ready = True
@@ -103,7 +104,7 @@ def submit(units: Sequence[Asked], jobs: Jobs, after: Sequence[str], code: str |
     try:
         with executor.batch():
             found = [executor.submit(Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)) for unit in units]
-    except (FailedSubmissionError, OSError) as error:
+    except REFUSED as error:
         raise SetupError(f"Slurm took no job: {error}") from None
     return {unit.mark(code): job.job_id for unit, job in zip(units, found)}
 
@@ -114,10 +115,16 @@ def prepare(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
         slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition(jobs)) or "", jobs.settings.get("constraint")
     )
     jobs.say(f"{len(units)} units; environments are prepared on {', '.join(found) or 'each node that needs them'}")
-    return [
-        jobs.executor("framebench-setup", nodelist=node).submit(Job(["setup", *frameworks], "", jobs.results)).job_id
-        for node in found
-    ]
+    return [job for node in found if (job := prepare_on(node, jobs, frameworks))]
+
+
+def prepare_on(node: str, jobs: Jobs, frameworks: Sequence[str]) -> str | None:
+    """The job's id; None if Slurm refuses it, for instance as a constraint excludes the node: units there build their own."""
+    try:
+        return jobs.executor("framebench-setup", nodelist=node).submit(Job(["setup", *frameworks], "", jobs.results)).job_id
+    except REFUSED as error:
+        jobs.say(f"nothing is prepared on {node}: {error}")
+        return None
 
 
 def partition(jobs: Jobs) -> list[str]:
@@ -136,13 +143,23 @@ def kinds(told: str, constraint: str | None = None) -> list[str]:
 
 
 def wait(ids: Sequence[str], units: Sequence[Asked], jobs: Jobs, code: str | None) -> None:
-    """Until none of them is queued or running. A controller that does not answer is waited for."""
+    """Until none of them is queued or running."""
     said = ""
-    while (active := queue()) is None or active.intersection(ids):
+    while queued(jobs).intersection(ids):
         done = len(units) - len(unfinished(units, jobs.results, code))
         if (now := f"{done} of {len(units)} units done") != said:
             jobs.say(said := now)
         time.sleep(jobs.poll_s)
+
+
+def queued(jobs: Jobs) -> set[str]:
+    """As `queue`, but a controller that does not answer is waited for: jobs taken for gone would be submitted twice."""
+    if (found := queue()) is None:
+        jobs.say("Slurm's controller does not answer, and is waited for")
+    while found is None:
+        time.sleep(jobs.poll_s)
+        found = queue()
+    return found
 
 
 def queue() -> set[str] | None:

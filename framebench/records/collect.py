@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock
 
 from framebench.records import store
-from framebench.records.provenance import as_machine, fingerprint
+from framebench.records.provenance import LONGEST, as_machine, fingerprint
 from framebench.records.record import Record
 
 NODES = "nodes"  # of a results folder that several machines measured for: a results folder for each of them
@@ -44,7 +44,9 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
         there = Known(into, name and as_machine(name))
         found = Collected()
         for folder in folders:
-            for file in sources(folder, into):
+            if not (files := list(sources(folder, into))):
+                found.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
+            for file in files:
                 add(Path(file), there, found)
         return found
 
@@ -77,7 +79,7 @@ class Known:
             return own if own in called else called.most_common(1)[0][0]
         wanted = self.preferred or own
         taken = any(wanted in called for called in self.names.values())
-        return f"{wanted}-{mark}" if taken else wanted
+        return f"{wanted[: LONGEST - len(mark) - 1]}-{mark}" if taken else wanted
 
 
 def add(file: Path, there: Known, found: Collected) -> None:

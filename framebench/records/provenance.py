@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE = re.compile(r"\w[\w.-]{0,99}")  # it becomes a folder's name, so it has no strokes, and does not begin with a dot
+LONGEST = 100  # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin with a dot
+MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
@@ -64,7 +65,7 @@ def as_machine(text: str) -> str:
     """The text, if it can name a machine. Raises BadMachine."""
     if not MACHINE.fullmatch(text) or text == ALL:
         raise BadMachine(
-            f"{text!r} is no name of a machine: it takes up to 100 letters, digits, '_', '-' and '.', begins with none "
+            f"{text!r} is no name of a machine: it takes up to {LONGEST} letters, digits, '_', '-' and '.', begins with none "
             f"of the last two, and is not {ALL!r}"
         )
     return text

@@ -3,6 +3,7 @@ on one node, by itself. `make test-slurm`; skipped, with the reason, where there
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -142,6 +143,43 @@ def test_a_usable_node_of_each_kind_is_prepared() -> None:
     lines = ["n1|2|1000|a,b|(null)|down*", "n2|2|1000|a,b|(null)|idle", "n3|2|1000|a,b|(null)|idle", "n4|4|1000|c|gpu:1|mix"]
     assert kinds("\n".join(lines)) == ["n2", "n4"]
     assert kinds("\n".join(lines), "c") == ["n4"]
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A Slurm whose commands are scripts, by name; `calls` is a file that they may write into."""
+
+    def play(**scripts: str) -> Path:
+        for name, script in {"srun": "", "squeue": "", "sinfo": "echo 'n1|2|1000|a|(null)|idle'", **scripts}.items():
+            file = tmp_path / "bin" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
+            file.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+        (tmp_path / "results" / NODES).mkdir(parents=True)
+        return tmp_path / "results"
+
+    return play
+
+
+def test_what_slurm_refuses_is_said(played: Callable[..., Path]) -> None:
+    results, said = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
+    with pytest.raises(slurm.SetupError, match="Slurm took no job"):
+        slurm.measure([Asked((CASES[0],), None, block=0)], slurm.Jobs(results, say=said.append), ["torch"])
+    assert any("nothing is prepared on n1" in sentence for sentence in said)
+
+
+def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., Path], tmp_path: Path) -> None:
+    unit, said = Asked((CASES[0],), None, block=0), list[str]()
+    mark = unit.mark(provenance.code())
+    script = f"echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch results/{mark};; esac"
+    results = played(squeue=script, sbatch="touch submitted; exit 1")
+    jobs = slurm.Jobs(results, say=said.append, poll_s=0.01)
+    jobs.file.parent.mkdir()
+    jobs.keep({mark: "7"})
+    assert slurm.measure([unit], jobs, ["torch"]) == []
+    assert not (tmp_path / "submitted").exists()
+    assert "does not answer" in said[0]
 
 
 def test_without_slurm_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from framebench.records import store
 from framebench.records.collect import CONFLICTS, NODES, Collected, collect
-from framebench.records.provenance import BadMachine, fingerprint
+from framebench.records.provenance import LONGEST, BadMachine, fingerprint
 from framebench.records.record import Record
 from tests.handmade import CASE, blocks, provenance, record
 from tests.processes import framebench
@@ -94,6 +94,20 @@ def test_the_machines_folders_of_a_run_on_many_are_collected_into_it(tmp_path: P
     assert done.returncode == 0, done.stderr
     assert "6 records added, 0 known" in done.stdout
     assert "6 known" in framebench("collect", str(tmp_path), "--results", str(tmp_path)).stdout
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    inside = folder(tmp_path / "a", "m") / "records"
+    done = framebench("collect", str(inside), "--results", str(tmp_path / "all"))
+    assert done.returncode == 1
+    assert f"{inside}: no records to collect; name a folder that has records/ or nodes/ in it" in done.stderr
+
+
+def test_a_long_name_stays_a_name(tmp_path: Path) -> None:
+    name = "m" * LONGEST
+    collect([folder(tmp_path / "a", name), folder(tmp_path / "b", name, OTHER)], tmp_path / "all")
+    assert {len(r.provenance.machine) for r in records(tmp_path / "all")} == {LONGEST}
+    assert len(records(tmp_path / "all")) == 6
 
 
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
