@@ -47,6 +47,8 @@ def bisect(
         fail(f"{asked.id} is a case of {asked.framework}, not of {framework}", 2)
     if why := runner.unsupported(asked):
         fail(f"{asked.id}: {why}", 2)
+    if asked.ranks > 1:
+        fail(f"{asked.id}: bisect measures a single process, and not one of several ranks", 2)
     minimum = fraction(threshold) or 0.0
     if minimum < FLOOR:
         fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)

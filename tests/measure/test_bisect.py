@@ -193,6 +193,7 @@ def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
         (["torch", "0.9.0", "0.9.2", CASE], "a case of jax, not of torch"),
         (["jax", "0.9.0", "0.9.2", "unet3d/jax/train/nothing/b4/tiny"], "fp32"),
         (["jax", "0.9.0", "0.9.2", CASE, "--threshold", "0.01%"], "at least 0.1%"),
+        (["torch", "0.9.0", "0.9.2", "transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(
