@@ -60,8 +60,7 @@ def slopes(found: Growth) -> dict[str, Slope]:
 
 
 def verdict(found: Growth) -> Verdict:
-    """It grows if an instrument says so. What one leaves undecided, another may have decided: each sees what the ones after it
-    see more of, but less sharply."""
+    """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not."""
     said = [line.verdict(SENSITIVITY[name]) for name, line in slopes(found).items()]
     if "grows" in said:
         return "grows"
@@ -100,8 +99,10 @@ def table(found: Growth) -> Comparison:
         f"{steps} steps after {found.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, with its "
         f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of `found from` or more"
     )
-    notes = tuple(f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(found).items())
-    return Comparison(f"{found.case}{own}: {SAID[verdict(found)]}", caption, pd.DataFrame(rows), shown, notes=notes)
+    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(found).items()]
+    if verdict(found) == "grows" and not found.kept:
+        notes.append(f"{found.watched} more steps were watched, and most of them left nothing behind that could be named")
+    return Comparison(f"{found.case}{own}: {SAID[verdict(found)]}", caption, pd.DataFrame(rows), shown, notes=tuple(notes))
 
 
 def kept(found: Growth) -> Comparison:

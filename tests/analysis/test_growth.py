@@ -10,6 +10,7 @@ import pytest
 
 from analysis import growth
 from analysis.growth import LEAST_STEPS, SEGMENTS, SENSITIVITY, slope
+from framebench.cli import growth as command
 from framebench.records.growth import Growth
 from framebench.records.provenance import ROOT
 
@@ -55,13 +56,29 @@ def test_a_pool_that_grows_again_and_again_is_not_called_clean() -> None:
     assert verdict(FLAT + 2**20 * (np.arange(STEPS) // 5)) == "grows"
 
 
-def test_a_sawtooth_is_not_accused() -> None:
-    assert verdict(FLAT + 2**20 * (np.arange(STEPS) % 50)) != "grows"
+def shifted(every: int, rises: Any) -> set[str]:
+    """What is said of readings that repeat every so many steps, wherever the first step of all falls."""
+    return {verdict(FLAT + rises(np.arange(STEPS) + phase)) for phase in range(every)}
+
+
+@pytest.mark.parametrize(("every", "said"), [(10, "grows"), (15, "grows"), (30, "undecided"), (100, "does not grow")])
+def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(every: int, said: str) -> None:
+    assert shifted(every, lambda steps: 2**11 * every * (steps // every)) == {said}
+
+
+@pytest.mark.parametrize(("until", "said"), [(0.2, "does not grow"), (0.5, "undecided"), (0.8, "grows")])
+def test_a_leak_that_stops(until: float, said: str) -> None:
+    assert verdict(FLAT + 2**13 * np.minimum(np.arange(STEPS), until * STEPS)) == said
+
+
+@pytest.mark.parametrize(("period", "accused"), [(20, False), (50, False), (100, True)])
+def test_a_sawtooth_is_not_accused_from_four_periods_on(period: int, accused: bool) -> None:
+    assert ("grows" in shifted(period, lambda steps: 2**20 * (steps % period))) == accused
 
 
 @pytest.mark.parametrize("instrument", SENSITIVITY)
 def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrument: str) -> None:
-    """Twice the least leak is always found, half of it never accused, and nothing is called clean."""
+    """Twice the least leak is always found; half of it, and none, are called clean."""
     for _ in range(100):
         clean = FLAT + noise(instrument)
         said = [
@@ -76,6 +93,8 @@ def test_the_interval_misses_as_often_as_it_says() -> None:
     walks = RNG.normal(0, 4000, (1000, STEPS)).cumsum(axis=1)
     missed = np.mean([not s.low <= 0 <= s.high for s in (slope(walk) for walk in walks)])
     assert missed < 2 * (1 - growth.CONFIDENCE)
+    accused = np.mean([verdict(FLAT + walk) == "grows" for walk in 4 * walks])
+    assert accused < 1 - growth.CONFIDENCE
     assert pytest.approx(0.961, abs=0.001) == growth.CONFIDENCE
     assert SEGMENTS == 13
 
@@ -92,6 +111,17 @@ def test_what_is_counted_is_told_where_it_piles_up() -> None:
     assert table.notes == ("programs: +1.0 per step",)
     assert table.title == "a/b: memory does not grow"
     assert table.rows[0][:3] == ("host.malloc", "does not grow", "0 B")
+
+
+def test_growth_without_a_name_is_said() -> None:
+    """As where every tenth step leaks: most of those that are watched leave nothing."""
+    table = growth.table(found(host_malloc=FLAT + 2**14 * np.arange(STEPS)))
+    assert "12 more steps were watched, and most of them left nothing behind" in table.notes[-1]
+    assert not growth.table(found(host_malloc=FLAT)).notes
+
+
+def test_the_command_asks_for_as_many_steps_as_a_slope_takes() -> None:
+    assert command.LEAST_STEPS == LEAST_STEPS
 
 
 def test_the_page_states_the_sensitivity_and_the_method() -> None:
