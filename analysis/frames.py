@@ -44,9 +44,11 @@ class Row(NamedTuple):
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
     step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
-    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where it was measured before blocks"]
+    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where there are no blocks"]
     step_high_s: Annotated[float | None, "s", "the longest of them"]
-    blocks: Annotated[int, "", "that it was timed in, a fresh process each; 0 where it was measured before blocks"]
+    blocks: Annotated[
+        int, "", "that it was timed in, a fresh process each; 0 without times, or where they are from before blocks"
+    ]
     samples: Annotated[int, "", "timed turns, over all blocks"]
     instructions_per_step: Annotated[float | None, "", "in user space; missing where the processor does not count them"]
     reference_share: Annotated[float | None, "", "rate of the model's operations over that of the block's reference product"]
@@ -74,11 +76,11 @@ class Row(NamedTuple):
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
     time_ratio: Annotated[float | None, "", "step time over the baseline's, from the blocks that both were in; else missing"]
-    time_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks"]
+    time_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks"]
     time_ratio_high: Annotated[float | None, "", "upper end of it"]
     time_ratio_p: Annotated[float | None, "", "two-sided p of a ratio of 1, not corrected for other tests on a page"]
     torch_ratio: Annotated[float | None, "", "step time over that of PyTorch's baseline, from the blocks that both were in"]
-    torch_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks"]
+    torch_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks"]
     torch_ratio_high: Annotated[float | None, "", "upper end of it"]
 
 
@@ -186,8 +188,8 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, known: Block
         throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
         first_step_s=next((one.first_step_s for one in reversed(steps) if one.first_step_s is not None), r.first_step_s),
-        collector_share=r.shares.get("collector"),
-        wait_share=r.shares.get("wait"),
+        collector_share=steps[-1].shares.get("collector"),
+        wait_share=steps[-1].shares.get("wait"),
         machine=proof.machine,
         device=proof.hardware.get("device"),
         cpu=proof.hardware.get("cpu"),

@@ -25,6 +25,7 @@ import numpy as np
 
 CONFIDENCE = 0.95
 FEW = 3  # blocks that an interval takes
+NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
 WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
 # of one process's peak, relative and in bytes: the kernel gives pages by the dozen (docs/peak.md). Other instruments are exact

@@ -26,6 +26,7 @@ IN_BLOCKS = (
     f"wider than {WIDE:.0%} either way is undecided; ~ = of fewer than {FEW} blocks, without an interval"
 )
 BEFORE_BLOCKS = "measured before blocks, so that times have no ratio and no interval"
+WITHOUT = "without times (framebench run --rounds 0)"
 
 
 def mark(value: Any) -> str:
@@ -40,6 +41,11 @@ def interval(low: float | None, high: float | None) -> str:
 def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     """Of each row the ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
     return ["-" if found is None else "1.00" if found.low == found.high == 1 else found.text for found in ratios(df, name)]
+
+
+def in_short(df: pd.DataFrame) -> list[str]:
+    """The same without intervals: `1.23`, `undecided`, `~1.23`, or `-`."""
+    return [text.partition(" ")[0] for text in relative(df)]
 
 
 SHOWN = {
@@ -68,7 +74,9 @@ def cells(df: pd.DataFrame) -> pd.DataFrame:
     found = df.assign(
         range=[interval(*ends) for ends in zip(df["step_low_s"], df["step_high_s"])],
         relative=relative(df),
-        throughput=[f"{number(value, ',.1f')} {unit}/s" for value, unit in zip(df["throughput"], df["unit"])],
+        throughput=[
+            "-" if missing(value) else f"{number(value, ',.1f')} {unit}/s" for value, unit in zip(df["throughput"], df["unit"])
+        ],
     )
     numbers, fine = [*list(SHOWN)[2:], *SHARES], df["status"] == "ok"
     found[numbers] = found[numbers].astype(object).where(fine, None)
@@ -177,13 +185,15 @@ def repeats(df: pd.DataFrame) -> str:
 
 def timing(df: pd.DataFrame) -> str:
     """How the times of these rows were measured."""
+    fine = df[df["status"] == "ok"]
     timed = df[df["step_time_s"].notna()]
-    before = timed[timed["blocks"] == 0]
+    before, without = int((timed["blocks"] == 0).sum()), int(fine["step_time_s"].isna().sum())
+    left = f" {without} of {len(fine)} rows were measured {WITHOUT}." if without else ""
     if timed.empty:
-        return ""
-    if len(before) == len(timed):
-        return f"Times were {BEFORE_BLOCKS}."
-    return f"{IN_BLOCKS}{f'; {len(before)} of {len(timed)} rows were {BEFORE_BLOCKS}' if len(before) else ''}."
+        return left.strip()
+    if before == len(timed):
+        return f"Times were {BEFORE_BLOCKS}.{left}"
+    return f"{IN_BLOCKS}{f'; {before} of {len(timed)} rows were {BEFORE_BLOCKS}' if before else ''}.{left}"
 
 
 @cache

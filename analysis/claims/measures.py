@@ -158,7 +158,7 @@ def in_blocks(store: Store, base: Case, change: Case) -> Effect:
     found = store.time_ratio(base, change)
     if found is None:
         raise Unpaired(f"{base.id} and {change.id} share no block, so their times have no ratio")
-    if found.low is None or found.high is None:  # a single block, and no others that tell how blocks differ
+    if found.low is None or found.high is None:  # fewer blocks than an interval takes
         return Effect(found.value, -math.inf, math.inf)
     return Effect(found.value, found.low, found.high)
 

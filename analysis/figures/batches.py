@@ -37,7 +37,9 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     peak, instrument = rows.shared_peak(several) or ("peak_bytes", "")
     read_by = instrument or measured["peak_instrument"]
     memory = measured.assign(value=measured[peak] / MIB, panel="peak memory by " + read_by + ", MiB").dropna(subset="value")
-    speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s")
+    speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s").dropna(
+        subset="value"
+    )
     grid = sns.relplot(
         pd.concat([memory, speed]), kind="line", x="batch", y="value", col="panel", hue="framework", style="strategy",
         palette=page.COLOURS, markers=True, markersize=6, height=3.2, aspect=1.1, facet_kws={"sharey": False},

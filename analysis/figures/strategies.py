@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from analysis.figures import page, rows
 from analysis.frames import decided
-from analysis.tables import timing
+from analysis.tables import in_short, timing
 from framebench.suite.registry import SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -50,10 +50,10 @@ def heat(df: pd.DataFrame) -> Figure | None:
 
 
 def heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
-    """Colours on a logarithmic scale around 1; what has no number, or a ratio that is undecided, says so."""
+    """Colours on a logarithmic scale around 1; what has no number, or a ratio that is not decided, says so."""
     shown = measured["usable"]
     unclear = shown & measured[column].notna() & ~decided(measured) if column == "time_ratio" else shown & False
-    outcome = rows.outcome(measured).where(~shown, "-").mask(unclear, "undecided")
+    outcome = rows.outcome(measured).where(~shown, "-").mask(unclear, in_short(measured))
     rated = measured.assign(value=measured[column].where(shown & ~unclear), why=outcome)
     values = rated.pivot(index="strategy", columns="framework", values="value")
     why = rated.pivot(index="strategy", columns="framework", values="why").fillna("-")

@@ -14,7 +14,7 @@
 # # What did an upgrade cost?
 #
 # The same cases in several versions of a framework, each version in an environment of its own. Only processes of one block can
-# show a difference in time: what shares none is `too few` (analysis/reports/versions.py).
+# show a difference in time: what shares fewer than three is `too few` (analysis/reports/versions.py).
 
 # %%
 from itertools import pairwise

@@ -24,7 +24,7 @@ SHOWN = {
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "best": Shown("saved most memory"),
     "best_peak": Shown("peak, x base", ".2f"),
-    "best_time": Shown("step, x base", ".2f"),
+    "best_time": Shown("step, x base"),
     "peak_instrument": Shown("instrument"),
 }
 MORE = (
@@ -69,7 +69,11 @@ def row_of(found: pd.DataFrame) -> dict[str, object]:
     if saving.empty:
         return row | {"best": "nothing measured here"}
     best = saving.sort_values("peak_ratio").iloc[0]
-    return row | {"best": best["strategy"], "best_peak": best["peak_ratio"], "best_time": best.get("time_ratio")}
+    return row | {
+        "best": best["strategy"],
+        "best_peak": best["peak_ratio"],
+        "best_time": tables.in_short(saving.loc[[best.name]])[0],
+    }
 
 
 def problems(found: pd.DataFrame) -> Iterator[str]:

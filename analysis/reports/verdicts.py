@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 from analysis.blocks import Blocks, blocks_of_both
 from analysis.comparison import Comparison, number
 from analysis.selection import measured_at
-from analysis.statistics import CONFIDENCE, FEW, PEAK, TIME, WORK, Quantity, Ratio, of_peaks, over_blocks, same_work, verdict
+from analysis.statistics import (
+    CONFIDENCE,
+    NO_INTERVAL,
+    PEAK,
+    TIME,
+    WORK,
+    Quantity,
+    Ratio,
+    of_peaks,
+    over_blocks,
+    same_work,
+    verdict,
+)
 from framebench.records.record import Record
 
 FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
@@ -107,7 +119,7 @@ def cautions(base: Sequence[Record], change: Sequence[Record], found: Sequence[V
     if times is None:
         yield "the two share no block, so that their times have no ratio"
     elif times.low is None:
-        yield f"fewer than {FEW} blocks have no interval"
+        yield NO_INTERVAL
     instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}
     if len(instruments) > 1:
         yield f"peaks were read by different instruments ({', '.join(sorted(map(str, instruments)))}) and are not compared"

@@ -1,8 +1,8 @@
 """Did an upgrade of the framework cost memory or time? Verdicts on two versions, from the records that lie there.
 
 `framebench versions run` measures the versions in blocks. The rule is that of every other ratio (`analysis.statistics`), and
-the p of all times on one page are corrected for their number (Holm). Where two versions share no block the verdict on times
-is `too few`, however far two numbers lie apart.
+the p of all times on one page are corrected for their number (Holm). Where two versions share fewer than three blocks the
+verdict on times is `too few`, however far two numbers lie apart.
 
 Throughput has no verdict of its own: it is work / step time, and what looks for "more" would take its growth for a regression.
 """
@@ -22,7 +22,8 @@ from analysis.comparison import Comparison, number
 from analysis.reports import explained, verdicts
 from analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
 from analysis.selection import measured_at, unlimited
-from analysis.statistics import CONFIDENCE, PEAK, TIME, Quantity, Ratio, holm, verdict
+from analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
+from analysis.statistics import FEW as BLOCKS
 from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
@@ -34,7 +35,7 @@ INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
 FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
 # why there is no better verdict, where the caption tells it too
-APART, ONCE = "the two share no block", "a single block has no interval"
+APART = "the two share no block"
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
 
 
@@ -188,7 +189,7 @@ def filled(row: Row, found: Verdict, words: dict[str, str]) -> Row:
     return row._replace(
         base_value=found.base, change_value=found.change, ratio=found.ratio, low=found.low, high=found.high, p=found.p,
         blocks=found.blocks, instrument=found.instrument, verdict=FEW if few else words.get(found.verdict, found.verdict),
-        reason=ONCE if few else None,
+        reason=NO_INTERVAL if few else None,
     )  # fmt: skip
 
 
@@ -260,8 +261,8 @@ RULE = (
     "ratio = change / base, above 1 is worse. Of times: within a round of a block, median over its rounds, mean over blocks "
     "with its 95 % interval; of first steps of the processes of one block; base and change are geometric means over the same "
     "blocks; of peaks the largest, good to what the instrument resolves. A difference is claimed if it exceeds the minimum and "
-    "chance gives it in at most 5 %, with p corrected for the number of tests (Holm); what shares no block, or a single one, "
-    "is too few. Instructions tell same work or other work, not speed. MiB = 2^20 bytes."
+    "chance gives it in at most 5 %, with p corrected for the number of tests (Holm); what shares "
+    f"fewer than {BLOCKS} blocks is too few. Instructions tell same work or other work, not speed. MiB = 2^20 bytes."
 )
 
 
@@ -287,7 +288,7 @@ def table(rows: list[Row], known: Sequence[Explanation] = ()) -> Comparison:
 def reasons(rows: list[Row]) -> Iterator[str]:
     """Where the caption does not tell them."""
     for r in rows:
-        if r.reason and r.reason not in (APART, ONCE):
+        if r.reason and r.reason not in (APART, NO_INTERVAL):
             yield f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}"
 
 
@@ -305,7 +306,7 @@ def folded(rows: list[Row]) -> Iterator[str]:
         mine = [r for r in rows if r.verdict == said]
         if mine:
             counts = Counter(r.quantity for r in mine)
-            why = sorted({r.reason for r in mine if r.reason in (APART, ONCE)})
+            why = sorted({r.reason for r in mine if r.reason in (APART, NO_INTERVAL)})
             cases = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
             yield f"{said}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
 

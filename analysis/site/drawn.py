@@ -14,7 +14,7 @@ from analysis.comparison import mib, missing, number
 from analysis.figures import fronts, rows
 from analysis.frames import decided
 from analysis.reports.in_words import compared, cost, least
-from analysis.tables import relative
+from analysis.tables import in_short, relative
 from framebench.suite.registry import BASELINES
 
 WIDTH, HEIGHT = 380, 250  # of a panel, in CSS pixels
@@ -164,18 +164,18 @@ class Drawn:
             .sort_values(kind="stable")
             .index
         )
-        place = {(r.strategy, r.framework): (r, ok) for r, ok in zip(rows.each(self.group), decided(self.group))}
-        return [(s, [c for f in self.frameworks for c in self.cells(*place.get((s, f), (None, False)))]) for s in order]
+        place = {(r.strategy, r.framework): (r, ratio) for r, ratio in zip(rows.each(self.group), in_short(self.group))}
+        return [(s, [c for f in self.frameworks for c in self.cells(*place.get((s, f), (None, "-")))]) for s in order]
 
-    def cells(self, r: Any, clear: bool) -> Iterator[Cell]:
+    def cells(self, r: Any, ratio: str) -> Iterator[Cell]:
         if r is None:
             yield from (Cell("-", "not measured"),) * 2
         elif not r.usable:
             yield from (Cell(r.status if r.status != "ok" else "not proven", self.tips[r.case], "none", r.case), Cell("-", ""))
         else:
             yield Cell(number(r.peak_ratio, ".2f"), self.tips[r.case], shade(r.peak_ratio), r.case)
-            said = "-" if missing(r.time_ratio) else number(r.time_ratio, ".2f") if clear else "undecided"
-            yield Cell(said, self.tips[r.case], shade(r.time_ratio) if clear else "", r.case if said != "-" else "")
+            clear = ratio[0].isdigit()
+            yield Cell(ratio, self.tips[r.case], shade(r.time_ratio) if clear else "", r.case if ratio != "-" else "")
 
     @property
     def answer(self) -> list[tuple[str, str, str, str]]:
@@ -199,9 +199,8 @@ def tip(r: Any, ratio: str) -> str:
     if r.status != "ok":
         return f"{who}: {r.status}: {r.reason}"
     peak = f"peak {mib(r.peak_bytes)} MiB by {r.peak_instrument}, {number(r.peak_ratio, '.2f')} of the baseline's"
-    time = (
-        f"step {number(r.step_time_s, ',.1f', 1e3)} ms, {f'{ratio} of the baseline’s' if ratio != '-' else 'no ratio of times'}"
-    )
+    compared = f"{ratio} of the baseline’s" if ratio != "-" else "no ratio of times"
+    time = "not timed" if missing(r.step_time_s) else f"step {number(r.step_time_s, ',.1f', 1e3)} ms, {compared}"
     return f"{who}: {peak}; {time}{'' if r.usable else '; not verified or effect not seen'}"
 
 

@@ -80,7 +80,7 @@ def compare_(
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few processes to tell."""
+    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell."""
     from analysis.reports import explained
     from analysis.reports import versions as judged
     from analysis.results import Results as Folder
@@ -105,7 +105,7 @@ def compare_(
     if worse:
         raise typer.Exit(1)
     if all(r.verdict == judged.FEW for r in rows):
-        fail("too few processes for any verdict; measure the versions in turn: framebench versions run", 3)
+        fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
 
 
 def releases(found: list[Record]) -> set[str]:

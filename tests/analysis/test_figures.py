@@ -260,6 +260,20 @@ def test_what_is_undecided_has_neither_colour_nor_place() -> None:
     assert "times without a decided ratio: PyTorch checkpoint, PyTorch no_donate." in texts(figures.pareto(table))[1]
 
 
+def test_a_ratio_of_few_blocks_is_no_undecided_one() -> None:
+    table = frames.frame(in_blocks([made("fp32", 200), made("checkpoint", 100, 1.5)], 2))
+    assert [t.get_text() for t in panels(figures.heat(table))[1].texts] == ["1.00", "~1.50"]
+
+
+def test_what_was_measured_without_times_is_drawn_without_them() -> None:
+    untimed = {"step_s": [], "first_step_s": None}
+    table = frame(*(made(s, peak * b, batch=b, **untimed) for s, peak in (("fp32", 50), ("checkpoint", 20)) for b in (4, 8)))
+    (memory,) = panels(figures.curves(table))
+    assert "MiB" in memory.get_title(loc="left")
+    assert [t.get_text() for t in panels(figures.heat(table))[1].texts] == ["-", "-"]
+    assert "2 of 2 rows were measured without times" in texts(figures.heat(table))[1]
+
+
 def test_first_steps_are_told_in_later_ones() -> None:
     table = frame(
         made("fp32", 1, 1.0, first_step_s=5.0), made("checkpoint", 1, 2.0, first_step_s=9.0),

@@ -92,6 +92,26 @@ def test_times_from_before_blocks_have_no_ratio() -> None:
     assert "1 of 3 rows were measured before blocks" in tables.timing(both)
 
 
+def test_rows_without_times_have_their_memory_and_the_table_says_so() -> None:
+    """As `framebench run --rounds 0` leaves them."""
+    untimed = made("checkpoint", 100, 1.5).model_copy(update={"step_s": [], "first_step_s": None})
+    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), untimed))
+    row = dict(zip(tables.SHOWN, comparison.rows[1]))
+    assert row["peak_ratio"] == "0.50"
+    assert [row[name] for name in ("step_time_s", "range", "relative", "throughput", "first_step_s")] == ["-"] * 5
+    assert "1 of 2 rows were measured without times" in comparison.caption
+    assert tables.timing(frame(untimed)) == f"1 of 1 rows were measured {tables.WITHOUT}."
+
+
+def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
+    timed = [r.model_copy(update={"shares": {"wait": 0.25}}) for r in blocks(TIMES[:2])]
+    (row,) = [r for r in timed if r.parsed == CHECKPOINT][-1:]
+    later = row.provenance.model_copy(update={"measured_at": row.provenance.measured_at.replace(year=2027)})
+    untimed = row.model_copy(update={"step_s": [], "shares": {}, "turns": None, "provenance": later})
+    found = frame(*timed, untimed).set_index("case").loc[CHECKPOINT.id]
+    assert (found["blocks"], found["wait_share"]) == (3, 0.25)
+
+
 def test_frameworks_stand_beside_each_other_by_their_blocks() -> None:
     (comparison,) = tables.frameworks(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
     assert comparison.head == ("workload", "size", "batch", "torch MiB", "jax MiB", "torch ms", "jax ms", "jax x torch")

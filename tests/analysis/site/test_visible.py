@@ -73,6 +73,7 @@ def undecided() -> list[Record]:
     [
         (list(in_blocks(lab())), "50% of the peak in 1.50x the time with", "1.50"),
         (undecided(), "50% of the peak, time undecided, with", "undecided"),
+        (list(in_blocks(lab(), 2)), "50% of the peak in about 1.50x the time with", "~1.50"),
         (list(lab()), "50% of the peak with", "-"),
     ],
 )  # fmt: skip
@@ -83,6 +84,13 @@ def test_the_answer_says_what_is_known_of_times(found: list[Record], said: str, 
     assert (first, [cell.text for cell in cells]) == ("checkpoint", ["0.50", time])
     assert mine.timed == (time == "1.50")
     assert {p.case for panel in mine.panels for p in panel.points} >= {CHECKPOINT}
+
+
+def test_what_was_not_timed_says_so() -> None:
+    untimed = [r.model_copy(update={"step_s": [], "first_step_s": None}) for r in lab() if r.parsed.batch == 4]
+    mine = pictures(*untimed)
+    assert mine.answer == [("PyTorch", "50% of the peak with", "checkpoint", CHECKPOINT)]
+    assert mine.tips[CHECKPOINT].endswith("0.50 of the baseline's; not timed")
 
 
 def test_the_front_is_what_nothing_beats() -> None:
