@@ -98,6 +98,10 @@ def run(
         fail(f"--block {block} is one block, and --blocks {blocks} is several: leave one of them out", 2)
     if on not in (None, "slurm"):
         fail(f"--on {on!r} is no engine: choose slurm, or have any other start the commands of framebench plan --shell", 2)
+    if settings and not on:
+        fail(f"--slurm {settings[0]} is for jobs: add --on slurm, or leave it out", 2)
+    if on and (block is not None or beside_torch):
+        fail("--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out", 2)
     if on:
         raise typer.Exit(broken(measure_on_slurm(wanted, results.absolute(), settings or [])))
     raise typer.Exit(broken(measure_here(replace(wanted, block=block, beside_torch=beside_torch), results)))
