@@ -30,6 +30,14 @@ def test_the_least_memory_and_what_it_costs() -> None:
     assert said([steady(1.0), wild, steady(1.1)], [200, 100, 150]) == (f"{start}, time undecided, with `checkpoint`.",)
 
 
+def test_what_was_not_timed_is_no_answer_where_others_were() -> None:
+    never: list[list[float]] = [[float("nan")] * 8] * 5
+    (line,) = said([steady(1.0), steady(1.3), never], [200, 150, 100])
+    assert line.endswith("75% of `fp32`'s peak in 1.30x the time with `checkpoint`.")
+    (line,) = said([steady(1.0), never, never], [200, 150, 100])
+    assert line.endswith("50% of `fp32`'s peak with `accumulate`.")
+
+
 def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
     (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
     assert line.endswith("in PyTorch no strategy saves memory.")
