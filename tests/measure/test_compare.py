@@ -124,7 +124,7 @@ def test_compare_as_a_user_meets_it(environment: dict[str, Environment], results
     assert again.returncode == 0, again.stderr
     assert "scenario: train and eval" in again.stderr
     found = json.loads(again.stdout)
-    assert found["cautions"] == []
+    assert found["cautions"] == ["fewer than 3 blocks have no interval"]
     assert {v["quantity"] for v in found["verdicts"]} >= {"step time", "peak memory"}
     kept = list(store.read_all(results))
     judged = verdicts.of(*verdicts.arms(kept, CASE.id, other))
