@@ -1,7 +1,7 @@
 """ResNet-50 v1.5 in Jittor. Parameter names and layouts are the canonical ones.
 
 Jittor's batch norm keeps the biased variance as its running variance where PyTorch keeps the unbiased one; eps (1e-5) and
-the momentum of new statistics (0.1) are the same. Nothing that is verified reads statistics that training has moved.
+the momentum of new statistics (0.1) are the same. Verification knows it (`biased_variance` of the adapter).
 """
 
 from __future__ import annotations
