@@ -9,22 +9,23 @@ from typing import Any
 import pandas as pd
 
 from analysis.advice.advice import Advice, Change, Offer, calibrated
-from analysis.comparison import MIB, Comparison, mib, number
+from analysis.comparison import MIB, Comparison, mib
 from analysis.frames import Row
 from analysis.peaks import MARGIN, limited_instrument
 from analysis.tables import conditions, relative, timing
 
 HEAD = (
-    "framework", "strategy", "batch", "judged by", "peak MiB", "kept MiB", "needs MiB", "of budget", "step ms", "x torch",
-    "throughput", "measured at",
+    "framework", "strategy", "batch", "throughput", "x torch", "needs MiB", "of budget", "measured at", "judged by", "peak MiB",
+    "kept MiB",
 )  # fmt: skip
 FEW = 5  # rows of a table, unless all are asked for
 CAPTION = (
     f"MiB = 2^20 bytes. needs = {MARGIN:.2f} x (peak + kept), of a prediction (from - to) the upper end. What needs more is "
     "too large for the budget; but where a search tried it under an enforced limit, that is the answer. The peak is that of "
     "host.rss, which the kernel enforces, or on a GPU of the framework's allocator; kept is the most that searches of the "
-    "strategy, or else of the workload or the framework, saw a process keep beside it. Speeds are always measured, as the last "
-    "column says. x torch = step time over PyTorch's baseline at that batch: of what is undecided the order may be chance."
+    "strategy, or else of the workload or the framework, saw a process keep beside it. Speeds are always measured, at the "
+    "batch and size that the table names. x torch = step time over PyTorch's baseline at that batch: of what is undecided the "
+    "order may be chance."
 )
 
 
@@ -46,7 +47,7 @@ def tables(advice: Advice, every: bool = False) -> Iterator[Comparison]:
                 f"{CAPTION} {timing(evidence(shown))} {conditions(evidence(shown))}",
                 HEAD,
                 tuple(cells(o, q.budget) for o in shown),
-                left=4,
+                left=3,
                 notes=tuple(notes(shown)),
                 machine=advice.machine,
             )
@@ -54,20 +55,18 @@ def tables(advice: Advice, every: bool = False) -> Iterator[Comparison]:
 
 def cells(o: Offer, budget: int) -> tuple[str, ...]:
     speed = o.speed
-    same = speed is not None and speed.case == o.case.id
     return (
         o.case.framework,
         o.case.strategy,
         str(o.case.batch),
+        f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "-",
+        relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
+        mib(o.peak.needs),
+        f"{o.peak.needs / budget:.0%}",
+        f"b{speed.batch} {speed.size}" if speed else "-",
         o.judge,
         mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
         mib(o.peak.kept or None),
-        mib(o.peak.needs),
-        f"{o.peak.needs / budget:.0%}",
-        number(speed.step_time_s if speed and same else None, ",.1f", 1e3),
-        relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
-        f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "-",
-        f"b{speed.batch} {speed.size}" if speed else "-",
     )
 
 

@@ -39,6 +39,7 @@ MACHINES = "Many machines"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
+LEAST = 2**20 // 10  # bytes: less holds no model, and is 0.0 MiB in the tables
 UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
@@ -227,7 +228,7 @@ def parts(selector: str | None) -> Parts:
 
 
 def parse_bytes(text: str) -> int:
-    """`2GiB`, `512 mib`, `256MB` (10^6 bytes), `1e9B`; at least one byte. Raises typer.BadParameter."""
+    """`2GiB`, `512 mib`, `256MB` (10^6 bytes), `1e9B`; at least 0.1 MiB. Raises typer.BadParameter."""
     parts = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
     try:
         found = int(float(parts[1]) * UNITS.get(parts[2], 1)) if parts else 0
@@ -239,6 +240,8 @@ def parse_bytes(text: str) -> int:
     if parts[2] not in UNITS:
         raise typer.BadParameter(f"{text!r} {f'has the unit {parts[2]!r}' if parts[2] else 'has no unit'}; write for instance "
                                  f"{parts[1]}MiB (2^20 bytes) or {parts[1]}MB (10^6 bytes)")  # fmt: skip
+    if found < LEAST:
+        raise typer.BadParameter(f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB")
     return found
 
 

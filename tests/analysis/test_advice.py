@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import frames
+from analysis import frames, terminal
 from analysis.advice import show
 from analysis.advice.advice import Advice, Offer, Question, advise, change, largest_that_fits
 from analysis.blocks import Blocks
@@ -240,7 +240,7 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     advice = asked([*slow, fast])
     assert [o.case.strategy for o in advice.fitting] == ["amp_bf16", "fp32", "checkpoint"]
     (table,) = show.tables(advice)
-    assert ["not calibrated" in row[10] for row in table.rows] == [False, False, True]
+    assert ["not calibrated" in row[show.HEAD.index("throughput")] for row in table.rows] == [False, False, True]
     assert "1 speeds are not ranked by" in "\n".join(show.sentences(advice, []))
     (answer,) = show.answer(asked([fast]), None)
     assert "is fastest" not in answer
@@ -415,9 +415,16 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
     short, long = (framebench(*asked, *more).stdout for more in ((), ("--all",)))
     assert short.startswith("Of transformer train within 512.0 MiB, torch ")
     assert short.splitlines()[0].endswith(".")
-    assert short.count(" cpu │") == show.FEW < long.count(" cpu │")
+    assert short.count(" cpu ") == show.FEW < long.count(" cpu ")
     assert "--all also shows" in short
     assert "--all also shows" not in long
+
+
+def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "unet3d", "train")
+    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), SEARCHES))
+    shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
+    assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
 
 def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from framebench.cli import measuring, reading, shared
@@ -262,6 +263,12 @@ def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: 
 def test_a_size_may_be_written_as_people_do(text: str) -> None:
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
+
+
+@pytest.mark.parametrize("text", ["1KiB", "102KiB", "0.09MiB"])
+def test_a_size_that_holds_no_model_is_refused_before_anything_is_measured(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"less than 0\.1 MiB"):
+        shared.parse_bytes(text)
 
 
 def test_fit_is_max_batch_by_its_first_name() -> None:

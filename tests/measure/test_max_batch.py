@@ -260,7 +260,7 @@ def test_the_command_for_people_and_programs(environment: dict[str, Environment]
     assert done.returncode == 0, done.stderr
     (fit,) = json.loads(done.stdout)
     assert (fit["largest"], fit["status"], [p["outcome"] for p in fit["probes"]]) == (2, "open", ["fits", "fits"])
-    tight = framebench(*arguments, "--budget", "10KiB", "--results", str(results))
+    tight = framebench(*arguments, "--budget", "0.1MiB", "--results", str(results))
     assert tight.returncode == 0, tight.stderr
     assert "none: batch 1 needs" in tight.stdout
 
