@@ -17,6 +17,8 @@ from typing import Any
 MIB = 2**20
 JOULE = 1000  # millijoules, in which NVML counts energy
 WATT = 1000  # milliwatts, in which it counts power
+IDLE = 2 * 2**30  # bytes: more the driver does not keep to itself on an idle card
+UNMOVED = 64 * MIB  # by so little its use may differ between two idle moments
 
 
 @functools.cache
@@ -98,12 +100,22 @@ def energy() -> float | None:
     return None if spent is None else spent / JOULE
 
 
-class ProcessPeak:
-    """Samples a process's GPU memory until left. `peak` stays None where there is no GPU or no answer, and `note` says why."""
+def used() -> int | None:
+    """Bytes of the card that are taken, by whomever."""
+    return state().get("used_bytes")
 
-    def __init__(self, pid: int, interval_s: float = 0.02) -> None:
-        self.pid, self.interval = pid, interval_s
+
+class ProcessPeak:
+    """Samples a process's GPU memory until left. `peak` stays None where there is no GPU or no answer, and `note` says why.
+
+    `before`: what the card had in use before the process began, if nothing else is started meanwhile. Where processes are
+    hidden, `risen` then says by how much that rose, if the card was idle before, and was so again at the end.
+    """
+
+    def __init__(self, pid: int, before: int | None = None, interval_s: float = 0.02) -> None:
+        self.pid, self.interval, self.before = pid, interval_s, before
         self.peak: int | None = None
+        self.most: int | None = None  # in use on the card
         self.seen = False  # the process itself was listed
         self.listed: int | None = None  # the most processes that were listed at once
         self.done = threading.Event()
@@ -116,6 +128,7 @@ class ProcessPeak:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.done.set()
         self.thread.join()
+        self.after = used() if self.before is not None else None
 
     def watch(self) -> None:
         try:
@@ -139,8 +152,10 @@ class ProcessPeak:
     def look(self, devices: list[object]) -> None:
         import pynvml
 
+        if self.before is not None and (memory := asked(pynvml.nvmlDeviceGetMemoryInfo, card())):
+            self.most = max(self.most or 0, int(memory.used))
         for device in devices:
-            running = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            running = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
             self.listed = max(self.listed or 0, len(running))
             for process in running:
                 self.seen = self.seen or process.pid == self.pid
@@ -148,12 +163,24 @@ class ProcessPeak:
                     self.peak = max(self.peak or 0, process.usedGpuMemory)
 
     @property
+    def risen(self) -> int | None:
+        """Bytes. A card that others use, or did before or after, says nothing."""
+        if self.peak is not None or self.before is None or self.most is None or self.after is None:
+            return None
+        idle = self.before <= IDLE and abs(self.after - self.before) <= UNMOVED
+        return self.most - self.before if idle else None
+
+    @property
     def note(self) -> str | None:
         """Why there is no `device.process` though there is a card."""
         if self.peak is not None or not gpus():
             return None
+        instead = "; device.card is by how much the whole card's use rose" if self.risen is not None else ""
         if self.seen:
-            return "NVML lists the process, but does not tell its memory"
+            return f"NVML lists the process, but does not tell its memory{instead}"
         if self.listed:
-            return f"NVML lists {self.listed} process(es), none under this number: a container with process numbers of its own?"
-        return "NVML lists no processes here: a container that hides them, or nothing ran on the card"
+            return (
+                f"NVML lists {self.listed} process(es), none under this number: a container with process numbers of its own?"
+                f"{instead}"
+            )
+        return f"NVML lists no processes here: a container that hides them, or nothing ran on the card{instead}"

@@ -52,6 +52,11 @@ class Environment:
     def name(self) -> str:
         return f"{self.framework}-{self.version}"
 
+    @property
+    def on_card(self) -> bool:
+        """Whether it launches to a card here: the pinned builds of PyTorch and JAX are for the CPU."""
+        return bool(nvml.gpus()) and (self.installed or self.framework == "jittor")
+
     def variables(self) -> dict[str, str]:
         """What must be set before the framework is imported."""
         if self.framework == "jax":

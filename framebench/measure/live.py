@@ -77,8 +77,9 @@ class Live:
         self.scratch.mkdir(parents=True, exist_ok=True)
         arm, self.began = self.arm, time.monotonic()
         variables = worker_variables(arm.environment, arm.case, "time", self.options) | arm.environment.scratch(self.scratch)
-        own = core == self.options.core()
-        task = self.options.task(arm.case, "time", reference, None if own else core, arm.spin).as_dict()
+        options = self.options.on(arm.environment)
+        other = core if options.pin and core != options.core() else None
+        task = options.task(arm.case, "time", reference, other, arm.spin).as_dict()
         log = self.scratch / f"time-{time.monotonic_ns()}.log"
         self.worker = Worker(arm.environment, "worker", task, variables, log, live=True)
 
@@ -122,7 +123,8 @@ class Live:
         """Verify what was timed, on this core."""
         assert self.worker
         self.began, self.most = time.monotonic(), self.held()
-        self.worker.tell({"finish": True, **({} if core is None else {"core": core})})
+        pinned = core is not None and self.options.on(self.arm.environment).pin
+        self.worker.tell({"finish": True, **({"core": core} if pinned else {})})
 
     def end(self) -> None:
         """Have the result, with the times in it if it is right."""
@@ -134,6 +136,7 @@ class Live:
             self.outcome.result |= {
                 "step_s": [told["wall_s"] for told in self.found],
                 "device_step_s": [told["device_s"] for told in self.found if told["device_s"] is not None],
+                "synced_step_s": [told["synced_s"] for told in self.found if told.get("synced_s") is not None],
                 "instructions": [told["instructions"] for told in self.found if told["instructions"] is not None],
             }
 

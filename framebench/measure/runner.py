@@ -10,7 +10,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,21 @@ class Options:
             memory_limit=self.memory_limit, reference=reference, spin=spin, extra=extra,
         )  # fmt: skip
 
+    def on(self, environment: Environment) -> Options:
+        """What launches to a card is not pinned: its compilers have many threads, and those that launch must not wait for each
+        other."""
+        return replace(self, pin=False) if environment.on_card else self
+
     def core(self) -> int | None:
         """The last core this process may use: the parent stays on the others."""
         return self.cores()[0]
 
     def cores(self) -> tuple[int | None, ...]:
-        """The one that turns are made on, and others, as many as are of use, on which processes may be built and checked."""
+        """The one that turns are made on, and others, as many as are of use, on which processes may be built and checked. On a
+        card they would disturb each other's first steps."""
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return (None,)
-        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[: 1 if nvml.gpus() else AT_ONCE])
+        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[: 1 if nvml.gpus() and self.rounds else AT_ONCE])
 
 
 AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
@@ -83,14 +89,16 @@ class Memory:
         variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
         task = options.task(case, "memory", extra=extra)
         log = scratch / f"memory-{time.monotonic_ns()}.log"
+        self.before = nvml.used() if len(options.cores()) == 1 else None
         self.worker = Worker(environment, "worker", task.as_dict(), variables, log)
 
     def end(self, on_phase: Callable[[str], None]) -> Outcome:
         """What became of it. Never raises for a worker's fault."""
-        with ProcessPeak(self.worker.process.pid) as device:
+        with ProcessPeak(self.worker.process.pid, self.before) as device:
             outcome = self.worker.end(on_phase, self.options.time_limit_s)
         outcome.seconds = time.monotonic() - self.started
-        outcome.device_process, outcome.device_note = device.peak, device.note
+        outcome.on_device = {n: b for n, b in (("device.process", device.peak), ("device.card", device.risen)) if b is not None}
+        outcome.device_note = device.note
         return outcome
 
 
@@ -109,7 +117,7 @@ def too_slow(case: Case) -> str | None:
 
 
 MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "allocator")
-TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "cpu_s_per_step", "instructions", "shares")
+TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "synced_step_s", "cpu_s_per_step", "instructions", "shares")
 ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
 
 
@@ -124,9 +132,9 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
     if "cold_peaks" in fields:
         fields["cold_peaks"] = larger(timed.result.get("cold_peaks", {}), memory.result.get("cold_peaks", {}))
-    if memory.device_process is not None and "peaks" in fields:
-        fields["peaks"]["device.process"] = memory.device_process
-        fields["allocator"] = fields.get("allocator", {}) | beyond_the_pool(memory.result, memory.device_process)
+    if memory.on_device and "peaks" in fields:
+        fields["peaks"] |= memory.on_device
+        fields["allocator"] = fields.get("allocator", {}) | beyond_the_pool(memory.result, max(memory.on_device.values()))
     if timed.joules is not None and halves.get("timed_s", 0) >= ENOUGH_S:
         fields["energy_j_per_step"] = timed.joules / halves["timed_steps"]
     if "effect" in halves:
@@ -139,7 +147,7 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     for part, outcome in outcomes.items():
         if outcome.status != "ok":
             return fields, outcome.status, f"{part} worker: {outcome.reason}"
-    return fields, "ok", None
+    return fields, "ok", timed.reason
 
 
 def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
@@ -227,7 +235,7 @@ def provenance_of(
         versions=result.get("versions", {environment.framework: environment.version}),
         environment={k: v for k, v in variables.items() if k != "HOME"},
         threads=options.threads,
-        core=result.get("core", options.core()),
+        core=result.get("core", options.on(environment).core()),
         load_before=load,
         load_after=load_average(),
         profile=options.profile,

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ class Outcome:
     result: dict[str, Any] = field(default_factory=dict)
     log: str = ""
     seconds: float = 0.0
-    device_process: int | None = None  # bytes
-    device_note: str | None = None  # why there are none
+    on_device: dict[str, int] = field(default_factory=dict)  # bytes by instrument, as NVML tells them from outside
+    device_note: str | None = None  # why there are none of the process
     joules: float | None = None  # of the timed steps, the whole card
     held: int = 0  # the most bytes that a process that took turns has held
 
@@ -51,6 +51,7 @@ class Worker:
     ) -> None:  # fmt: skip
         self.phase = "start"
         self.final: dict[str, Any] = {}
+        self.measured: dict[str, Any] = {}  # of the result, as soon as it was known
         self.reports: list[dict[str, Any]] = []
         self.expired_s: float | None = None  # the limit at which it was ended
         self.log = log
@@ -71,7 +72,7 @@ class Worker:
             self.process.stdin.flush()
 
     def hear(self, on_phase: Callable[[str], None], limit_s: float) -> dict[str, Any] | None:
-        """The next message that is neither phase nor report; None when the worker has closed its end, or was ended because
+        """The next message that is an answer or the end; None when the worker has closed its end, or was ended because
         its time is up."""
         with self.limited(limit_s):
             return self.next(on_phase)
@@ -88,6 +89,8 @@ class Worker:
             if "phase" in message:
                 self.phase = message["phase"]
                 on_phase(self.phase)
+            elif "measured" in message:
+                self.measured |= message["measured"]
             elif "report" in message:
                 self.reports.append(message["report"])
             elif message:
@@ -126,7 +129,7 @@ class Worker:
     def outcome(self) -> Outcome:
         """End it, and say what became of it."""
         self.kill()
-        return classify(self, oom_kills() > self.kills)
+        return without_proof(classify(self, oom_kills() > self.kills), self.measured)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -160,6 +163,16 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     if (oom_killed and code == -signal.SIGKILL) or limits.OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"{oom}, ended by {name}", log=tail)
     return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
+
+
+def without_proof(outcome: Outcome, measured: dict[str, Any]) -> Outcome:
+    """Whatever ended a worker when all was measured and verified, it took no more than the proof that the strategy was on."""
+    if outcome.status == "ok" or "verification" not in measured:
+        return outcome
+    lost = f"measured and verified, but the strategy was not proven: {outcome.reason}"
+    return replace(
+        outcome, status="ok", reason=lost, result=measured | {"effect": {"proven": False, "evidence": {"lost": lost}}}
+    )
 
 
 def signal_name(number: int) -> str:

@@ -17,7 +17,7 @@ SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
-ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "device.process")
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "device.process", "device.card")
 # More than any machine has or anybody waits for is damage, as is less than nothing.
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -185,6 +185,7 @@ class Record(Part):
     first_step_s: Duration | None = None
     step_s: list[Duration] = []
     device_step_s: list[Seconds] = []  # of the last of these steps, by events on the device; where the framework has them
+    synced_step_s: list[Duration] = []  # of steps waited for one by one, where those of `step_s` are queued: on a device
     energy_j_per_step: Annotated[float, Field(ge=0)] | None = None  # of the whole card, idle power included
     cpu_s_per_step: Seconds | None = None
     instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them

@@ -1,12 +1,13 @@
 """What parent and worker agree on: the protocol's version and the knobs of a measurement.
 
 A worker is started with a Task as JSON on its command line, and prints one JSON object a line: `{"phase": ...}` while it works,
-then `{"result": {...}}` or `{"error": {...}}`. Both sides import it.
+then `{"result": {...}}` or `{"error": {...}}`. Parts of the result are told before, `{"measured": {...}}`, when they are known:
+what ends the worker later does not take them. Both sides import it.
 
 The part `time` says `{"ready": {"step_s": ..., "verification": ...}}` once it has warmed up, and takes orders, one JSON object
 a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ..., "instructions":
-..., "device_s": ...}}`, all of one step; after `{"finish": true}`, which may name a `"core"` to do it on, it verifies
-what was timed and gives its result. If its standard input ends before, so does it, without a result.
+..., "device_s": ..., "synced_s": ...}}`, all of one step; after `{"finish": true}`, which may name a `"core"` to do it on, it
+verifies what was timed and gives its result. If its standard input ends before, so does it, without a result.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ SETTLED = 2  # steps after which none compiles any more
 STEPS = 16  # about as many as a case makes: verified ones, warm-up, a step in each round
 
 
+SYNCED = 4  # steps of a turn that are waited for one by one on a device, after those that are queued
+
+
 class OverBudget(Exception):
     """A step takes so long that the case would take longer than it may."""
 
@@ -54,8 +57,8 @@ class Timing:
         adapter.spent.clear()
 
     def turn(self, steps: int) -> dict[str, Any]:
-        """So many steps: seconds, CPU seconds and instructions of one of them. On a device they are queued together, and waited
-        for once."""
+        """So many steps: seconds, CPU seconds and instructions of one of them. On a device they are queued together and waited
+        for once, as a training loop does; then a few more are waited for one by one, which shows what launching them costs."""
         at_once = steps if self.adapter.device() != "cpu" else 1
         found = [self.measured(at_once) for _ in range(steps // at_once)]
         wall, cpu, count, device = (sum(column) for column in zip(*found))
@@ -66,7 +69,13 @@ class Timing:
             "cpu_s": cpu / steps,
             "instructions": round(count / steps) if self.instructions else None,
             "device_s": device / steps if self.events else None,
+            "synced_s": self.synced(steps) if self.adapter.device() != "cpu" else None,
         }
+
+    def synced(self, steps: int) -> float:
+        """Seconds of a step that is waited for; of at most as many steps as were queued."""
+        several = [timed_step(self.adapter) for _ in range(min(steps, SYNCED))]
+        return sum(several) / len(several)
 
     def measured(self, steps: int) -> tuple[float, float, int, float]:
         """Of some steps together: seconds, CPU seconds, instructions, and seconds by the device's clock."""

@@ -74,7 +74,7 @@ def measure_time(
     adapter.budget_s = math.inf  # it was found to be fast enough: one long step is an accident now
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
-    if task.built_on is not None and task.core is not None and adapter.device() == "cpu":
+    if task.built_on is not None and task.core is not None:
         move({task.core})
     emit({"ready": {"step_s": seconds[-1], "verification": verification}})
     waited = take_turns(timing, emit, orders)
@@ -84,10 +84,11 @@ def measure_time(
     verification["again"] = again(adapter, timing.losses, task.reference)
     if not verification["again"]["passed"]:
         return {"verification": verification | {"passed": False}}
+    result |= timing.summary()
+    emit({"measured": result})
     emit({"phase": "effect"})
     effect = adapter.effect()
-    result["effect"] = {"proven": effect.proven, "evidence": effect.evidence}
-    return result | timing.summary() | {"waited_s": waited}
+    return result | {"effect": {"proven": effect.proven, "evidence": effect.evidence}, "waited_s": waited}
 
 
 def take_turns(timing: Timing, emit: Emit, orders: Orders) -> float:
@@ -168,7 +169,7 @@ def limit_memory(task: Task) -> None:
 
 def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
     """Build the case and measure the task's part of it."""
-    before = pin(task.core if task.built_on is None else task.built_on)
+    pin(task.core if task.built_on is None else task.built_on)
     counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
     clock = time.perf_counter
@@ -179,8 +180,6 @@ def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
     limit_memory(task)
     if case.support.gpu and adapter.device() == "cpu":
         raise NoDevice(f"needs a GPU, and this {case.framework} ({adapter.versions()[case.framework]}) finds none it can use")
-    if adapter.device() != "cpu":
-        move(before)  # what launches to a device has threads that must not wait for each other
     if task.part == "time":
         adapter.budget_s = task.budget_s
     emit({"phase": "build"})
@@ -188,6 +187,11 @@ def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         marks.append(clock())
+        origin = {
+            "import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "versions": adapter.versions(),
+            "device": adapter.device(), "python": platform.python_version(), "core": task.core,
+        }  # fmt: skip
+        emit({"measured": origin})
         if task.part == "time":
             result = measure_time(adapter, task, emit, orders, counter)
         else:
@@ -196,20 +200,13 @@ def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
         error.oom = limits.ran_out(error, limits.enforced())  # type: ignore[attr-defined]
         raise
     work = clock() - marks[2] - result.pop("waited_s", 0.0)
-    result |= {"import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "work_s": work}
-    pinned = task.core if adapter.device() == "cpu" else None
-    return result | {
-        "versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version(), "core": pinned,
-    }  # fmt: skip
+    return result | origin | {"work_s": work}
 
 
-def pin(core: int | None) -> set[int]:
-    """Keep to this core; those that were allowed before."""
-    if core is None:
-        return set()
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    return before
+def pin(core: int | None) -> None:
+    """Keep to this core, if one is named."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
 
 
 def move(cores: set[int]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,6 +174,26 @@ def test_a_container_s_own_numbers(card: FakeNvml) -> None:
     assert "process numbers of its own" in (seen.note or "")
 
 
+@pytest.mark.parametrize(
+    ("before", "most", "after", "risen"),
+    [(1, 5, 1, 4), (1, 5, 1.01, 4), (3, 5, 3, None), (1, 5, 2, None), (None, 5, 1, None)],
+    ids=["idle", "about idle", "others before", "others after", "others beside"],
+)
+def test_where_processes_are_hidden_the_card_tells(
+    card: FakeNvml, before: float | None, most: float, after: float, risen: float | None
+) -> None:
+    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
+    held = most
+    card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=139 * GIB, used=int(held * GIB))
+    seen = ProcessPeak(42, before and int(before * GIB))
+    with seen:
+        seen.look([("index", 0)])
+        held = after
+    assert seen.peak is None
+    assert seen.risen == (risen and risen * GIB)
+    assert ("device.card" in (seen.note or "")) == (risen is not None)
+
+
 def outcomes(**timed: Any) -> dict[str, Outcome]:
     """Of a worker pair on a card."""
     time_half = {"first_step_s": 9.0, "step_s": [0.1] * 20, "device_step_s": [0.09] * 20, "timed_steps": 20, "timed_s": 2.0}
@@ -182,7 +203,10 @@ def outcomes(**timed: Any) -> dict[str, Outcome]:
         "allocator": {"ooms": 0},
     }
     first = time_half | {"cold_peaks": {"allocator.in_use": 30}} | timed
-    return {"time": Outcome(result=first, joules=1400.0), "memory": Outcome(result=memory_half, device_process=100)}
+    return {
+        "time": Outcome(result=first, joules=1400.0),
+        "memory": Outcome(result=memory_half, on_device={"device.process": 100}),
+    }
 
 
 def test_the_halves_of_a_gpu_case_joined() -> None:
@@ -292,6 +316,18 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert found["wall_s"] > 0
     assert timing.turn(3)["device_s"] == 0.0005, "three steps are queued, and waited for once"
     assert timing.summary()["timed_steps"] == 4
+
+
+def test_steps_are_queued_and_also_waited_for_one_by_one() -> None:
+    """A device that works on while the host queues: 5 ms a step, and 20 ms for each time that it is waited for."""
+    card = OnCard()
+    card.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
+    card.events = lambda: None  # type: ignore[method-assign]
+    card.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
+    found = Timing(card).turn(4)
+    assert 0.010 <= found["wall_s"] < 0.02 < 0.025 <= found["synced_s"]
+    card.device = lambda: "cpu"  # type: ignore[method-assign]
+    assert Timing(card).turn(1)["synced_s"] is None, "there every step is waited for"
 
 
 def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:

@@ -71,6 +71,10 @@ def time_part() -> dict[str, object]:
             write("finish", order.get("core"))
             verification = VERIFIED | {"passed": deed != "wrong in the end"}
             effect = {"proven": True, "evidence": {}}
+            if "at its proof" in deed:
+                say({"measured": {"verification": VERIFIED, "cpu_s_per_step": 0.01}})
+                say({"phase": "effect"})
+                misbehave(deed.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "first_step_s": 0.5, "cpu_s_per_step": 0.01}
         write("turn")
         if number == 2 and deed.endswith(" in turn"):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
+from framebench.instruments import nvml
 from framebench.measure import blocks, doctor, supervisor
 from framebench.measure.blocks import Listener
 from framebench.measure.environments import Environment
@@ -57,6 +59,40 @@ def test_misdeeds_are_classified(
     assert named in record.reason
     assert list(store.read_all(results)) == [record]
     assert not [p for p in psutil.process_iter(["cmdline"]) if "misbehaving.py" in " ".join(p.info["cmdline"] or [])]
+
+
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        ("hang at its proof", "no end after 3 s, during effect"),
+        ("kill at its proof", "ended by SIGKILL during effect"),
+        ("refusal at its proof", "memory ran out during effect"),
+    ],
+)
+def test_what_was_measured_outlives_the_proof(
+    deed: str, why: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MISBEHAVE", deed)
+    record = blocks.alone(CASE, "s", impostor, Options(time_limit_s=3, rounds=2), results)
+    assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
+    assert record.effect
+    assert not record.effect.proven, "which every table says"
+    assert not record.usable
+    assert f"the strategy was not proven: {why}" in (record.reason or "")
+
+
+def test_only_a_framework_that_may_launch_to_a_card_is_not_pinned(
+    impostor: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = tmp_path / "diary"
+    monkeypatch.setenv("DIARY", str(diary))
+    monkeypatch.setattr(nvml, "gpus", lambda: ("a card",))
+    of_the_user = replace(impostor, version="1", installed=True)
+    pinned, free = (blocks.alone(CASE, "s", e, Options(rounds=2), results) for e in (impostor, of_the_user))
+    core = Options().core()
+    told = [line.split() for line in diary.read_text().splitlines() if line.startswith(("start", "finish"))]
+    assert [(what, at) for what, _, _, at in told] == [(w, str(at)) for at in (core, None) for w in ("start", "finish")]
+    assert (pinned.provenance.core, free.provenance.core) == (core, None)
 
 
 def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
@@ -184,6 +220,7 @@ def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str,
 
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
     code = f"""
+from dataclasses import replace
 from pathlib import Path
 from framebench.measure import blocks, environments
 from framebench.suite.selectors import parse

@@ -23,6 +23,7 @@ PEAKS = {
     "allocator.reserved": "reserved_bytes.all.peak",
 }
 COUNTERS = {
+    "requested_bytes": "requested_bytes.all.peak",  # what was asked for, before it was rounded up to blocks
     "inactive_split_bytes": "inactive_split_bytes.all.peak",  # free, but between blocks in use: fragmentation
     "allocations": "allocation.all.allocated",
     "segments": "segment.all.peak",

@@ -192,7 +192,8 @@ def checkpoint_dots(run: TorchAdapter) -> Proof:
     """Products are saved, whatever lies between them is computed again."""
     aten = torch.ops.aten
     saved = [getattr(aten, name).default for name in SAVED_PRODUCTS]
-    saved += [aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]
+    kernels = ("flash", "efficient", "cudnn")  # on a card, of which PyTorch chooses one
+    saved += [getattr(aten, f"_scaled_dot_product_{kernel}_attention").default for kernel in kernels]
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
