@@ -76,11 +76,8 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     ledger, claims = parts.claims(machine, results)
-    arms = list(tables.claim_arms(machine.shown))
     verdicts = Counter(claim.entry.verdict for claim in claims).most_common()
-    writer.page(
-        f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, arms=arms, verdicts=verdicts
-    )
+    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, verdicts=verdicts)
     if machine.versions:
         writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}

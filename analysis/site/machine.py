@@ -117,17 +117,24 @@ def machines(found: list[Record], known: Sequence[Explanation] = ()) -> list[Mac
 
 def all_cases(machine: Machine) -> Comparison:
     """Every case of the machine in one table, for sorting and filtering."""
-    place = {name: Shown(name) for name in ("workload", "scenario", "batch", "size")}
-    place |= {"framework_version": Shown("version"), "status": Shown("status")}
+    sizes = ["size"] if machine.table["size"].nunique() > 1 else []
+    place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
     first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
-    found = tables.cells(machine.table)
-    found["peak_bytes"] = found["peak_bytes"].where(found["status"] == "ok", None)  # the status has a column of its own
-    caption = "The record that counts of each case and framework version. Peaks of different instruments are not comparable."
+    caption = (
+        "The record that counts of each case and framework version. Peaks of different instruments are not comparable; the "
+        "page of a case names its instrument and has its error, cold peak, range, blocks, throughput and first step."
+    )
     return Comparison(
-        "All cases", caption, found, first | place | tables.SHOWN, left=8, cases=tuple(machine.table["case"])
-    )  # fmt: skip
+        "All cases",
+        caption,
+        tables.cells(machine.table),
+        first | place | {name: tables.SHOWN[name] for name in OF_ALL},
+        left=len(first) + len(place),
+        cases=tuple(machine.table["case"]),
+    )
 
 
+OF_ALL = ("peak_bytes", "peak_ratio", "step_time_s", "relative", "effect_proven")
 CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
 WORKLOAD = ("peak_bytes", "peak_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
 

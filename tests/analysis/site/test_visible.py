@@ -25,6 +25,7 @@ from tests.processes import ROOT
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
+CASES = Path("machines") / "lab" / "cases.html"
 CLAIMS = Path("machines") / "lab" / "claims.html"
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 SUMMARY = Path("machines") / "lab" / "index.html"
@@ -140,7 +141,7 @@ def test_a_machine_whose_calibration_failed_comes_last(seen: Path, tab: Any) -> 
 
 
 @in_a_browser
-@pytest.mark.parametrize("page", ["index.html", SUMMARY, WORKLOAD, CLAIMS])
+@pytest.mark.parametrize("page", ["index.html", SUMMARY, WORKLOAD, CLAIMS, CASES])
 def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
     for width in (1280, 390):
         show(tab, seen, page, width)
