@@ -117,7 +117,7 @@ def cautions(base: Sequence[Record], change: Sequence[Record], found: Sequence[V
     """Reasons why there are no verdicts, or none to be had."""
     times = next((v for v in found if v.quantity == TIME.name), None)
     if times is None:
-        yield "the two share no block, so that their times have no ratio"
+        yield "the two share no timed block, so that their times have no ratio"
     elif times.low is None:
         yield NO_INTERVAL
     instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}

@@ -35,7 +35,7 @@ INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
 FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
 # why there is no better verdict, where the caption tells it too
-APART = "the two share no block"
+APART = "the two share no timed block"
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
 
 

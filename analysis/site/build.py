@@ -113,5 +113,5 @@ def write_case(
     """A page of the record that counts, with all others as its history."""
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
-        sections=casepage.sections(record, found, line, bound), dots=casepage.dots(record.step_s), whole=casepage.whole(record),
+        sections=casepage.sections(record, found, line, bound), dots=casepage.dots(record, found), whole=casepage.whole(record),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.comparison import MIB, Comparison, missing, number
 from analysis.reports import breakdown
-from analysis.selection import select_case
+from analysis.selection import Measured, select_case
 from analysis.tables import BEFORE_BLOCKS, interval, mark, relative
 from framebench.records.record import Compared, Record
 
@@ -180,15 +180,22 @@ def history(found: list[Record]) -> Comparison:
     return Comparison.of_text("History", caption, head, tuple(map(line, found)), left=6)
 
 
-def dots(seconds: list[float]) -> list[Dot]:
-    """The timed steps in their order, from zero at the bottom to a tenth above the longest."""
+def dots(record: Record, found: list[Record]) -> list[Dot]:
+    """Its timed steps in their order, or those of the newest block where it has none; from zero at the bottom to a tenth above
+    the longest."""
+    timed = of_its_version(record, found).timed
+    seconds = record.step_s or (timed[-1].step_s if timed else [])
     top, apart = max(seconds, default=0) * 1.1 or 1, min(96 / max(len(seconds) - 1, 1), 4)
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
+def of_its_version(record: Record, found: list[Record]) -> Measured:
+    return select_case([r for r in found if r.framework_version == record.framework_version])
+
+
 def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
     """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
-    read = select_case([r for r in found if r.framework_version == record.framework_version]).read
+    read = of_its_version(record, found).read
     measured = [key_numbers(line), peaks(read)] if record.status == "ok" else []
     parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
     rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]

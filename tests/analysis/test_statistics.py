@@ -54,7 +54,7 @@ def test_cautions() -> None:
     assert list(verdicts.cautions(base, change, verdicts.of(base, change))) == []
     apart = [r.model_copy(update={"turns": None}) for r in change]
     (alone,) = verdicts.cautions(base, apart, verdicts.of(base, apart))
-    assert "share no block" in alone
+    assert "share no timed block" in alone
     other = [r.model_copy(update={"peaks": {"allocator.in_use": 1} if r.peaks else {}}) for r in change]
     (mixed,) = verdicts.cautions(base, other, verdicts.of(base, other))
     assert "different instruments (allocator.in_use, host.rss)" in mixed

@@ -15,6 +15,7 @@ from analysis.claims.rule import Verdict
 from analysis.figures import rows
 from analysis.results import Results
 from analysis.site.build import build
+from analysis.site.casepage import dots
 from analysis.site.drawn import Drawn, drawn, shade
 from analysis.site.links import case_page
 from analysis.site.titles import FIGURES, VERDICTS, figure_title, verdict_class
@@ -213,3 +214,13 @@ def test_claims_scroll_with_the_page_and_verdicts_are_coloured(seen: Path, tab: 
 
 def test_every_verdict_with_a_colour_is_one_of_the_rule() -> None:
     assert {v for verdicts in VERDICTS.values() for v in verdicts} <= set(get_args(Verdict))
+
+
+def test_a_case_whose_newest_record_has_no_times_shows_those_of_its_newest_block() -> None:
+    timed = [r for r in in_blocks([made("fp32", 200 * MIB, [1.0, 1.1])]) if r.turns]
+    when = datetime(2027, 1, 1, tzinfo=UTC)
+    untimed = timed[-1].model_copy(
+        update={"step_s": [], "turns": None, "provenance": timed[-1].provenance.model_copy(update={"measured_at": when})}
+    )
+    assert [d.ms for d in dots(untimed, [untimed, *timed])] == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s] != []
+    assert dots(untimed, [untimed]) == []
