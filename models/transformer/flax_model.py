@@ -29,6 +29,15 @@ def written_out(q: Array, k: Array, v: Array) -> Array:
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
 
 
+def project(embedding: nnx.Embed, hidden: Array) -> Array:
+    return embedding.attend(hidden)
+
+
+def unprojected(embedding: nnx.Embed, hidden: Array) -> tuple[nnx.Embed, Array]:
+    """A head that leaves the logits to the loss."""
+    return embedding, hidden
+
+
 class Block(nnx.Module):
     def __init__(self, c: Config, attend: Attend, gelu: Gelu, **types: Any) -> None:
         self.heads = c.heads
@@ -57,7 +66,7 @@ def run(block: Block, x: Array) -> Array:
 
 
 class Transformer(nnx.Module):
-    def __init__(self, c: Config, remat: Remat, scan: bool, rngs: nnx.Rngs, **options: Any) -> None:
+    def __init__(self, c: Config, remat: Remat, scan: bool, head: Callable[..., Any], rngs: nnx.Rngs, **options: Any) -> None:
         types = {name: options[name] for name in ("dtype", "param_dtype")}
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
@@ -67,6 +76,7 @@ class Transformer(nnx.Module):
         else:
             self.blocks = nnx.List(Block(c, rngs=rngs, **options) for _ in range(c.layers))
         self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5, rngs=rngs, **types)
+        self.head = head
         self.remat = remat
         self.scan = scan  # compile one block and loop over it
 
@@ -80,7 +90,7 @@ class Transformer(nnx.Module):
 
     def __call__(self, tokens: Array) -> Array:  # (batch, time) -> (batch, time, vocabulary)
         x = self.wte(tokens) + self.wpe(jnp.arange(tokens.shape[1]))
-        return self.wte.attend(self.ln_f(self.decode(x)))
+        return self.head(self.wte, self.ln_f(self.decode(x)))
 
 
 def build(
@@ -91,9 +101,10 @@ def build(
     scan: bool = False,
     attend: Attend = library,
     gelu: Gelu = exact_gelu,
+    head: Callable[..., Any] = project,
 ) -> Transformer:
     """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
-    return Transformer(c, remat, scan, nnx.Rngs(0), dtype=dtype, param_dtype=param_dtype, attend=attend, gelu=gelu)
+    return Transformer(c, remat, scan, head, nnx.Rngs(0), dtype=dtype, param_dtype=param_dtype, attend=attend, gelu=gelu)
 
 
 def loss(logits: Array, targets: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jittor as jt
 from jittor import Module, Var, nn
@@ -16,6 +17,11 @@ def causal(scores: Var) -> Var:
     The comparison of indices is fused into the softmax's kernels, so no mask is ever stored.
     """
     return jt.ternary(scores.index(2) >= scores.index(3), scores, jt.full_like(scores, -1e30))
+
+
+def unprojected(hidden: Var, embedding: Var) -> tuple[Var, Var]:
+    """A head that leaves the logits to the loss."""
+    return hidden, embedding
 
 
 class Block(Module):
@@ -43,22 +49,23 @@ class Block(Module):
 
 
 class Transformer(Module):
-    def __init__(self, c: Config, gelu: Callable[[Var], Var]) -> None:
+    def __init__(self, c: Config, gelu: Callable[[Var], Var], head: Callable[[Var, Var], Any]) -> None:
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
         self.blocks = nn.ModuleList([Block(c, gelu) for _ in range(c.layers)])
         self.ln_f = nn.LayerNorm(c.width)
+        self.head = head
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
     def execute(self, tokens: Var) -> Var:  # (batch, time) -> (batch, time, vocabulary)
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = self.remat(block, x)
-        return nn.linear(self.ln_f(x), self.wte.weight)
+        return self.head(self.ln_f(x), self.wte.weight)
 
 
-def build(c: Config, gelu: Callable[[Var], Var] = nn.gelu) -> Module:
-    return Transformer(c, gelu)
+def build(c: Config, gelu: Callable[[Var], Var] = nn.gelu, head: Callable[[Var, Var], Any] = nn.linear) -> Module:
+    return Transformer(c, gelu, head)
 
 
 def blocks_of(model: Module) -> list[Module]:

@@ -25,6 +25,11 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scores.masked_fill(future, -torch.inf).softmax(-1) @ v
 
 
+def unprojected(hidden: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor]:
+    """A head that leaves the logits to the loss."""
+    return hidden, embedding
+
+
 class Block(nn.Module):
     def __init__(self, c: Config, attend: Attend, gelu: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -50,23 +55,29 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, c: Config, **options: Any) -> None:
+    def __init__(self, c: Config, head: Callable[[Tensor, Tensor], Any], **options: Any) -> None:
         super().__init__()
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
         self.blocks = nn.ModuleList(Block(c, **options) for _ in range(c.layers))
         self.ln_f = nn.LayerNorm(c.width)
+        self.head = head
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
     def forward(self, tokens: Tensor) -> Tensor:  # (batch, time) -> (batch, time, vocabulary)
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = self.remat(block, x)
-        return F.linear(self.ln_f(x), self.wte.weight)
+        return self.head(self.ln_f(x), self.wte.weight)
 
 
-def build(c: Config, attend: Attend = fused, gelu: Callable[[Tensor], Tensor] = F.gelu) -> nn.Module:
-    return Transformer(c, attend=attend, gelu=gelu)
+def build(
+    c: Config,
+    attend: Attend = fused,
+    gelu: Callable[[Tensor], Tensor] = F.gelu,
+    head: Callable[[Tensor, Tensor], Any] = F.linear,
+) -> nn.Module:
+    return Transformer(c, head, attend=attend, gelu=gelu)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:

@@ -76,8 +76,15 @@ TORCH = [
     Deed("iterator", "resnet50/torch/pipeline/iterator/b4/tiny", proven=True),
     Deed("iterator, of batches that are there already", "resnet50/torch/pipeline/iterator/b4/tiny",
          "from itertools import cycle; adapter.loader.batches = cycle([next(adapter.loader.batches) for _ in range(2)])"),
+    Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
+    Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
+         "import torch; adapter.objective = lambda x, y: "
+         "adapter.model_module.loss(torch.nn.functional.linear(*adapter.forward(x)), y)"),
     Deed("batch_stats", f"{EVAL}/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", f"{EVAL}/batch_stats/b4/tiny", "adapter.model.get_submodule('bn1').eval()"),
+    # the last one: it is for the whole process
+    Deed("chunked_loss, its chunks kept", f"{TRAIN}/chunked_loss/b4/tiny",
+         "from framebench.adapters.torch import steps; steps.recompute = lambda run, *xs, **options: run(*xs)"),
 ]  # fmt: skip
 
 
@@ -136,6 +143,12 @@ JAX = [
     Deed("fp32, asked for less", "transformer/jax/train/fp32/b4/tiny", "adapter.program.precision = 'default'"),
     Deed("batch_stats", "resnet50/jax/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
+    Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),
+    Deed("chunked_loss, of all logits at once", "transformer/jax/train/chunked_loss/b4/tiny",
+         "adapter.loss_of = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
+         "adapter.program = adapter.programmed(adapter.graph)"),
+    Deed("chunked_loss, its chunks kept", "transformer/jax/train/chunked_loss/b4/tiny",
+         "import jax; again = jax.checkpoint; jax.checkpoint = lambda f, **options: f; adapter.step(); jax.checkpoint = again"),
     Deed("accumulate", "transformer/jax/train/accumulate/b4/tiny", proven=True),
     Deed("accumulate, in one piece", "transformer/jax/train/accumulate/b4/tiny",
          "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
@@ -163,6 +176,12 @@ JITTOR = [
          "for module in adapter.model.modules(): module.is_train = True"),
     Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
+    Deed("chunked_loss, of all logits at once", "transformer/jittor/train/chunked_loss/b4/tiny",
+         "import jittor as jt; adapter.loss_for = lambda x, y: "
+         "adapter.model_module.loss(jt.nn.linear(*adapter.model(x)), y)"),
+    # the last one: it is for the whole process
+    Deed("chunked_loss, its chunks kept", "transformer/jittor/train/chunked_loss/b4/tiny",
+         "from framebench.adapters.jittor import steps; steps.checkpointed = lambda part, hidden: part(hidden)"),
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ LIBRARY = "partial(jax.nn.dot_product_attention, is_causal=True)"
 EXACT = "exact_gelu: Gelu = partial(nnx.gelu, approximate=False)"
 MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 ATTENTION = "x = x + self.attention(self.ln1(x))"
-HEAD = "self.wte.attend(self.ln_f(self.decode(x)))"
+HEAD = "self.head(self.wte, self.ln_f(self.decode(x)))"
 NORM3 = "y = self.bn3(self.conv3(y))"
 NORM = "nnx.BatchNorm(channels, momentum=0.9, epsilon=1e-5, **types)"
 CAT = "jnp.concatenate((self.upsample(x), skip), -1)"
@@ -38,7 +38,7 @@ MODELS = (
     bug("causal mask lets each token see the next one, in float16", "transformer/jax/eval/fp16", GPT, "jnp.tril(jnp.ones((t, t), bool))", "jnp.tril(jnp.ones((t, t), bool), 1)"),
     bug("attention not scaled, in float16", "transformer/jax/eval/fp16", GPT, " / d**0.5", ""),
     bug("layer norm with eps 1e-6 (Flax's default)", EVAL, GPT, "self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5,", "self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-6,"),
-    bug("layer norm without its shift", EVAL, GPT, HEAD, "self.wte.attend(self.ln_f(self.decode(x)) - self.ln_f.bias[...])"),
+    bug("layer norm without its shift", EVAL, GPT, HEAD, "self.head(self.wte, self.ln_f(self.decode(x)) - self.ln_f.bias[...])"),
     bug("residual around the attention dropped", TRAIN, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("residual around the norm, not the input", TRAIN, GPT, MLP, "x = self.ln2(x)\n        return x + self.fc2(self.gelu(self.fc1(x)))"),
     bug("positions shifted by one", EVAL, GPT, "self.wpe(jnp.arange(tokens.shape[1]))", "self.wpe((jnp.arange(tokens.shape[1]) + 1) % tokens.shape[1])"),
@@ -101,6 +101,8 @@ STEP = (
     bug("half the batch once verified", TRAIN, ADAPTER, PARTS, f"{PARTS}\n            if self.steps >= 6:\n                x, y = x[::2], y[::2]"),
     bug("steps do nothing once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            return"),
     bug("every other step does nothing, once verified, in bfloat16", HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6 and self.steps % 2:\n            return"),
+    bug("loss in chunks, of the last one alone", "transformer/jax/train/chunked_loss", STEPS, "return total + run.model_module.loss_sum(embedding.attend(h), targets), None", "return run.model_module.loss_sum(embedding.attend(h), targets), None"),
+    bug("loss in chunks of every eighth token, its targets of neighbours", "transformer/jax/train/chunked_loss", STEPS, "hidden.reshape(chunks, -1, hidden.shape[-1])", "hidden.reshape(-1, chunks, hidden.shape[-1]).swapaxes(0, 1)"),
     bug("micro-batches summed, the loss averaged", "transformer/jax/train/accumulate", ACCUMULATION, TOTAL, TOTAL.replace("g / k", "g")),
     bug("the last micro-batch alone", "resnet50/jax/train/accumulate", ACCUMULATION, TOTAL, "grads"),
     bug("running statistics of each micro-batch start anew", "resnet50/jax/train/accumulate", ACCUMULATION, "(value, stats), grads = gradient(params, stats, constants, *xy)", "(value, stats), grads = gradient(params, start[1], constants, *xy)"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.mutants.bug import Edit, bug
 
 GPT, RESNET, UNET = (f"models/{name}/jittor_model.py" for name in ("transformer", "resnet50", "unet3d"))
-ADAPTER, SCENARIOS, CHECKPOINT = (f"framebench/adapters/jittor/{name}.py" for name in ("adapter", "scenarios", "checkpoint"))
+ADAPTER, STEPS, SCENARIOS, CHECKPOINT = (
+    f"framebench/adapters/jittor/{name}.py" for name in ("adapter", "steps", "scenarios", "checkpoint")
+)
 
 MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 NORM3 = "y = self.bn3(self.conv3(y))"
@@ -23,7 +25,7 @@ RESNET_TRAIN, RESNET_EVAL = "resnet50/jittor/train/fp32", "resnet50/jittor/eval/
 UNET_TRAIN, UNET_EVAL = "unet3d/jittor/train/fp32", "unet3d/jittor/eval/no_grad"
 
 MODELS = (
-    bug("GELU by its tanh approximation", TRAIN, GPT, "= nn.gelu)", f"= lambda x: {TANH})"),
+    bug("GELU by its tanh approximation", TRAIN, GPT, "= nn.gelu,", f"= lambda x: {TANH},"),
     bug("causal mask lets each token see the next one", EVAL, GPT, "scores.index(2) >= scores.index(3)", "scores.index(2) + 1 >= scores.index(3)"),
     bug("attention scaled by 1/d", EVAL, GPT, "(d // self.heads) ** -0.5", "(d // self.heads) ** -1.0"),
     bug("layer norm with eps 1e-6", EVAL, GPT, "self.ln_f = nn.LayerNorm(c.width)", "self.ln_f = nn.LayerNorm(c.width, 1e-6)"),
@@ -45,6 +47,8 @@ OPTIMIZERS = (
     bug("Adam's betas left at Jittor's defaults", TRAIN, ADAPTER, ADAMW, "jt.optim.AdamW(params, o.lr, o.eps, weight_decay=o.weight_decay)"),
     bug("weight decay 1e-4 in SGD", RESNET_TRAIN, ADAPTER, SGD, SGD.replace("o.weight_decay", "1e-4")),
     bug("Nesterov momentum", UNET_TRAIN, ADAPTER, SGD, "jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay, nesterov=True)"),
+    bug("loss in chunks against the targets of another one", "transformer/jittor/train/chunked_loss", STEPS, "embedding, y[i])", "embedding, y[(i + 1) % chunks])"),
+    bug("loss in chunks gives the embedding no gradient", "transformer/jittor/train/chunked_loss", STEPS, "PartOfLoss(embedding, loss)", "PartOfLoss(embedding.detach().stop_grad(), loss)"),
     bug("bias correction by the number of backward passes", "transformer/jittor/train/accumulate", ADAPTER, COUNT, "self.uncounted = self.steps"),
 )
 

@@ -126,9 +126,9 @@ REMEMBERED = (
 
 NO_LOGITS = "the loss is all that such a step gives, and the softmax in it forgets a number that all logits have in common"
 SAME_LOSS = (
-    bug("all logits 1 too large", "transformer/torch/varlen/raw", "models/transformer/torch_model.py", "F.linear(self.ln_f(x), self.wte.weight)", "F.linear(self.ln_f(x), self.wte.weight) + 1.0", equivalent=NO_LOGITS),
-    bug("all logits 1 too large", "transformer/jax/varlen/padded", "models/transformer/flax_model.py", "self.wte.attend(self.ln_f(self.decode(x)))", "self.wte.attend(self.ln_f(self.decode(x))) + 1.0", equivalent=NO_LOGITS),
-    bug("all logits 1 too large", "transformer/jittor/varlen/raw", "models/transformer/jittor_model.py", "nn.linear(self.ln_f(x), self.wte.weight)", "nn.linear(self.ln_f(x), self.wte.weight) + 1.0", equivalent=NO_LOGITS),
+    bug("all logits 1 too large", "transformer/torch/varlen/raw", "models/transformer/torch_model.py", "self.head(self.ln_f(x), self.wte.weight)", "self.head(self.ln_f(x), self.wte.weight) + 1.0", equivalent=NO_LOGITS),
+    bug("all logits 1 too large", "transformer/jax/varlen/padded", "models/transformer/flax_model.py", "self.head(self.wte, self.ln_f(self.decode(x)))", "self.head(self.wte, self.ln_f(self.decode(x))) + 1.0", equivalent=NO_LOGITS),
+    bug("all logits 1 too large", "transformer/jittor/varlen/raw", "models/transformer/jittor_model.py", "self.head(self.ln_f(x), self.wte.weight)", "self.head(self.ln_f(x), self.wte.weight) + 1.0", equivalent=NO_LOGITS),
     bug("all logits 1 too large", "resnet50/torch/pair/together", "models/resnet50/torch_model.py", "return self.fc(x.mean((2, 3)))", "return self.fc(x.mean((2, 3))) + 1.0", equivalent=NO_LOGITS),
     bug("all logits 1 too large", "resnet50/jax/pair/together", "models/resnet50/flax_model.py", "return self.fc(x.mean((1, 2)))", "return self.fc(x.mean((1, 2))) + 1.0", equivalent=NO_LOGITS),
     bug("all logits 1 too large", "resnet50/jittor/pair/in_turn", "models/resnet50/jittor_model.py", "return self.fc(x.mean((2, 3)))", "return self.fc(x.mean((2, 3))) + 1.0", equivalent=NO_LOGITS),

@@ -10,10 +10,11 @@ ADAPTER, STEPS, MEMORY, SCENARIOS = (f"framebench/adapters/torch/{name}.py" for 
 FUSED = "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 ATTENTION = "x = x + self.attention(self.ln1(x))"
-HEAD = "F.linear(self.ln_f(x), self.wte.weight)"
+HEAD = "self.head(self.ln_f(x), self.wte.weight)"
 NORM3 = "y = self.bn3(self.conv3(y))"
 ADAMW = "torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)"
 SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)"
+CHUNKED, CHUNKS = "transformer/torch/train/chunked_loss", "parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))"
 UPDATE = "self.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
 BACKWARD = "self.scaler.scale(loss).backward()"
@@ -26,8 +27,8 @@ RESNET_TRAIN, RESNET_EVAL, RESNET_HALF = (f"resnet50/torch/{name}" for name in (
 UNET_TRAIN, UNET_EVAL, UNET_HALF = (f"unet3d/torch/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
 
 MODELS = (
-    bug("GELU by its tanh approximation", TRAIN, GPT, "= F.gelu)", '= lambda x: F.gelu(x, approximate="tanh"))'),
-    bug("GELU by its tanh approximation, in evaluation", EVAL, GPT, "= F.gelu)", '= lambda x: F.gelu(x, approximate="tanh"))'),
+    bug("GELU by its tanh approximation", TRAIN, GPT, "= F.gelu,", '= lambda x: F.gelu(x, approximate="tanh"),'),
+    bug("GELU by its tanh approximation, in evaluation", EVAL, GPT, "= F.gelu,", '= lambda x: F.gelu(x, approximate="tanh"),'),
     bug("attention scaled by 1/d", EVAL, GPT, FUSED, FUSED[:-1] + ", scale=1 / q.shape[-1])"),
     bug("attention scaled by 1/d, in bfloat16", HALF, GPT, FUSED, FUSED[:-1] + ", scale=1 / q.shape[-1])"),
     bug("causal mask dropped, in bfloat16", HALF, GPT, FUSED, FUSED.replace("True", "False")),
@@ -47,14 +48,14 @@ MODELS = (
         "return x + F.linear(self.gelu(self.fc1(self.ln2(x))), self.fc2.weight)",
     ),
     bug("layer norm with eps 1e-6", EVAL, GPT, "self.ln_f = nn.LayerNorm(c.width)", "self.ln_f = nn.LayerNorm(c.width, eps=1e-6)"),
-    bug("layer norm without its shift", EVAL, GPT, HEAD, "F.linear(self.ln_f(x) - self.ln_f.bias, self.wte.weight)"),
+    bug("layer norm without its shift", EVAL, GPT, HEAD, "self.head(self.ln_f(x) - self.ln_f.bias, self.wte.weight)"),
     bug("layer norm without its weight", EVAL, GPT, "self.attention(self.ln1(x))", "self.attention(F.layer_norm(x, x.shape[-1:]) + self.ln1.bias)"),
     bug("residual around the attention dropped", TRAIN, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("residual around the attention dropped, in bfloat16", HALF, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("attention not normalised before (no ln1)", TRAIN, GPT, ATTENTION, "x = x + self.attention(x)"),
     bug("positions shifted by one", EVAL, GPT, "self.wpe.weight[: tokens", "self.wpe.weight.roll(1, 0)[: tokens"),
-    bug("head not tied: it gives the embedding no gradient", TRAIN, GPT, HEAD, "F.linear(self.ln_f(x), self.wte.weight.detach())"),
-    bug("last norm left out", EVAL, GPT, HEAD, "F.linear(x, self.wte.weight)"),
+    bug("head not tied: it gives the embedding no gradient", TRAIN, GPT, HEAD, "self.head(self.ln_f(x), self.wte.weight.detach())"),
+    bug("last norm left out", EVAL, GPT, HEAD, "self.head(x, self.wte.weight)"),
     bug("branch detached", TRAIN, GPT, MLP, MLP.replace("self.ln2(x)", "self.ln2(x).detach()")),
     bug("branch detached, in bfloat16", HALF, GPT, MLP, MLP.replace("self.ln2(x)", "self.ln2(x).detach()")),
     bug("queries and keys swapped", TRAIN, GPT, "q, k, v = qkv.unbind(0)", "k, q, v = qkv.unbind(0)"),
@@ -197,6 +198,11 @@ STEP = (
     bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
     bug("half the batch once verified, in bfloat16", UNET_HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
     bug("evaluation of half the batch once verified", EVAL, ADAPTER, "self.output = self.forward(self.inputs[0])", "x = self.inputs[0]\n            self.output = self.forward(x) if self.steps < 6 else self.forward(x[::2]).repeat_interleave(2, 0)"),
+    bug("loss in chunks that lose the last one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunks)", "chunks)[:-1]")),
+    bug("loss in chunks against the targets of another one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunk(chunks)", "chunk(chunks)[::-1]", 1)),
+    bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / h.shape[0]"),
+    bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
+    bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
     bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.objective(x, y) / self.micro", "self.objective(x, y)"),
     bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.scaler.scale(loss * self.micro).backward()"),
     bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.scaler.scale(loss * self.micro).backward()"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -101,6 +102,12 @@ def equations(jaxpr: Jaxpr | ClosedJaxpr) -> Iterator[Any]:
 
 def products(jaxpr: ClosedJaxpr) -> list[Any]:
     return [e for e in equations(jaxpr) if e.primitive.name in PRODUCTS]
+
+
+def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int) -> int:
+    """How many results have so many columns and at least so many rows."""
+    shapes = [v.aval.shape for e in equations(jaxpr) for v in e.outvars]
+    return sum(s[-1:] == (columns,) and math.prod(s) >= rows * columns for s in shapes)
 
 
 def compiled_products(compiled: Any) -> Counter[str]:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax import lax
+from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
@@ -25,7 +25,7 @@ from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.loss_scale import with_loss_scale
-from framebench.adapters.jax.program import PRODUCTS, compiled_products, equations, products, reductions
+from framebench.adapters.jax.program import PRODUCTS, as_large, compiled_products, equations, products, reductions
 from models.flax_blocks import Run, as_it_is
 
 switch = Switches()
@@ -234,7 +234,41 @@ def offload(run: JaxAdapter) -> Proof:
     return proof
 
 
-# batching and execution
+# loss, batching and execution
+
+
+@switch
+def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
+    run.model_options["head"] = run.model_module.unprojected
+
+    def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Any) -> Array:
+        embedding, hidden = unprojected
+
+        @partial(jax.checkpoint, prevent_cse=False)  # which a loop does not need
+        def add(total: Array, part: tuple[Array, Array]) -> tuple[Array, None]:
+            h, targets = part
+            return total + run.model_module.loss_sum(embedding.attend(h), targets), None
+
+        start = jnp.zeros((), jnp.promote_types(hidden.dtype, jnp.float32))
+        parts = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
+        return lax.scan(add, start, parts)[0] / y.size
+
+    run.loss_of = loss
+
+    def proof(e: Evidence) -> bool:
+        """Beside those of a step that ends before the head."""
+        without = run.otherwise(loss_of=lambda unprojected, *_: unprojected[1].sum()).jaxpr
+        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
+        logits = run.inputs[1].size // run.micro, run.config.vocabulary
+        e["as_large_as_the_logits"] = sum(as_large(q, *logits) for q in run.jaxprs())
+        e["as_large_without_a_head"], e["compiled_loops"] = as_large(without, *logits), compiled_loops(run)
+        e["loops"] = sum(eq.params["length"] == chunks for eq in loops)
+        return (
+            e["as_large_as_the_logits"] == e["as_large_without_a_head"]
+            and (e["compiled_loops"] or e["loops"]) >= e["loops"] >= 2
+        )
+
+    return proof
 
 
 def compiled_loops(run: JaxAdapter) -> int:

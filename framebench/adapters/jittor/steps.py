@@ -118,6 +118,56 @@ def accumulate(run: JittorAdapter) -> Proof:
     return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] == [run.case.batch // run.micro]
 
 
+class PartOfLoss(Module):
+    """Cross entropy of some tokens from what the last block makes of them: (tokens, width) -> a number."""
+
+    def __init__(self, embedding: Var, loss: Callable[[Var], Var]) -> None:
+        self.embedding, self.loss = embedding, loss
+
+    def execute(self, hidden: Var) -> Var:
+        return self.loss(nn.linear(hidden, self.embedding))
+
+
+def as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+    """Variables of a step with this loss that are as large as the logits of a micro-batch, with as many columns."""
+    run.synchronize()
+    before, run.loss_for = run.loss_for, loss
+    run.one_step()
+    run.loss_for = before
+    ends = (str(n).rpartition(")[")[2] for n in jt.dump_all_graphs().nodes_info if str(n).startswith("Var("))
+    shapes = [[int(n) for n in end.strip("],").split(",") if n] for end in ends]
+    tokens, columns = run.inputs[1].numel() // run.micro, run.config.vocabulary
+    return sum(s[-1:] == [columns] and np.prod(s) >= tokens * columns for s in shapes)
+
+
+@switch
+def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
+    run.build_options["head"] = run.model_module.unprojected
+    runs: list[int] = []  # tokens of each chunk whose loss was asked for, in the forward pass and again in the backward pass
+
+    def loss(x: Var, y: Var) -> Var:
+        hidden, embedding = run.model(x)
+        hidden, y = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
+        return sum(part(hidden[i], embedding, y[i]) for i in range(chunks)) / y.numel()
+
+    def part(hidden: Var, embedding: Var, targets: Var) -> Var:
+        def loss(logits: Var) -> Var:
+            runs.append(len(logits))
+            return run.model_module.loss_sum(logits[None], targets)
+
+        return checkpointed(PartOfLoss(embedding, loss), hidden)
+
+    def proof(e: Evidence) -> bool:
+        """Beside the variables of a step that ends before the head."""
+        runs.clear()
+        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = as_large(run, run.loss_for), len(runs)
+        e["as_large_without_a_head"] = as_large(run, lambda x, _: run.model(x)[0].sum())
+        return e["as_large_as_the_logits"] == e["as_large_without_a_head"] and len(runs) == 2 * chunks * run.micro
+
+    run.loss_for = loss
+    return proof
+
+
 @switch
 def autotune_off(run: JittorAdapter) -> Proof:
     """The size of the table of algorithms that were tried; once it is full, a heuristic chooses."""

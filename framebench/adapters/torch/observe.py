@@ -107,3 +107,19 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
             "operators": dict(self.operators),
         }
+
+
+class Arrays(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts results with so many columns and at least so many rows, and the softmaxes of a cross entropy."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        super().__init__()
+        self.rows, self.columns = rows, columns
+        self.large = self.softmaxes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.softmaxes += func._schema.name == "aten::_log_softmax"
+        tensors = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, Tensor)]
+        self.large += any(t.ndim and t.shape[-1] == self.columns and t.numel() >= self.rows * self.columns for t in tensors)
+        return out

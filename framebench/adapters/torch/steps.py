@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -17,6 +17,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import FUSED, TF32_AT_IMPORT, TorchAdapter, allow_attention
+from framebench.adapters.torch.observe import Arrays
 from framebench.adapters.torch.profiled import Profiled
 
 switch = Switches()
@@ -218,6 +219,38 @@ def offload(run: TorchAdapter) -> Proof:
     """Its hooks lie over ours, which then see no tensor that is saved on the device."""
     run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
     return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
+
+
+@switch
+def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
+    run.model_options["head"] = run.model_module.unprojected
+
+    def part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
+        logits = F.linear(hidden, embedding)
+        return cast(Tensor, run.model_module.loss_sum(logits[None], targets[None]))
+
+    def objective(x: Tensor, y: Tensor) -> Tensor:
+        hidden, embedding = cast(tuple[Tensor, Tensor], run.forward(x))
+        parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
+        losses = [recompute(part, h, embedding, targets, use_reentrant=False) for h, targets in parts]
+        return torch.stack(losses).sum() / y.numel()
+
+    run.objective = objective
+
+    def counted(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
+        was, run.objective = run.objective, objective
+        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary) as seen:
+            run.one_step()
+        run.objective = was
+        return seen
+
+    def proof(e: Evidence) -> bool:
+        """Beside those of a step that ends before the head."""
+        seen, without = counted(run.objective), counted(lambda x, _: run.forward(x)[0].sum())
+        e |= {"as_large_as_the_logits": seen.large, "as_large_without_a_head": without.large, "softmaxes": seen.softmaxes}
+        return seen.large == without.large and seen.softmaxes == 2 * chunks * run.micro
+
+    return proof
 
 
 @switch

@@ -149,6 +149,20 @@ _BATCHING = (
     ),
 )  # fmt: skip
 
+_LOSS = (
+    Strategy(
+        "chunked_loss", ("train",), "loss", "head and cross entropy over one eighth of the tokens after the other, computed again in the "
+        "backward pass, so that the logits of all tokens are never there at once (as Cut Cross-Entropy and Liger do it in kernels)",
+        "arrays as large as all logits; softmaxes per step (JAX: loops)",
+        cells(
+            Emulated("torch.utils.checkpoint around the loss of each chunk"),
+            Emulated("lax.scan over the chunks, jax.checkpoint around the loss of each"),
+            Emulated("the jt.Function of checkpoint around the loss of each chunk"),
+        ),
+        options={"chunks": 8}, workloads=("transformer",),
+    ),
+)  # fmt: skip
+
 _EXECUTION = (
     Strategy(
         "compile", ("train", "eval"), "execution", "the model compiled and fused as a whole", "graphs run and products outside of them, by the profiler; graph breaks",
@@ -286,4 +300,4 @@ _EXECUTION = (
 )  # fmt: skip
 
 
-ROWS = (*_PRECISION, *_RECOMPUTATION, *_BATCHING, *_EXECUTION)
+ROWS = (*_PRECISION, *_RECOMPUTATION, *_BATCHING, *_LOSS, *_EXECUTION)
