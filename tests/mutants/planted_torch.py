@@ -200,7 +200,7 @@ STEP = (
     bug("evaluation of half the batch once verified", EVAL, ADAPTER, "self.output = self.forward(self.inputs[0])", "x = self.inputs[0]\n            self.output = self.forward(x) if self.steps < 6 else self.forward(x[::2]).repeat_interleave(2, 0)"),
     bug("loss in chunks that lose the last one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunks)", "chunks)[:-1]")),
     bug("loss in chunks against the targets of another one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunk(chunks)", "chunk(chunks)[::-1]", 1)),
-    bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / h.shape[0]"),
+    bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / (y.numel() // chunks)"),
     bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
     bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
     bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.objective(x, y) / self.micro", "self.objective(x, y)"),
