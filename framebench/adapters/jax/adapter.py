@@ -90,7 +90,7 @@ class JaxAdapter(Adapter):
         self.compiler_options: dict[str, str | bool] = {}
         self.constants: dict[str, Tree] = {}  # what the step reads besides; frozen weights are put in
         self.from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
-        self.loss_of: Callable[[Array, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
+        self.loss_of: Callable[[Any, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
         self.kept: Any = None  # these residuals
         self.sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
