@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 Shapes = Sequence[tuple[int, ...]]
@@ -75,6 +76,29 @@ def longest_axis(shapes: Shapes, ranks: int) -> int:
     return sum(prod(shape) // (ranks if any(n % ranks == 0 for n in shape) else 1) for shape in shapes)
 
 
+def even_parts(shapes: Shapes, ranks: int) -> int:
+    """DeepSpeed's stages 1 and 2 cut all tensors, laid out in a row, into equal parts of an even length."""
+    return 2 * -(-everything(shapes, ranks) // (2 * ranks))
+
+
+def touched_tensors(shapes: Shapes, ranks: int) -> int:
+    """Of their gradients a rank keeps those that its part has any piece of, whole."""
+    part, ends = even_parts(shapes, ranks), list(accumulate(map(prod, shapes)))
+    return max(
+        sum(prod(s) for s, end in zip(shapes, ends) if end - prod(s) < (i + 1) * part and i * part < end) for i in range(ranks)
+    )
+
+
+def parts_of_each(shapes: Shapes, ranks: int) -> int:
+    """DeepSpeed's stage 3 cuts each tensor into equal parts, and pads the last."""
+    return sum(-(-prod(shape) // ranks) for shape in shapes)
+
+
+def sixteenth(shapes: Shapes, ranks: int) -> int:
+    """The bucket that `adapters/torch/deepspeed.py` asks for."""
+    return everything(shapes, ranks) // 16
+
+
 @dataclass(frozen=True)
 class Held:
     """The rule for each part that a strategy has, and the formula that is published for it."""
@@ -85,15 +109,22 @@ class Held:
     gradients: Rule | None = None  # None: they live inside the step
     buckets: Rule | None = None
     why: str = ""  # where the counts differ from the formula
+    copy: Rule | None = None  # of the weights that this rank updates
 
     def bytes(self, shapes: Shapes, ranks: int) -> dict[str, int]:
         """By the names that a record's `ranks` have."""
-        parts = {"parameters": self.parameters, "gradients": self.gradients, "gradient buckets": self.buckets}
+        parts = {
+            "parameters": self.parameters,
+            "copy of the weights": self.copy,
+            "gradients": self.gradients,
+            "gradient buckets": self.buckets,
+        }
         found = {name: WIDE * rule(shapes, ranks) for name, rule in parts.items() if rule}
         return found | {"optimizer states": 2 * WIDE * self.states(shapes, ranks)}
 
 
 ZERO_1, ZERO_2, ZERO_3 = FLOAT32
+ESTIMATE_2, ESTIMATE_3 = DEEPSPEED
 INSIDE = "gradients are not counted: they live inside the compiled step"
 STRATEGIES = {
     "ddp": Held(NO_SHARING, everything, everything, everything, everything, "the buckets hold every gradient once more"),
@@ -101,6 +132,20 @@ STRATEGIES = {
     "zero_optimizer": Held(
         ZERO_1, everything, whole_tensors, everything, everything,
         "the buckets of DistributedDataParallel, and whole tensors that do not divide evenly",
+    ),
+    "deepspeed_zero0": Held(NO_SHARING, everything, everything, everything),
+    "deepspeed_zero1": Held(
+        ZERO_1, everything, even_parts, touched_tensors, copy=even_parts,
+        why="a copy of the part's weights; at the end of the backward pass only the part's gradients are left",
+    ),
+    "deepspeed_zero2": Held(
+        ESTIMATE_2, everything, even_parts, touched_tensors, copy=even_parts,
+        why="the estimate is of 16 bits: in float32 4 + 16 / N, and the gradients of the tensors at a part's ends are whole",
+    ),
+    "deepspeed_zero3": Held(
+        ESTIMATE_3, parts_of_each, parts_of_each, parts_of_each, sixteenth,
+        "the estimate is of 16 bits: in float32 20 / N; a bucket that stays; no layer is whole between two steps",
+        parts_of_each,
     ),
     "fsdp_keep": Held(
         ZERO_2, first_chunks, first_chunks, first_chunks, None,

@@ -14,7 +14,7 @@ from framebench.records.record import Record
 from framebench.suite.registry import OVER_RANKS
 from framebench.suite.strategy import FRAMEWORKS
 
-HELD = ("parameters", "gradients", "gradient buckets", "optimizer states")
+HELD = ("parameters", "copy of the weights", "gradients", "gradient buckets", "optimizer states")
 SIZE = Shown("", ",.1f", 1 / MIB)
 YES = Shown("", lambda said: "yes" if said else "NO")
 SHOWN = {
@@ -35,7 +35,8 @@ SHOWN = {
 CAPTION = (
     "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the most that any rank does); "
     "its peak in a step. Predicted: by framebench predict, without running. JAX has all devices in one process, so a peak is a "
-    "device's plan; gradients live inside its step. "
+    "device's plan; gradients live inside its step. DeepSpeed drops gradients after the update: they are "
+    "those that it starts from. "
 )
 
 

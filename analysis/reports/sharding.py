@@ -19,6 +19,7 @@ from models import spec
 
 RANKS = (1, 2, 4)
 SIZES = ("cpu", "full", "full-1b")
+PARTS = ("parameters", "copy of the weights", "gradients", "gradient buckets", "optimizer states")  # by a record's names
 NEAR = 0.005  # a formula that is off by less needs no reason
 
 
@@ -49,9 +50,9 @@ def counted(size: str) -> Comparison:
     for name, held in sharding.STRATEGIES.items():
         for ranks in RANKS:
             parts = held.bytes(shapes, ranks)
-            formula = held.formula.at(parameters, ranks)
+            formula = held.formula.at(parameters, ranks, largest_module(size))
             off = sum(parts.values()) / formula - 1
-            each = [mib(parts.get(part)) for part in ("parameters", "gradients", "gradient buckets", "optimizer states")]
+            each = [mib(parts.get(part)) for part in PARTS]
             rows.append(
                 (
                     name,
@@ -66,10 +67,20 @@ def counted(size: str) -> Comparison:
     caption = (
         f"MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of {parameters:,} parameters. "
         "Counted by the rule of the implementation, which tests compare with the storages of real ranks. Formula: the ZeRO "
-        "paper's division in float32; JAX's gradients live inside the compiled step, and are in neither."
+        "paper's division in float32, for DeepSpeed's ZeRO-2 and ZeRO-3 its own estimate; JAX's gradients live inside the "
+        "compiled step, and are in neither. DeepSpeed drops gradients after the update: they are those that it starts from."
     )
-    head = ("strategy", "ranks", "parameters", "gradients", "buckets", "states", "in all", "formula", "off", "why")
+    head = ("strategy", "ranks", "parameters", "copy", "gradients", "buckets", "states", "in all", "formula", "off", "why")
     return Comparison.of_text(f"What a rank holds, size {size}", caption, head, tuple(rows), left=1)
+
+
+def largest_module(size: str) -> int:
+    """Parameters of the largest layer as DeepSpeed's estimate has it: of a module without those inside it."""
+    workload = spec.workload("transformer")
+    modules: Counter[str] = Counter()
+    for p in workload.params(workload.config(size)):
+        modules[p.name.rpartition(".")[0]] += prod(p.shape)
+    return max(modules.values())
 
 
 def unevenness() -> Comparison:

@@ -163,7 +163,7 @@ def measure_all(
     which are among those found, are measured in a block with the other one."""
     able = [case for case in found if not runner.unsupported(case)]
     paired = {case for pair in pairs for case in pair}
-    where = {case: ready.get(case.framework) or environments.describe(case.framework) for case in found}
+    where = {case: environments.of_case(case, ready.get(case.framework), say) for case in found}
     with (
         CaseProgress(found, results, err, blocks) as progress,
         measured.Run(session.id, options, results, progress) as run,

@@ -21,8 +21,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from framebench.instruments import nvml
-from framebench.records.pins import pinned_version, pinned_versions
+from framebench.records.pins import REQUIREMENTS, pinned_version, pinned_versions
 from framebench.records.provenance import ROOT
+from framebench.suite.case import Case
 from framebench.suite.profiles import profile_name
 
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
@@ -47,6 +48,7 @@ class Environment:
     python: Path
     home: Path | None = None  # Jittor keeps its compiled kernels below HOME
     installed: bool = False  # found, not built: see installed.py
+    package: str = ""  # that it has beside the framework
 
     @property
     def name(self) -> str:
@@ -82,34 +84,44 @@ def nvcc() -> str:
     return (shutil.which("nvcc") or (str(usual) if usual.exists() else "")) if nvml.gpus() else ""
 
 
-def requirement_file(framework: str, version: str) -> Path:
+def requirement_file(framework: str, version: str, package: str = "") -> Path:
     """Raises SetupError, with the versions that have a requirements file."""
-    files = pinned_versions(framework)
+    files = {pinned_version(framework): REQUIREMENTS / f"{package}.txt"} if package else pinned_versions(framework)
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
     return files[version]
 
 
-def location(framework: str, version: str) -> Path:
+def location(framework: str, version: str, package: str = "") -> Path:
     """The folder of this environment, built or not."""
-    key = requirement_file(framework, version).read_bytes() + sys.version.encode() + platform.machine().encode()
-    return cache() / "envs" / f"{framework}-{version}-{hashlib.sha256(key).hexdigest()[:10]}"
+    key = requirement_file(framework, version, package).read_bytes() + sys.version.encode() + platform.machine().encode()
+    name = "-".join(filter(None, (framework, version, package)))
+    return cache() / "envs" / f"{name}-{hashlib.sha256(key).hexdigest()[:10]}"
 
 
-def describe(framework: str, version: str | None = None) -> Environment:
+def describe(framework: str, version: str | None = None, package: str = "") -> Environment:
     """The environment as it is or will be, without building it."""
     version = version or pinned_version(framework)
-    where = location(framework, version)
-    return Environment(framework, version, where / "bin" / "python", where / "home" if framework == "jittor" else None)
+    where = location(framework, version, package)
+    home = where / "home" if framework == "jittor" else None
+    return Environment(framework, version, where / "bin" / "python", home, package=package)
+
+
+def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
+    """The environment that has what the case needs beside its framework, built now if it is not there yet; otherwise, and where
+    an interpreter was named, the `usual` one of its framework. Raises SetupError."""
+    if case.support.package and not (usual and usual.installed):
+        return ensure(case.framework, say=say, package=case.support.package)
+    return usual or describe(case.framework)
 
 
 def built(environment: Environment) -> bool:
     return (environment.python.parent.parent / ".complete").exists()
 
 
-def ensure(framework: str, version: str | None = None, say: Say = lambda _: None) -> Environment:
+def ensure(framework: str, version: str | None = None, say: Say = lambda _: None, package: str = "") -> Environment:
     """The environment, built now if it is not there yet; other processes wait. Raises SetupError."""
-    environment = describe(framework, version)
+    environment = describe(framework, version, package)
     if built(environment):
         return environment
     where = environment.python.parent.parent
@@ -139,8 +151,9 @@ def check_tools(framework: str) -> None:
 def build(environment: Environment, where: Path, say: Say) -> None:
     """From nothing, each time: an interrupted build leaves nothing that could be mistaken for a whole one."""
     shutil.rmtree(where, ignore_errors=True)
-    requirements = requirement_file(environment.framework, environment.version)
-    say(f"installing {environment.framework} {environment.version} (once per machine)")
+    requirements = requirement_file(environment.framework, environment.version, environment.package)
+    beside = f" and {environment.package}" if environment.package else ""
+    say(f"installing {environment.framework} {environment.version}{beside} (once per machine)")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "-r", str(requirements)], say)
     if environment.framework == "jittor":

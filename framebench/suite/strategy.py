@@ -22,6 +22,7 @@ class Cell:
     gpu: bool = False  # it exists on a GPU only
     env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
     undone_on_cpu: str = ""  # what undoes it there: the proof must then say no
+    package: str = ""  # requirements/<package>.txt has it and the framework: an environment of its own
 
     @property
     def supported(self) -> bool:
@@ -155,4 +156,5 @@ def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
     return kind(
         "; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env,
         "; ".join(dict.fromkeys(c.undone_on_cpu for c in cells.values() if c.undone_on_cpu)),
+        next((c.package for c in cells.values() if c.package), ""),
     )  # fmt: skip

@@ -34,9 +34,14 @@ def test_rules_by_hand() -> None:
     assert sharding.first_chunks(SHAPES, 4) == 3 * 4 + 1 + 5
     assert sharding.whole_tensors(SHAPES, 2) == 40, "the largest tensor is one rank's"
     assert sharding.longest_axis(SHAPES, 4) == 40 // 4 + 3 + 5
+    assert sharding.even_parts([(10, 5)], 4) == 14, "an even number, so 6 are padding"
+    assert sharding.touched_tensors(SHAPES, 2) == 48, "the second half begins inside the first tensor"
+    assert sharding.touched_tensors([(2,), (2,), (4,)], 2) == 4
+    assert sharding.parts_of_each(SHAPES, 4) == 10 + 1 + 2
 
 
-@pytest.mark.parametrize("rule", [sharding.first_chunks, sharding.whole_tensors, sharding.longest_axis])
+@pytest.mark.parametrize("rule", [sharding.first_chunks, sharding.whole_tensors, sharding.longest_axis, sharding.even_parts,
+                                  sharding.touched_tensors, sharding.parts_of_each])  # fmt: skip
 def test_a_single_rank_has_everything_and_no_rank_less_than_its_share(rule: sharding.Rule) -> None:
     assert rule(SHAPES, 1) == 48
     assert all(rule(SHAPES, ranks) * ranks >= 48 for ranks in (2, 3, 4, 64))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.sharding import STRATEGIES, WIDE
+from analysis.sharding import DEEPSPEED, STRATEGIES, WIDE
 from framebench.measure import environments, ranks
 from framebench.measure.blocks import Run
 from framebench.measure.runner import Options
@@ -21,13 +21,18 @@ from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse, select
 from models import spec
-from tests.processes import framebench
+from tests.processes import framebench, run_inside
 
 WORKLOAD = spec.workload("transformer")
 SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
 WHOLE = WIDE * sum(map(prod, SHAPES))
+SEEN_IN_ANOTHER = ("deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2")  # of one engine, whose stage 3 divides everything
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
-OVER_TWO = [c for c in CASES if c.ranks == 2]
+OVER_TWO = [
+    pytest.param(c, id=f"{c.framework}-{c.strategy}", marks=[pytest.mark.all_cells] if c.strategy in SEEN_IN_ANOTHER else [])
+    for c in CASES
+    if c.ranks == 2
+]
 PLAIN = Options()
 RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
 
@@ -35,7 +40,7 @@ RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
 @cache
 def measured(case: Case, folder: Path) -> Record:
     with Run("session", PLAIN, folder) as run:
-        return ranks.measure(case, environments.ensure(case.framework), run)
+        return ranks.measure(case, environments.of_case(case), run)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", OVER_TWO, ids=lambda c: f"{c.framework}-{c.strategy}")
+@pytest.mark.parametrize("case", OVER_TWO)
 def test_verified_and_proven(case: Case, folder: Path) -> None:
     record = measured(case, folder)
     assert (record.status, record.reason) == ("ok", None), record.log_tail
@@ -55,11 +60,13 @@ def test_verified_and_proven(case: Case, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", OVER_TWO, ids=lambda c: f"{c.framework}-{c.strategy}")
+@pytest.mark.parametrize("case", OVER_TWO)
 def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: Case, folder: Path) -> None:
     every, rule = measured(case, folder).ranks, STRATEGIES[case.strategy].bytes(SHAPES, case.ranks)
-    fullest = {part: max(rank.held.get(part, 0) for rank in every) for part in (*rule, "gradients", "gradient buckets")}
-    assert fullest == {"gradients": 0, "gradient buckets": 0} | rule
+    fullest = {
+        part: max(rank.held.get(part, 0) for rank in every) for part in {*rule, *(p for rank in every for p in rank.held)}
+    }
+    assert {part: size for part, size in fullest.items() if size} == rule
 
 
 @pytest.mark.slow
@@ -75,20 +82,42 @@ UNDIVIDED = "tests.measure.undivided"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["torch/train/fsdp", "jax/train/fully_sharded"])
+@pytest.mark.parametrize(
+    "name",
+    ["torch/train/fsdp", "jax/train/fully_sharded", pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cells)],
+)
 def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str) -> None:
     case = parse(f"transformer/{name}/b4x2/tiny")
-    environment = environments.ensure(case.framework)
+    environment = environments.of_case(case)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if case.framework == "torch" else []
     done = subprocess.run(
         [str(environment.python), *launcher, "-m", UNDIVIDED, json.dumps(PLAIN.task(case, "time").as_dict() | {"core": None})],
-        env={**environment.variables(), "PYTHONPATH": str(provenance.ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+        env={**environment.variables(), **case.support.env, "PYTHONPATH": str(provenance.ROOT), "OMP_NUM_THREADS": "1",
+             "PATH": "/usr/bin:/bin"},
         cwd=provenance.ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])["result"]
     assert found["verification"]["passed"], found["verification"]
     assert found["effect"]["proven"] is False
+
+
+ESTIMATED = """
+import json
+from deepspeed.runtime.zero import stage3, stage_1_and_2
+asked = dict(num_gpus_per_node=4, num_nodes=2, cpu_offload=False)
+two = stage_1_and_2.estimate_zero2_model_states_mem_needs(1_000_000, **asked)[1]
+three = stage3.estimate_zero3_model_states_mem_needs(1_000_000, 30_000, cpu_offload_params=False, **asked)[1]
+print(json.dumps([two, three]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+def test_deepspeeds_own_estimates_are_the_formulas() -> None:
+    case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
+    said = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
+    assert said == [formula.at(1_000_000, 8, 30_000) for formula in DEEPSPEED]
 
 
 def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:

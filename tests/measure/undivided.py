@@ -1,5 +1,5 @@
 """A rank of a case whose strategy divides nothing, though all its numbers are right: what `worker.ranks` starts, with
-PyTorch's `fully_shard` or JAX's division undone before."""
+PyTorch's `fully_shard`, DeepSpeed's stage or JAX's division undone before."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import json
 import sys
 from typing import Any
 
+from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import ranks
 from framebench.worker.worker import serve
 
 
-def undo(framework: str) -> None:
-    if framework == "torch":
+def undo(case: Case) -> None:
+    if case.support.package == "deepspeed":
+        from framebench.adapters.torch import deepspeed
+
+        attach = deepspeed.attach
+        deepspeed.attach = lambda run, stage: attach(run, 0)
+    elif case.framework == "torch":
         import torch.distributed.fsdp
         from torch.distributed._composable.replicate import replicate
 
@@ -28,5 +34,5 @@ def undo(framework: str) -> None:
 
 
 if __name__ == "__main__":
-    undo(parse(json.loads(sys.argv[1])["case"]).framework)
+    undo(parse(json.loads(sys.argv[1])["case"]))
     serve(ranks.carry_out)

@@ -92,6 +92,11 @@ class TorchAdapter(Adapter):
         self.forward: Callable[..., Tensor] = lambda x: self.model(x)
         self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
         self.model_options: dict[str, Any] = {}
+        self.held_beside: Callable[[], dict[str, int]] = (
+            dict  # what a rank holds, by part, where no attribute of a weight has it
+        )
+        self.gathered: Callable[[], Any] = contextlib.nullcontext  # entered while weights are read
+        self.backward: Callable[[Tensor], object] = lambda loss: self.scaler.scale(loss).backward()
         self.replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
         self.wrap_optimizer: Callable[..., Any] = make_optimizer
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
@@ -150,7 +155,7 @@ class TorchAdapter(Adapter):
         for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
             with self.context():
                 loss = self.objective(x, y) / self.micro
-            self.scaler.scale(loss).backward()
+            self.backward(loss)
             total += loss.detach()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -194,10 +199,11 @@ class TorchAdapter(Adapter):
         return self.output.detach().to("cpu", torch.float64).numpy()
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
-        for prefix, model in zip(("", "teacher."), self.held):
-            for name, tensor in model.state_dict().items():
-                if tensor.is_floating_point():  # batch norm counts batches besides
-                    yield prefix + name, on_host(tensor)
+        with self.gathered():
+            for prefix, model in zip(("", "teacher."), self.held):
+                for name, tensor in model.state_dict().items():
+                    if tensor.is_floating_point():  # batch norm counts batches besides
+                        yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
         return self.all_states(self.own_states())

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -48,7 +49,7 @@ def held(run: TorchAdapter) -> dict[str, int]:
         "gradients": unique_bytes(p.grad for p in parameters if p.grad is not None),
         "gradient buckets": run.beside(),
         "optimizer states": unique_bytes(t for t in run.state_tensors() if t.ndim),
-    }
+    } | run.held_beside()
 
 
 def collectives(run: TorchAdapter) -> dict[str, int]:
@@ -173,5 +174,30 @@ def fsdp(run: TorchAdapter, reshard: bool) -> Proof:
             shares["parameters"] == shares["gradients"] == chunk < found["whole"] and shares["optimizer states"] <= 2 * chunk
         )
         return divided and sent.get("reduce-scatter") == groups and sent.get("all-gather") == groups + reshard * e["blocks"]
+
+    return proof
+
+
+@switch
+def deepspeed(run: TorchAdapter, stage: int) -> Proof:
+    from framebench.adapters.torch import deepspeed as its
+
+    divide(run)
+    run.where = torch.device("cpu")
+    its.attach(run, stage)
+
+    def proof(e: Evidence) -> bool:
+        """Of everything that the stage divides a rank holds less than the whole, and of all else the whole."""
+        e["held"], e["collectives"] = held(run), collectives(run)
+        e["whole"], shares = 4 * run.workload.parameter_count(run.config), e["held"]
+        e["gradients_at_most"] = run.optimizer.gradients_at_most
+        divided = {
+            1: shares["optimizer states"] < 2 * e["whole"],
+            2: e["gradients_at_most"] < e["whole"],
+            3: shares["parameters"] < e["whole"],
+        }
+        e["divided_from_stage"] = divided
+        sends = {"all-reduce"} if stage == 0 else {"all-gather", "reduce-scatter" if stage == 3 else "all-reduce"}
+        return all(done == (stage >= least) for least, done in divided.items()) and sends <= e["collectives"].keys()
 
     return proof

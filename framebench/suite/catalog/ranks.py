@@ -12,6 +12,14 @@ _JITTOR_AVERAGES = Unsupported(
 _JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy weights; every process keeps all states")
 _WORKLOADS = ("transformer",)  # batch norm's statistics, of a rank's part of the batch, are other mathematics
 _CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
+_ENGINE = {
+    name: f"DeepSpeed's engine {what} by a setting of its own"
+    for what, names in (
+        ("counts micro-batches", ("accumulate", "accumulate_2", "accumulate_8")), ("does autocast", ("amp_bf16", "amp_fp16")),
+    )
+    for name in names
+}
+_ON_THE_CPU = {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
 
 ROWS = (
     Strategy(
@@ -43,6 +51,23 @@ ROWS = (
         "bytes that each rank holds, counted from storages; gathers per block",
         cells(Native("fully_shard(reshard_after_forward=False)"), _PYTORCH_ONLY, _JITTOR_KEEPS),
         how="fsdp", options={"reshard": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+    ),
+    *(
+        Strategy(
+            f"deepspeed_zero{stage}", ("train",), "ranks", summary,
+            "bytes that each rank holds, counted from storages; gradients at the fullest moment; collectives",
+            cells(
+                Native(f"DeepSpeed's engine, stage {stage}, no weight kept whole for being small", env=_ON_THE_CPU, package="deepspeed"),
+                _PYTORCH_ONLY, _JITTOR_KEEPS if stage else _JITTOR_AVERAGES,
+            ),
+            how="deepspeed", options={"stage": stage}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES | _ENGINE,
+        )
+        for stage, summary in enumerate((
+            "as ddp, by DeepSpeed's engine: gradients are averaged after the backward pass",
+            "DeepSpeed's ZeRO-1: each rank keeps the states of its part, and a copy of that part of the weights",
+            "DeepSpeed's ZeRO-2: as ZeRO-1, and other parts' gradients are dropped during the backward pass",
+            "DeepSpeed's ZeRO-3: as ZeRO-2, and of the weights each rank keeps its part",
+        ))
     ),
     *(
         Strategy(

@@ -1,0 +1,123 @@
+"""DeepSpeed's engine in the place of the optimizer: ZeRO 0 to 3 on the CPU over gloo, weights in float32.
+
+What it holds it has in attributes that are no public API: tried with DeepSpeed 0.19.8, and a version that lacks them says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from framebench.adapters.base import State
+from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer, on_host
+from framebench.adapters.torch.observe import unique_bytes
+from models.spec import Optimizer
+
+BUCKET = 16  # DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here of a sixteenth
+
+
+def package() -> Any:
+    """DeepSpeed, told to leave collectives to gloo: left to itself it compiles operators for ranks on one host. Raises
+    LookupError."""
+    try:
+        found: Any = importlib.import_module("deepspeed")
+    except ImportError as error:
+        raise LookupError(
+            f"this interpreter cannot import DeepSpeed, of which requirements/deepspeed.txt has a version: {error}"
+        ) from error
+    found.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return found
+
+
+class Engine:
+    """As a step and verification see the optimizer."""
+
+    def __init__(self, engine: Any, inner: Any, stage: int) -> None:
+        self.engine, self.inner, self.stage = engine, inner, stage
+        self.gradients = self.gradients_at_most = 0  # bytes, at the end of a backward pass and during it
+        for p in engine.module.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: self.look())
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return self.inner.state  # type: ignore[no-any-return]
+
+    def zero_grad(self) -> None:
+        """The engine drops gradients after each update."""
+
+    def look(self) -> None:
+        self.gradients = unique_bytes(self.gradient_tensors())
+        self.gradients_at_most = max(self.gradients, self.gradients_at_most)
+
+    def step(self) -> None:
+        self.look()
+        self.engine.step()
+
+    def gradient_tensors(self) -> Iterator[Tensor]:
+        """Of whole tensors, and those of this rank's part; a bucket's, where they are views of it."""
+        yield from (p.grad for p in self.engine.module.parameters() if p.grad is not None)
+        if self.stage == 3:
+            yield self.engine.optimizer.grad_partitions_flat_buffer
+        elif self.stage:
+            yield from (t for group in self.engine.optimizer.averaged_gradients.values() for t in group or ())
+
+    def held(self) -> dict[str, int]:
+        """Bytes by part. Gradients are those that an update starts from, as they are dropped after it."""
+        zero = self.engine.optimizer
+        try:
+            found = {"gradients": self.gradients, "gradient buckets": 0}
+            if self.stage in (1, 2):
+                found["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
+            elif self.stage == 3:
+                found["parameters"] = unique_bytes(p.ds_tensor for p in self.engine.module.parameters())
+                found["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
+                found["gradient buckets"] = unique_bytes(bucket.buffer for bucket in zero.ipg_buckets.values())
+        except AttributeError as error:
+            raise LookupError(
+                f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, and it is no public API"
+            ) from error
+        return found
+
+
+def attach(run: TorchAdapter, stage: int) -> None:
+    """Set what the adapter's build and step look at."""
+    deepspeed = package()
+
+    def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> Engine:
+        inner = make_optimizer(o, params, **options)
+        engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=configuration(run, stage))
+        found = Engine(engine, inner, stage)
+        run.forward, run.backward, run.held_beside = engine, engine.backward, found.held
+        run.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
+        run.beside = lambda: sum(found.held().get(part, 0) for part in ("copy of the weights", "gradient buckets"))
+        return found
+
+    def of_every_rank(own: Iterator[State]) -> Iterator[State]:
+        """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
+        for name, p in run.model.named_parameters():
+            for kind, called in (("exp_avg", STATES["exp_avg"]), ("exp_avg_sq", STATES["exp_avg_sq"])):
+                whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
+                yield State(called, name, on_host(whole), whole.nbytes)
+
+    run.wrap_optimizer = started
+    if stage:
+        run.all_states = of_every_rank
+
+
+def configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:
+    """Weights below a threshold would stay whole in stage 3, by default all of these models' but a few: here none."""
+    return {
+        "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
+        "zero_allow_untested_optimizer": True,  # PyTorch's own
+        "gradient_clipping": 0.0,  # left to itself it clips at a norm of 1
+        "steps_per_print": 10**9,
+        "zero_optimization": {
+            "stage": stage,
+            "reduce_bucket_size": run.parameter_count() // BUCKET,
+            "stage3_param_persistence_threshold": 0,
+        },
+    }
