@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from analysis.lower_bound import Kept, layers
-from models.spec import Param
+from models.spec import NAMES, Param
 
 if TYPE_CHECKING:
     from framebench.suite.case import Case
@@ -54,6 +54,6 @@ def attention(case: Case, layer: Kept) -> int:
 
 def step_flops(case: Case) -> int | None:
     """Of one step in `train` or `eval`; None where a step is something else."""
-    if case.scenario not in ("train", "eval") or case.plan.mathematics:
+    if case.scenario not in ("train", "eval") or case.plan.mathematics or case.workload not in NAMES:
         return None
     return forward(case) * (1 + BACKWARD * case.stage.trains)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 NAMES = ("resnet50", "unet3d", "transformer")
+OWN = "own"  # a model of the user's own: models/own
 SEED = 2024
 STREAM = 8  # batches in a stream of sequences or of images
 # The biases of norms before a ReLU are around SHIFT times the norm's scale, and a share OFF of them around its negative: most
@@ -64,7 +65,7 @@ class Param:
 class Optimizer:
     """SGD with momentum or AdamW (Loshchilov & Hutter 2019), in the textbook form that all three frameworks share."""
 
-    name: str  # "sgd" | "adamw"
+    name: str  # "sgd" | "adamw"; "own" where a user's file makes it
     lr: float
     momentum: float = 0.9  # sgd
     betas: tuple[float, float] = (0.9, 0.95)  # adamw
@@ -135,6 +136,9 @@ class Workload:
         rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode()), batch])
         return self.inputs(config, batch, rng)
 
+    def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
+        return self.batch(self.config(size), batch)[0].shape
+
     def lengths(self, config: Any, batch: int) -> np.ndarray:
         """`varlen`: the true lengths (STREAM, batch) of a stream of batches; log-normal, most of them short, as texts are."""
         rng = np.random.default_rng([SEED, 1, batch])
@@ -187,9 +191,15 @@ class Workload:
         return importlib.import_module(f"models.{self.name}.{file}")
 
 
-@cache
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
+    if name == OWN:
+        return importlib.import_module("models.own.spec").own()
+    return declared(name)
+
+
+@cache
+def declared(name: str) -> Workload:
     if name not in NAMES:
         raise UnknownName(f"no workload {name!r}; workloads: {', '.join(NAMES)}")
     return importlib.import_module(f"models.{name}.spec").WORKLOAD

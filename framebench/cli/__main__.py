@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from framebench.cli import advice, bisect, claims, cluster, explain, growth, measuring, reading, report, upkeep, versions  # noqa: F401  # importing a room adds its commands
+from framebench.cli import advice, bisect, claims, cluster, explain, growth, measuring, own, reading, report, upkeep, versions  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, problem, say
 from framebench.measure.environments import SetupError
 from framebench.measure.session import Busy

@@ -154,8 +154,8 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
         if error.get("over_budget"):
             return Outcome("timeout", f"{error['message']}, {during}")
         if error["oom"]:
-            return Outcome("oom", f"{oom}, {error['type']}: {error['message']}", log=tail)
-        said = f"{error['type']} {during}: {error['message']}"
+            return Outcome("oom", f"{oom}, {error.get('blamed') or error['type'] + ': ' + error['message']}", log=tail)
+        said = error.get("blamed") or f"{error['type']} {during}: {error['message']}"
         return Outcome("crashed", said + compiler_said(tail, error["message"]), log=tail)
     if worker.expired_s is not None:
         return Outcome("timeout", f"no end after {worker.expired_s:g} s, {during}", log=tail)

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from framebench.records.provenance import as_machine
+from framebench.suite import own
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
+from models.spec import OWN
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
@@ -156,7 +158,8 @@ def case_of(text: str) -> Case:
     except ValueError:
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
     try:
-        of_workload = case.workload in case.stage.workloads and case.workload in case.plan.workloads
+        everywhere = case.workload in case.stage.workloads and case.workload in case.plan.workloads
+        of_workload = everywhere or (case.workload == OWN and own.known(case.plan))
         known = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
     except (KeyError, ValueError):
         known = False

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from framebench.suite import own
 from framebench.suite.registry import SCENARIOS, find
 from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupported
 from models import spec
@@ -95,6 +96,8 @@ class Case:
                 wanted = " or ".join(f"{other}+{part.name}" for other in part.needs)
                 return Unsupported(f"only in a combination, such as {wanted}: {cell.why}")
         if cell.supported and (why := self.plan.exceptions.get(f"{self.workload}/{self.framework}")):
+            return Unsupported(why)
+        if self.workload == spec.OWN and cell.supported and (why := own.why_not(self.plan, self.spec)):
             return Unsupported(why)
         if "rewrite" in self.strategy.split("+") and cell.supported:
             how = self.spec.rewrites.get(self.framework)

@@ -91,7 +91,9 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 
 
 def parse(case_id: str) -> Case:
-    """The one case with this full id. Raises UnknownCase."""
+    """The one case with this full id. Raises UnknownCase. A model of the user's own is in no profile."""
+    if case_id.startswith(f"{spec.OWN}/"):
+        return Case.of(case_id)
     if case_id in by_id():
         return by_id()[case_id]
     found = select(case_id, ranks=True)

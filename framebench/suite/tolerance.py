@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import models
 from framebench.suite.tensors import family
 from models import spec
 
@@ -40,7 +39,7 @@ Errors = dict[str, dict[str, Pair]]  # kind -> family -> errors
 
 
 def path(workload: str) -> Path:
-    return Path(models.__file__).parent / workload / "honest.json"
+    return spec.workload(workload).folder / "honest.json"
 
 
 @cache
@@ -131,8 +130,8 @@ def one_by_one(workload: str, key: str) -> float:
     """By how much float32 may be off if it adds up one term after the other, relative to the sum: each partial sum is rounded,
     and they grow as a random walk does. There are as many terms as samples times pixels, voxels or tokens."""
     size, batch = key.split("/")[0], int(re.findall(r"/b(\d+)", key)[0])
-    x, _ = spec.workload(workload).batch(spec.workload(workload).preset(size).config, batch)
-    terms = x.size // (x.shape[1] if x.ndim > 2 else 1)
+    shape = spec.workload(workload).input_shape(size, batch)
+    terms = math.prod(shape) // (shape[1] if len(shape) > 2 else 1)
     return 2.0**-24 * math.sqrt(terms / 2)
 
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,13 +25,10 @@ from framebench.instruments.host import status_bytes
 from framebench.suite.hypothetical import named
 from framebench.worker.leavings import HALF, caller, leavings
 from framebench.worker.worker import own_stdout
+from models.own.loading import Fault, blamed, loaded
 
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
 Meter = Callable[[], int]
-
-
-class Fault(Exception):
-    """The user's file is at fault; the message says where."""
 
 
 class Mallinfo(ctypes.Structure):
@@ -115,34 +110,15 @@ def called(function: Callable[[Adapter], object], adapter: Adapter, file: str) -
     """The file's step, which waits for what it likes. Raises Fault."""
     try:
         function(adapter)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Fault(blamed(error, file)) from error
 
 
-def loaded(file: str) -> Callable[[Adapter], object]:
+def own_step(file: str) -> Callable[[Adapter], object]:
     """The function `step` of a Python file. Raises Fault."""
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise Fault(blamed(error, file)) from error
-    if not callable(step := getattr(module, "step", None)):
+    if not callable(step := getattr(loaded(file), "step", None)):
         raise Fault(f"{file} has no function `step(adapter)`, which is called in place of the case's step")
     return step
-
-
-def blamed(error: Exception, file: str) -> str:
-    """Where in the file it happened, and what."""
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = error.__traceback__
-    while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
-        trace = trace.tb_next
-    return f"{file}:{line}: {type(error).__name__}: {str(error)[:500]}"
 
 
 def read(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict[str, list[int]]:
@@ -161,7 +137,7 @@ def read(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict
 
 def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     """Raises Fault."""
-    function = loaded(file) if file else None
+    function = own_step(file) if file else None
     case = named(case_id)
     adapter = adapters.load(case)
     programs = watch_compilations(case.framework)

@@ -46,7 +46,7 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
 def first_update(adapter: Adapter) -> tuple[list[float], Observed]:
     """The loss and the gradients of the first step."""
     seconds = [timed_step(adapter)]
-    found = summaries(gradients(adapter))
+    found = summaries(gradients(adapter)) or changes(adapter, canonical(adapter), 1)["weight"]
     norm = float(np.linalg.norm([values[0] for values in found.values()]))
     return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": found})
 
@@ -69,11 +69,14 @@ def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
 
 def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
     """Of the first step, from the optimizer's state: SGD's momentum is then the gradient, and Adam's first moment (1 - beta1)
-    times it. So nothing needs to be added to the step that is measured."""
+    times it. So nothing needs to be added to the step that is measured. What a user's optimizer keeps under these names is
+    taken as it is; where it keeps none, the first update stands for the gradient."""
     o = adapter.workload.optimizer
-    kind, scale = ("momentum", 1.0) if o.name == "sgd" else ("first moment", 1 - o.betas[0])
+    kinds, scale = {"sgd": (("momentum",), 1.0), "adamw": (("first moment",), 1 - o.betas[0])}.get(
+        o.name, (("momentum", "first moment"), 1.0)
+    )
     for state in adapter.states():
-        if state.kind == kind:
+        if state.kind in kinds:
             yield state.name, state.array / np.float64(scale)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from models.spec import Optimizer
+from models.spec import OWN, Optimizer
 
 ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
 
@@ -36,6 +36,8 @@ class Textbook:
     def follow(self, adapter: Adapter) -> None:
         """Call it after every update."""
         self.steps += 1
+        if adapter.workload.optimizer.name == OWN:  # of a user's there is no textbook
+            return
         start = adapter.case.weights
         found: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():

@@ -32,6 +32,8 @@ from framebench.suite.selectors import parse
 from framebench.worker.observe import first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import again, verify
+from models.own.loading import DoesNotApply, Fault, blamed, line_of
+from models.spec import OWN, workload
 
 Emit = Callable[[dict[str, Any]], None]
 Orders = Iterable[dict[str, Any]]
@@ -216,6 +218,14 @@ def move(cores: set[int]) -> None:
             os.sched_setaffinity(int(thread.name), cores)
 
 
+def blamed_file(error: BaseException) -> str:
+    """Where in the user's file the error came from, and what it is; empty if it did not."""
+    if isinstance(error, Fault):
+        return str(error)
+    file = workload(OWN).facts.get("file", "")  # type: ignore[attr-defined]
+    return blamed(error, file) if file and line_of(error, file) else ""
+
+
 def die_with_parent() -> None:
     """A killed parent takes its worker along. Linux only; elsewhere the worker ends with its case."""
     if sys.platform == "linux":
@@ -249,10 +259,11 @@ def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
         emit({"result": carry_out(json.loads(sys.argv[1]), emit)})
     except Abandoned:
         return 1
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         oom = getattr(error, "oom", isinstance(error, MemoryError))
-        said = {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom}
-        emit({"error": said | {"no_device": isinstance(error, NoDevice), "over_budget": isinstance(error, OverBudget)}})
+        said = {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom, "blamed": blamed_file(error)}
+        inapplicable = isinstance(error, NoDevice | DoesNotApply)
+        emit({"error": said | {"no_device": inapplicable, "over_budget": isinstance(error, OverBudget)}})
         traceback.print_exc()
         return 1
     return 0

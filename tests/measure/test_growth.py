@@ -158,6 +158,7 @@ def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
     [
         ("def step(adapter:\n    pass", "leak.py:1: SyntaxError"),
         ("import nothing_of_this_name", "leak.py:1: ModuleNotFoundError"),
+        ("import sys\nsys.exit(1)", "leak.py:2: sys.exit(1) would end the process here"),
         ("def steps(adapter):\n    pass", "no function `step(adapter)`"),
         ("def step(adapter):\n    adapter.step()\n    raise ValueError('too much')", "leak.py:3: ValueError: too much"),
     ],

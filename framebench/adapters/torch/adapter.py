@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, le
 from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, unique_bytes
 from framebench.suite.case import Case
-from models.spec import Optimizer
+from models.spec import OWN, Optimizer, workload
 
 # of torch.cuda.memory_stats()
 PEAKS = {
@@ -58,7 +59,9 @@ class CudaEvents:
 
 
 def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
-    """PyTorch's own implementation with the workload's settings."""
+    """PyTorch's own implementation with the workload's settings, or what a user's file makes."""
+    if o.name == OWN:
+        return workload(OWN).model("torch").optimizer(params, **options)
     if o.name == "sgd":
         return torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
@@ -126,6 +129,7 @@ class TorchAdapter(Adapter):
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
             self.optimizer = self.wrap_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
+            self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
@@ -221,9 +225,9 @@ class TorchAdapter(Adapter):
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
         self.model.load_state_dict({k: torch.from_numpy(w) for k, w in self.case.weights.items()})
-        for state in self.optimizer.state.values():
-            for value in state.values():
-                value.zero_()
+        for p, state in self.optimizer.state.items():
+            state.clear()
+            state.update(copy.deepcopy(self.first_states.get(p, {})))
 
     def observe(self) -> Evidence:
         seen = self.observer()

@@ -86,8 +86,9 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         self.count["passes"] += 1
         self.samples_per_pass = len(args[0])
 
-    def on_block(self, module: Any, args: Any, output: Tensor) -> None:
-        self.dtypes[str(output.dtype).removeprefix("torch.")] += 1
+    def on_block(self, module: Any, args: Any, output: Any) -> None:
+        first = output if isinstance(output, Tensor) else next(iter(output))  # a user's block may give several
+        self.dtypes[str(first.dtype).removeprefix("torch.")] += 1
 
     def on_save(self, tensor: Tensor) -> Tensor:
         self.saved_count += 1

@@ -106,8 +106,10 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     def attach(model: Any) -> None:
         chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
 
-        def remat(block: nn.Module, *xs: Any) -> Any:
-            return recompute(block, *xs, use_reentrant=False, **chosen[block]) if block in chosen else block(*xs)
+        def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
+            if block not in chosen:
+                return block(*xs, **named)
+            return recompute(block, *xs, use_reentrant=False, **chosen[block], **named)
 
         model.remat = remat
 
@@ -201,11 +203,13 @@ def checkpoint_dots(run: TorchAdapter) -> Proof:
         return forward, both(again, frozen_statistics(block))
 
     def attach(model: Any) -> None:
-        model.remat = lambda block, *xs: recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block))
+        model.remat = lambda block, *xs, **named: recompute(
+            block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named
+        )
 
     def proof(e: Evidence) -> bool:
         model: Any = run.model
-        again, model.remat = model.remat, lambda block, *xs: block(*xs)
+        again, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
         e["products_without"] = run.observe()["products"]
         model.remat = again
         return e["block_runs"] == 2 * run.micro * e["blocks"] and e["products"] == e["products_without"]

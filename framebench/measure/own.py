@@ -1,0 +1,129 @@
+"""A model of the user's own: its file looked at, its baseline surveyed, then its cases measured like those of the suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framebench.measure import runner
+from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
+from framebench.measure.supervisor import Outcome, Worker
+from framebench.suite import own
+from framebench.suite.case import Case
+from framebench.suite.registry import BASELINES
+from models.own.loading import Fault, defined, imported
+from models.own.spec import VARIABLE
+from models.spec import OWN
+
+FRAMEWORKS = ("torch",)  # that a model of one's own may be written in
+PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
+FUNCTIONS = {"torch": ("model", "batch", "loss")}
+OPTIONAL = ("optimizer", "blocks")
+
+
+@dataclass(frozen=True)
+class UserModel:
+    """A file that has what it needs, as far as that is seen without running it."""
+
+    file: Path  # absolute
+    framework: str
+    batch: int
+    defined: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The place of the size in its cases' names."""
+        return re.sub(r"[^\w-]", "_", self.file.stem)
+
+    def case(self, strategy: str) -> Case:
+        return Case(OWN, self.framework, own.SCENARIO, strategy, self.batch, self.name)
+
+    @property
+    def baseline(self) -> Case:
+        return self.case(BASELINES[own.SCENARIO])
+
+
+def look(file: Path, batch: int, framework: str | None = None) -> UserModel:
+    """Without running it. Raises Fault."""
+    path = str(file.absolute())
+    names = defined(path)
+    framework = framework or framework_of(path)
+    if framework not in FRAMEWORKS:
+        raise Fault(f"{file} is for {framework}: a model of one's own may be written in {', '.join(FRAMEWORKS)}")
+    if missing := [name for name in FUNCTIONS[framework] if name not in names]:
+        raise Fault(
+            f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS[framework])}"
+        )
+    return UserModel(file.absolute(), framework, batch, tuple(name for name in OPTIONAL if name in names))
+
+
+def framework_of(path: str) -> str:
+    """The one that the file imports. Raises Fault."""
+    packages = imported(path)
+    found = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
+    if len(found) != 1:
+        which = f"imports {' and '.join(found)}" if found else f"imports none of {', '.join(PACKAGES)}"
+        raise Fault(f"{path} {which}: say with --framework which it is written in")
+    return found[0]
+
+
+@contextmanager
+def known(model: UserModel) -> Iterator[Path]:
+    """In here workers and this process know the model: a folder for what is found out about it."""
+    before = os.environ.get(VARIABLE)
+    folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
+    facts = {"file": str(model.file), "framework": model.framework, "batch": model.batch, "defined": model.defined}
+    (folder / "own.json").write_text(json.dumps(facts))
+    os.environ[VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def survey(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
+    """What is in the model, once its baseline was run: `facts` and `values`. Raises Fault where nothing can be measured."""
+    case = model.baseline
+    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
+        variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
+        worker = Worker(environment, "survey", {"case": case.id}, variables, Path(scratch) / "log")
+        outcome = worker.end(told, options.time_limit_s)
+    if outcome.status != "ok":
+        raise Fault(in_words(model, outcome))
+    return outcome.result
+
+
+def in_words(model: UserModel, outcome: Outcome) -> str:
+    if outcome.status == "oom":
+        return f"{model.file.name} with a batch of {model.batch} does not fit: {outcome.reason}; try a smaller --batch"
+    reason = outcome.reason or "it ended without a word"
+    return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
+
+
+def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], dict[str, str]]:
+    """Those that can be measured, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
+    every = own.strategies()
+    if unknown := [name for name in strategies or () if name not in every]:
+        raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
+    wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))
+    reasons = {case.strategy: why for case in wanted if (why := runner.unsupported(case))}
+    return [case for case in wanted if case.strategy not in reasons], reasons
+
+
+def in_short(model: UserModel, facts: dict[str, Any]) -> str:
+    """What was found in the file."""
+    blocks = f"{len(facts['blocks'])} blocks ({facts['block']})" if facts["blocks"] else "no blocks"
+    shape = " x ".join(map(str, facts["input"]))
+    return f"{model.file.name}: {facts['parameters']:,} parameters, {blocks}, input {shape}, optimizer {facts['optimizer']}"

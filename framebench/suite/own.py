@@ -1,0 +1,43 @@
+"""Which strategies apply to a model of the user's own: those that need nothing but its blocks, its inputs and its optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from framebench.suite.registry import STRATEGIES, find, names
+from framebench.suite.strategy import Strategy
+
+SCENARIO = "train"
+# by `how` of the row: tried with models that the suite does not know
+TRIED = {
+    "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
+    "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
+    "expandable_segments", "memory_fraction", "preallocate", "autotune", "autotune_off",
+}  # fmt: skip
+
+
+def strategies() -> list[str]:
+    """Those of training that people use, and that compute what the baseline does."""
+    plans = [find(SCENARIO, name) for name in names(SCENARIO)]
+    return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and known(plan)]
+
+
+def known(plan: Strategy) -> bool:
+    return {part.how for part in plan.parts} <= TRIED
+
+
+def why_not(plan: Strategy, workload: Any) -> str | None:
+    """Why a strategy does not apply to what the file has, if it does not. `workload`: models.own.spec.Own."""
+    facts = workload.facts
+    if not known(plan) or not plan.same_loss:
+        return "is not for models of one's own"
+    if {part.axis for part in plan.parts} & {"recomputation"} - {"offload"} and not facts.get("blocks", True):
+        return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
+    if plan.micro_batches > 1 and facts.get("couples"):
+        return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
+    if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
+        return "is for convolutions over inputs of four axes"
+    return None
+
+
+assert {how for how in TRIED} <= {plan.how for plan in STRATEGIES.values()}

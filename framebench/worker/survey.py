@@ -1,0 +1,161 @@
+"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.worker.survey '{"case": ...}'`.
+
+Writes into $FRAMEBENCH_OWN what a workload's folder has (`models/own/spec.py`): what the harness must know of the model, the
+baseline's values and tensors as references, and as honest errors how far they move when the weights are rounded otherwise.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.instruments import limits
+from framebench.suite.case import Case
+from framebench.suite.tensors import errors, largest
+from framebench.suite.tolerance import Errors, joined
+from framebench.worker.observe import Observed, first_steps
+from framebench.worker.worker import Emit, serve
+from models.own.loading import Fault, UserFile, line_of
+from models.own.spec import Own
+from models.spec import OWN, workload
+
+# By how much weights are moved, relative. What bfloat16 rounds moves by half a unit in its last place. In float32 it is sums
+# that differ, as they are added up in another order: some hundred terms then differ by as much as if each moved by eight
+# roundoffs.
+ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-9}
+NUDGES = 3  # runs from weights that are rounded otherwise
+RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
+
+
+@dataclass(frozen=True)
+class Rounded(Case):
+    """A case whose weights are as if a precision had rounded them, each by another share of its roundoff."""
+
+    seed: int = 0
+    roundoff: float = 0.0
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(self.seed)
+        plain = super().weights
+        return {name: self.off(array, rng) for name, array in plain.items()}
+
+    def off(self, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if not np.issubdtype(array.dtype, np.floating):
+            return array
+        return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+
+
+def survey(case: Case, emit: Emit) -> dict[str, Any]:
+    """Raises Fault where nothing can be compared with this model."""
+    own = workload(OWN)
+    assert isinstance(own, Own)
+    emit({"phase": "import"})
+    module = own.model(case.framework)
+    try:
+        emit({"phase": "model()"})
+        facts = own.facts | module.facts(case.batch)
+        write(own.folder / "own.json", facts)
+        emit({"phase": "build"})
+        adapter = adapters.load(case)
+        adapter.build()
+        emit({"phase": "first steps"})
+        observed = finite(adapter, first_steps(adapter)[1])
+        emit({"phase": "first steps, repeated"})
+        same(adapter, observed)
+        emit({"phase": "first steps, from other weights"})
+        honest = {precision: nudged(adapter, case, observed, off) for precision, off in ROUNDOFF.items()}
+    except Exception as error:
+        raise told(error, module.user()) from error
+    key = case.golden_key
+    write(own.folder / "golden.json", {"values": {key: observed.values}})
+    tensors = {kind: {name: list(one) for name, one in found.items()} for kind, found in observed.tensors.items()}
+    (own.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
+    known = {case.framework: {precision: {key: found} for precision, found in honest.items()}}
+    write(own.folder / "honest.json", {"machines": {"here": {"errors": known}}})
+    write(own.folder / "own.json", facts | {"surveyed": True})
+    return {"facts": facts, "values": observed.values}
+
+
+def told(error: Exception, user: UserFile) -> Exception:
+    """The same error, or where no line of the file led to it (a layer called by another) one that names the model."""
+    oom = limits.ran_out(error, limits.enforced())
+    if not isinstance(error, Fault) and not line_of(error, user.file):
+        error = Fault(f"{user.line('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
+    error.oom = oom  # type: ignore[attr-defined]
+    return error
+
+
+def write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content))
+
+
+def finite(adapter: Adapter, observed: Observed) -> Observed:
+    """Raises Fault where a number is none."""
+    module = adapter.model_module
+    for name, value in observed.values.items():
+        if not math.isfinite(value):
+            adapter.restore()  # an update may have made it so
+            where = module.first_infinite(adapter)
+            step = "gradient" if "grad" in name else f"loss of step {int(name.rpartition('_')[2]) + 1}"
+            raise Fault(f"{module.user().line('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
+    return observed
+
+
+def same(adapter: Adapter, observed: Observed) -> None:
+    """Raises Fault where the same weights give another loss, with the tensor that differs most, and where that begins."""
+    adapter.restore()
+    again = first_steps(adapter)[1]
+    off = max(
+        abs(again.values[name] / value - 1) for name, value in observed.values.items() if name.startswith("loss") and value
+    )
+    if off <= RANDOM:
+        return
+    module = adapter.model_module
+    each = differences(again, observed)
+    kind, name = max(each, key=lambda pair: each[pair])
+    where = module.first_random(adapter)
+    raise Fault(
+        f"{module.user().line('model')}: two runs from the same weights differ, the loss by {off:.1%}, most the {kind} of "
+        f"{name} by {each[kind, name]:.0%}{f', {where}' if where else ''}: something in the model is random, and nothing can "
+        f"be verified. Dropout, for instance, has to be off (p = 0)"
+    )
+
+
+def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
+    return {
+        (kind, name): max(errors(one.tensors[kind][name], summary))
+        for kind, found in other.tensors.items()
+        for name, summary in found.items()
+    }
+
+
+def nudged(adapter: Adapter, case: Case, observed: Observed, roundoff: float) -> Errors:
+    """By how much everything moves, the most of some runs from weights that are rounded otherwise; the weights are put back."""
+    found: list[Errors] = []
+    for seed in range(NUDGES):
+        adapter.case = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+        adapter.restore()
+        seen = first_steps(adapter)[1]
+        off: Errors = {
+            kind: largest({name: errors(summary, observed.tensors[kind][name]) for name, summary in each.items()})
+            for kind, each in seen.tensors.items()
+        }
+        off["update"] = largest({name: (error, error) for name, error in seen.updates.items()})
+        off["value"] = {name: (abs(value / observed.values[name] - 1), 0.0) for name, value in seen.values.items()}
+        found.append(off)
+    adapter.case = case
+    adapter.restore()
+    return joined(found)
+
+
+if __name__ == "__main__":
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))

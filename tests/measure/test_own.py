@@ -1,0 +1,194 @@
+"""`framebench try`: a model of the user's own is measured like the suite's; what is wrong with its file is told in a line."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from framebench.measure import own
+from framebench.measure.environments import Environment
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.records.record import Record
+from framebench.suite.own import why_not
+from framebench.suite.registry import find
+from models.own.loading import Fault
+from models.spec import workload
+from tests.processes import framebench, run_inside
+
+STRATEGIES = "checkpoint,optimizer_in_backward,fused_optimizer"
+
+TORCH = """
+import sys
+import torch
+from torch import nn
+
+def model():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def batch(n):
+    return torch.randn(n, 6), torch.randn(n, 3)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+
+
+def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
+    """The file above with changes."""
+    code = TORCH
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, textwrap.dedent(new))
+    file = folder / name
+    file.write_text(code)
+    return file
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> tuple[list[dict], list[Record]]:
+    """The convolutional example under a few strategies: the rows, and the records."""
+    results = tmp_path_factory.mktemp("results")
+    arguments = ["--strategies", STRATEGIES, "--blocks", "1", "--rounds", "1", "--batch", "4", "--results", str(results)]
+    done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), list(store.read_all(results))
+
+
+def test_strategies_are_verified_and_proven(tried: tuple[list[dict], list[Record]]) -> None:
+    rows, records = tried
+    assert [row["strategy"] for row in rows] == sorted(["fp32", *STRATEGIES.split(",")])
+    assert all(row["usable"] and row["peak_bytes"] > 0 and row["step_time_s"] > 0 for row in rows)
+    for record in records:
+        assert record.verification
+        assert record.verification.tensors["gradient"].count == 31
+        assert record.verification.tensors["second moment"].failed == 0
+        assert record.verification.margin < 1  # type: ignore[operator]
+        assert record.verification.again
+        assert record.verification.again.passed
+    proven = {r.parsed.strategy: r.effect.evidence for r in records if r.effect}
+    assert proven["checkpoint"]["block_runs"] == 2 * proven["checkpoint"]["blocks"] == 8
+    assert proven["optimizer_in_backward"]["gradients_left"] == 0
+    by = {row["strategy"]: row for row in rows}
+    assert by["checkpoint"]["peak_bytes"] < by["fp32"]["peak_bytes"]
+
+
+def test_the_rows_have_the_fields_of_show(tried: tuple[list[dict], list[Record]]) -> None:
+    from analysis.frames import Row
+
+    assert all(tuple(row) == Row._fields for row in tried[0])
+
+
+# what is wrong -> the change to the file, and what is said
+BROKEN = {
+    "wrong shapes": (("nn.Linear(6, 8)", "nn.Linear(5, 8)"), r"mine\.py:6: in a step of .*: RuntimeError: mat1 and mat2"),
+    "third step": (
+        ("return ((output", "steps.append(1)\n    if len(steps) > 2:\n        raise ValueError('enough')\n    return ((output"),
+        r"mine\.py:16: ValueError: enough",
+    ),
+    "sys.exit": (("def model", "sys.exit(3)\ndef model"), r"mine\.py:6: sys\.exit\(3\) would end the process"),
+    "no number": (("mean()", "mean() * float('nan')"), r"mine\.py:12: the loss of step 1 is nan"),
+    "infinite": (("nn.ReLU()", "nn.Threshold(0, float('inf'))"), r"mine\.py:12: the loss .* output of 1 \(Threshold\)"),
+    "many losses": (("mean()", "mean(0)"), r"mine\.py:12: loss.* one number as a tensor, .* shape \(3,\)"),
+    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return two tensors"),
+    "other batch": (("torch.randn(n, 6)", "torch.randn(n + 1, 6)"), r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)"),
+    "no module": (("return nn.Sequential", "return print"), r"mine\.py:6: model\(\) must return .* NoneType"),
+    "too large": (("return nn.Seq", "torch.ones(2**50)\n    return nn.Seq"), r"^OOM .*mine\.py:7: RuntimeError"),
+    "dropout": (
+        ("nn.ReLU()", "nn.Dropout(0.5)"), r"mine\.py:6: two runs .* by .*, first in the output of 1 \(Dropout\)",
+    ),
+    "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
+}  # fmt: skip
+
+SURVEYS = """
+import json, os, sys
+from pathlib import Path
+from framebench.suite.case import Case
+from framebench.worker.survey import survey
+from framebench.worker.worker import blamed_file
+from models.own import torch_model
+
+said = {}
+for name, file in json.loads(sys.argv[1]).items():
+    folder = Path(file).parent
+    os.environ["FRAMEBENCH_OWN"] = str(folder)
+    (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
+    torch_model.user.cache_clear()
+    try:
+        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+        said[name] = "nothing"
+    except (Exception, SystemExit) as error:
+        said[name] = "OOM " * getattr(error, "oom", False) + blamed_file(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, str]:
+    files = {}
+    for name, (change, _) in BROKEN.items():
+        steps = ("import sys\n", "import sys\nsteps = []\n") if name == "third step" else ("import sys", "import sys")
+        files[name] = str(written(tmp_path_factory.mktemp("own"), change, steps))
+    found = run_inside(environment["torch"], SURVEYS, json.dumps(files))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(name: str, said: dict[str, str]) -> None:
+    assert re.search(BROKEN[name][1], said[name]), said[name]
+    assert "\n" not in said[name].strip()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("def batch", "def batches"), "has no `batch`; it needs model, batch, loss"),
+        (("def model():", "def model(:"), "mine.py:6: SyntaxError"),
+        (("import torch\nfrom torch import nn", "import math"), "imports none of torch, jax, jittor"),
+        (("import sys", "import jax"), "imports torch and jax: say with --framework"),
+    ],
+)
+def test_what_is_seen_without_running_a_file(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match=re.escape(told)):
+        own.look(written(tmp_path, change), 4)
+
+
+def test_a_fault_ends_the_command_in_a_sentence(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """A file that has a module's name replaces no module."""
+    file = written(tmp_path, ("def loss(output, target):", "def loss(output, target):\n    sys.exit('done')"), name="numpy.py")
+    done = framebench("try", str(file), "--results", str(tmp_path / "results"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"framebench: {file}:13: sys.exit('done') would end the process here" in done.stderr
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[own.UserModel]:
+    found = own.look(written(tmp_path), 4)
+    with own.known(found):
+        yield found
+
+
+def test_what_does_not_apply_has_its_reason(model: own.UserModel) -> None:
+    facts = {"blocks": [], "couples": ["layer1.bn1"], "images": False}
+    workload("own").facts.update(facts)  # type: ignore[attr-defined]
+    assert "several modules" in str(why_not(find("train", "amp_bf16+checkpoint"), workload("own")))
+    assert "layer1.bn1 normalises over the batch" in str(why_not(find("train", "accumulate"), workload("own")))
+    assert "convolutions" in str(why_not(find("train", "channels_last"), workload("own")))
+    assert why_not(find("train", "amp_bf16"), workload("own")) is None
+    cases, reasons = own.cases(model, ["checkpoint", "amp_bf16"])
+    assert [case.strategy for case in cases] == ["fp32", "amp_bf16"]
+    assert reasons.keys() == {"checkpoint"}
+    with pytest.raises(Fault, match=r"no strategy 'magic'.*choose from: fp32, "):
+        own.cases(model, ["magic"])
+
+
+def test_records_are_read_without_the_file(tried: tuple[list[dict], list[Record]]) -> None:
+    """Nothing but their own names is needed."""
+    record = next(r for r in tried[1] if r.parsed.strategy == "checkpoint")
+    assert Record.model_validate_json(record.model_dump_json()) == record
