@@ -45,13 +45,13 @@ def card(device: str | None) -> Card | None:
 
 
 def peak_tflops(device: str | None, precision: str) -> float | None:
-    """Of the units that a case's products run on: `fp32` strict, `tf32`, `fp16` or `bf16`."""
+    """Of the units that a case's products run on: `tf32`, `fp16`, `bf16`, or strict float32."""
     known = card(device)
     if known is None:
         return None
     if precision == "bf16" and ("V100" in known.pattern or "T4" in known.pattern):
         return None  # before Ampere there are no units for it
-    return known.fp32 if precision == "fp32" else known.tf32 if precision == "tf32" else known.half
+    return {"tf32": known.tf32, "fp16": known.half, "bf16": known.half}.get(precision, known.fp32)
 
 
 def utilisation(case: Case, step_s: float | None, device: str | None) -> float | None:

@@ -176,7 +176,7 @@ def trained_prefixes(case: Case) -> tuple[str, ...]:
     """How the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
         return ("",) if case.stage.trains else ()
-    return case.spec.trained(case.config, "head" if case.plan.mathematics == "head" else "half")
+    return case.spec.trained(case.config, options(case)["frozen"].get("part", "half"))
 
 
 def size(param: Param) -> int:

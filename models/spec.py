@@ -95,7 +95,9 @@ class Workload:
     couples_samples: bool  # batch norm: micro-batches then change the mathematics
     variants: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # name -> the configuration changed
     units: Callable[[Any], int] = lambda config: 1  # throughput counts so many units per sample (tokens of a sequence)
-    trained: Callable[[Any, str], tuple[str, ...]] = lambda config, part: ()  # prefixes of what fine-tuning trains: half | head
+    trained: Callable[[Any, str], tuple[str, ...]] = (
+        lambda config, part: ()
+    )  # prefixes of what fine-tuning trains: half | head | lora
     head: tuple[str, ...] = ()  # prefixes of the last layer's parameters
     # parts of tensors on which the loss does not depend: their gradient is rounding, which Adam makes as large as any other
     undetermined: Callable[[Any], Mapping[str, slice]] = lambda config: {}

@@ -62,7 +62,10 @@ def doctor(
 
 
 @dev.command()
-def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+def golden(
+    workloads: Annotated[list[str] | None, typer.Argument()] = None,
+    missing: Annotated[bool, typer.Option(help="only keys that have no values yet, as a new strategy's")] = False,
+) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
     from framebench.measure import golden as references
     from models.spec import NAMES, workload
@@ -70,9 +73,13 @@ def golden(workloads: Annotated[list[str] | None, typer.Argument()] = None) -> N
     for name in workloads or ():
         workload(name)
     for name in workloads or NAMES:
-        made, confirmed = (references.compute(name, environments.ensure(f)) for f in ("torch", "jax"))
+        known = tuple(workload(name).golden) if missing else ()
+        made, confirmed = (references.compute(name, environments.ensure(f), but=known) for f in ("torch", "jax"))
+        if not made:
+            typer.echo(f"{name}: no key is without values")
+            continue
         try:
-            path = references.write(name, made, confirmed)
+            path = references.write(name, made, confirmed, known)
         except ValueError as error:
             fail(str(error), 1)
         typer.echo(
@@ -85,6 +92,7 @@ def honest(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
     size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
     take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,
+    missing: Annotated[bool, typer.Option(help="only what no machine has measured, as a new strategy's")] = False,
 ) -> None:
     """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json."""
     from framebench.measure import golden as references
@@ -93,12 +101,12 @@ def honest(
 
     for name in workloads or NAMES:
         workload(name)
-        found = errors.measure(name, size or references.SIZES, say)
+        found = errors.measure(name, size or references.SIZES, say, errors.unknown if missing else lambda case: True)
         for line in (strange := errors.outliers(found)):
             say(line)
         if strange and not take_all:
             fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
-        typer.echo(f"{errors.write(name, found)}: {len(found)} cases")
+        typer.echo(f"{errors.write(name, found, missing)}: {len(found)} cases")
 
 
 @dev.command()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,16 @@ DIGITS = 12
 Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": ...}
 
 
-def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES) -> Values:
-    """All values of a workload, in the framework of `environment`. Raises SetupError if it fails there."""
+def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES, but: Collection[str] = ()) -> Values:
+    """All values of a workload `but` those of some keys, in the framework of `environment`. Raises SetupError if it fails
+    there."""
     found: Values = {}
     for size in sizes:
         done = kept(name, environment, size)
         before = -1
         while len(known := {key: value for line in lines(done) for key, value in line.items()}) > before:
             before = len(known)
-            arguments = (name, environment.framework, size, str(done), *known)
+            arguments = (name, environment.framework, size, str(done), *known, *but)
             environments.run_module(environment, "framebench.worker.golden", *arguments)
         found |= known
     return found
@@ -76,17 +77,21 @@ def largest(key: str, one: dict[str, Any], other: dict[str, Any]) -> float:
     return max(values)
 
 
-def write(name: str, made: Values, confirmed: Values) -> Path:
-    """Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is written."""
+def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = ()) -> Path:
+    """The values of all keys, or those of new ones `beside` the keys that are there. Raises ValueError if the two
+    implementations disagree: then one of them is wrong, and nothing is written."""
     if made.keys() != confirmed.keys():
         raise ValueError(f"{name}: only one framework has values for {', '.join(sorted(made.keys() ^ confirmed.keys()))}")
     if (off := difference(made, confirmed)) > AGREEMENT:
         raise ValueError(f"{name}: torch and JAX differ by {off:.1e} in float64; one model is wrong")
     path = workload(name).folder / "golden.json"
     by = {who: f"{f} {pinned_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
-    values = {key: found["values"] for key, found in made.items()}
+    known, tensors = ({k: found[k] for k in beside} for found in (workload(name).golden, workload(name).golden_tensors))
+    if known:
+        off = max(off, float(json.loads(path.read_text())["largest_difference"]))
+    values = known | {key: found["values"] for key, found in made.items()}
     path.write_text(json.dumps({**by, "largest_difference": f"{off:.0e}", "values": values}, indent=1) + "\n")
-    tensors = {key: shortened(found["tensors"]) for key, found in made.items()}
+    tensors |= {key: shortened(found["tensors"]) for key, found in made.items()}
     (path.parent / "tensors.json.gz").write_bytes(
         gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     )

@@ -26,11 +26,14 @@ from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.strategy import FRAMEWORKS
-from framebench.suite.tolerance import BRANCH, LEAST, OUTLIER, Errors, group, joined, path
+from framebench.suite.tolerance import BRANCH, LEAST, OUTLIER, Errors, group, joined, measured, path
 from models import spec
 
 AT_ONCE = 8  # cases of one process: what they leave behind adds up
-ROUNDS = {"structure", "precision", "recomputation", "batching", "execution", "attention", "rewriting", "memory format", "rule"}
+ROUNDS = {
+    "structure", "precision", "recomputation", "batching", "loss", "execution", "attention", "rewriting", "memory format",
+    "rule",
+}  # fmt: skip
 
 
 def cases(workload: str, size: str) -> list[Case]:
@@ -42,7 +45,7 @@ def cases(workload: str, size: str) -> list[Case]:
     for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first
         plan = case.plan
         found.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
-        if any(part.axis in ROUNDS for part in plan.parts):
+        if any(part.axis in ROUNDS or part.variant for part in plan.parts):
             found.setdefault((case.framework, case.scenario, case.strategy), case)
         if case.strategy == case.stage.baseline:  # few samples are the least well conditioned
             found.setdefault((case.framework, case.scenario, f"b{case.batch}"), case)
@@ -54,12 +57,14 @@ def can_be_measured(case: Case) -> bool:
     return case.support.supported and here and case.golden_key in case.spec.golden
 
 
-def measure(workload: str, sizes: Iterable[str], say: Callable[[str], None]) -> dict[str, Any]:
+def measure(
+    workload: str, sizes: Iterable[str], say: Callable[[str], None], wanted: Callable[[Case], bool] = lambda case: True
+) -> dict[str, Any]:
     """Lines of the worker by case, those of an interrupted run included."""
     found: dict[str, Any] = {}
     for size in sizes:
         groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Case]] = defaultdict(list)
-        for case in cases(workload, size):
+        for case in filter(wanted, cases(workload, size)):
             groups[case.framework, tuple(sorted(case.support.env.items()))].append(case)
         for (framework, variables), several in groups.items():
             found |= run(workload, size, framework, dict(variables), several, say)
@@ -134,19 +139,31 @@ def outliers(found: dict[str, Any]) -> list[str]:
     return said
 
 
-def write(workload: str, found: dict[str, Any]) -> Path:
-    """Add this machine's errors to the workload's file, in place of its earlier ones."""
+def unknown(case: Case) -> bool:
+    """Whether no machine has measured the framework's errors in the case's precision and for its key."""
+    return case.golden_key not in measured(case.workload, case.plan.precision).get(case.framework, {})
+
+
+def write(workload: str, found: dict[str, Any], beside: bool = False) -> Path:
+    """Add this machine's errors to the workload's file, in place of its earlier ones, or `beside` them."""
     file = path(workload)
     known = json.loads(file.read_text()) if file.exists() else {"machines": {}}
     errors = {
         framework: {p: {k: rounded(joined(each)) for k, each in keys.items()} for p, keys in precisions.items()}
         for framework, precisions in by_key(found).items()
     }
+    count = len(found)
+    if beside and (before := known["machines"].get(provenance.machine_name())):
+        count += before["cases"]
+        for framework, precisions in before["errors"].items():
+            for precision, keys in precisions.items():
+                mine = errors.setdefault(framework, {})
+                mine[precision] = keys | mine.get(precision, {})
     known["machines"][provenance.machine_name()] = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": provenance.hardware().get("cpu"),
         "versions": {f: pinned_version(f) for f in FRAMEWORKS},
-        "cases": len(found),
+        "cases": count,
         "errors": errors,
     }
     file.write_text(dumps(known))

@@ -138,9 +138,11 @@ def stray(observed: Summaries, expected: Summaries) -> str:
 
 def state_bytes(case: Case, observed: Observed) -> int:
     """Bytes of the optimizer's states as the textbook has them, as wide as the weights: float32, but for Jittor's `amp_level` 4
-    to 6, which turn the weights to float16 too."""
+    to 6, which turn the weights to float16 too, and for a first moment that is asked for in bfloat16."""
     sizes = {p.name: int(np.prod(p.shape)) for p in case.spec.params(case.config)}
-    width = 2 if case.plan.precision == "fp16" and case.framework == "jittor" else 4
+    width = {"fp16": 2 if case.framework == "jittor" else 4, "bf16 moment": 3}.get(
+        case.plan.precision, 4
+    )  # the mean of 2 and 4
     weights = sum(sizes.get(name, 0) for name in observed.tensors["gradient"])  # a stray one is named elsewhere
     return width * len(STATES[case.spec.optimizer.name]) * weights
 

@@ -38,14 +38,21 @@ def unprojected(embedding: nnx.Embed, hidden: Array) -> tuple[nnx.Embed, Array]:
     return embedding, hidden
 
 
+def linear(cin: int, cout: int, rank: int, **types: Any) -> nnx.Linear:
+    """With a change of low rank beside it (Hu et al. 2021), if there is a rank."""
+    if not rank:
+        return nnx.Linear(cin, cout, **types)
+    return nnx.LoRALinear(cin, cout, lora_rank=rank, lora_dtype=types["dtype"], lora_param_dtype=types["param_dtype"], **types)
+
+
 class Block(nnx.Module):
     def __init__(self, c: Config, attend: Attend, gelu: Gelu, **types: Any) -> None:
         self.heads = c.heads
         self.attend = attend
         self.gelu = gelu
         self.ln1 = nnx.LayerNorm(c.width, epsilon=1e-5, **types)
-        self.qkv = nnx.Linear(c.width, 3 * c.width, **types)
-        self.proj = nnx.Linear(c.width, c.width, **types)
+        self.qkv = linear(c.width, 3 * c.width, c.rank, **types)
+        self.proj = linear(c.width, c.width, c.rank, **types)
         self.ln2 = nnx.LayerNorm(c.width, epsilon=1e-5, **types)
         self.fc1 = nnx.Linear(c.width, 4 * c.width, **types)
         self.fc2 = nnx.Linear(4 * c.width, c.width, **types)

@@ -24,13 +24,39 @@ def unprojected(hidden: Var, embedding: Var) -> tuple[Var, Var]:
     return hidden, embedding
 
 
+class LoRA(Module):
+    """A change of low rank: (..., cin) -> (..., cout)."""
+
+    def __init__(self, cin: int, rank: int, cout: int) -> None:
+        self.lora_a = jt.zeros((cin, rank))
+        self.lora_b = jt.zeros((rank, cout))
+
+    def execute(self, x: Var) -> Var:
+        return x @ self.lora_a @ self.lora_b
+
+
+class LoRALinear(nn.Linear):
+    """A linear layer with a change of low rank beside it (Hu et al. 2021)."""
+
+    def __init__(self, cin: int, cout: int, rank: int) -> None:
+        super().__init__(cin, cout)
+        self.lora = LoRA(cin, rank, cout)
+
+    def execute(self, x: Var) -> Var:
+        return super().execute(x) + self.lora(x)
+
+
+def linear(cin: int, cout: int, rank: int) -> nn.Linear:
+    return LoRALinear(cin, cout, rank) if rank else nn.Linear(cin, cout)
+
+
 class Block(Module):
     def __init__(self, c: Config, gelu: Callable[[Var], Var]) -> None:
         self.heads = c.heads
         self.gelu = gelu
         self.ln1 = nn.LayerNorm(c.width)
-        self.qkv = nn.Linear(c.width, 3 * c.width)
-        self.proj = nn.Linear(c.width, c.width)
+        self.qkv = linear(c.width, 3 * c.width, c.rank)
+        self.proj = linear(c.width, c.width, c.rank)
         self.ln2 = nn.LayerNorm(c.width)
         self.fc1 = nn.Linear(c.width, 4 * c.width)
         self.fc2 = nn.Linear(4 * c.width, c.width)

@@ -17,6 +17,7 @@ class Config:
     layers: int = 12
     heads: int = 12
     width: int = 768  # features per token
+    rank: int = 0  # of the adapters beside the attention's linear layers (LoRA, Hu et al. 2021); 0: there are none
 
 
 def params(c: Config) -> Iterator[Param]:
@@ -35,6 +36,9 @@ def params(c: Config) -> Iterator[Param]:
         yield from norm(f"{b}.ln1", d)
         yield from linear(f"{b}.qkv", d, 3 * d, 1.25 * d**-0.5)
         yield from linear(f"{b}.proj", d, d, std * depth, 0.1 * depth)
+        if c.rank:
+            yield from adapter(f"{b}.qkv", d, 3 * d, c.rank)
+            yield from adapter(f"{b}.proj", d, d, c.rank)
         yield from norm(f"{b}.ln2", d)
         yield from linear(f"{b}.fc1", d, 4 * d, std)
         yield from linear(f"{b}.fc2", 4 * d, d, std * depth, 0.1 * depth)
@@ -49,6 +53,12 @@ def norm(name: str, d: int) -> Iterator[Param]:
 def linear(name: str, cin: int, cout: int, std: float, shift: float = 0.1) -> Iterator[Param]:
     yield Param(f"{name}.weight", (cout, cin), std=std)
     yield Param(f"{name}.bias", (cout,), std=shift)
+
+
+def adapter(name: str, cin: int, cout: int, rank: int) -> Iterator[Param]:
+    """The published start of the second factor, zero, would give the first one no gradient."""
+    yield Param(f"{name}.lora.lora_a", (cin, rank), std=cin**-0.5)
+    yield Param(f"{name}.lora.lora_b", (rank, cout), std=0.1)
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +78,8 @@ def narrow(c: Config) -> Config:
 
 def trained(c: Config, part: str) -> tuple[str, ...]:
     """The head is tied to the embedding, which stays frozen: above the blocks there is the last norm alone."""
+    if part == "lora":
+        return tuple(p.name for p in params(c) if ".lora." in p.name)
     upper = tuple(f"blocks.{i}." for i in range(c.layers // 2, c.layers))
     return (*upper, "ln_f.") if part == "half" else ("ln_f.",)
 
@@ -127,6 +139,7 @@ WORKLOAD = Workload(
     variants={
         "long": lambda c: replace(c, length=4 * c.length),
         "width_half": narrow,
+        "lora": lambda c: replace(c, rank=4),
         "student": lambda c: replace(c, layers=max(1, c.layers // 2)),
         "depth_4": lambda c: replace(c, layers=4),
         "depth_16": lambda c: replace(c, layers=16),

@@ -76,6 +76,10 @@ TORCH = [
     Deed("iterator", "resnet50/torch/pipeline/iterator/b4/tiny", proven=True),
     Deed("iterator, of batches that are there already", "resnet50/torch/pipeline/iterator/b4/tiny",
          "from itertools import cycle; adapter.loader.batches = cycle([next(adapter.loader.batches) for _ in range(2)])"),
+    Deed("lora", "transformer/torch/finetune/lora/b4/tiny", proven=True),
+    Deed("lora, and the last norm", "transformer/torch/finetune/lora/b4/tiny", "adapter.model.ln_f.requires_grad_(True)"),
+    Deed("lora, and states of the last norm", "transformer/torch/finetune/lora/b4/tiny",
+         "import torch; norm = adapter.model.ln_f.weight; adapter.optimizer.state[norm] = {'exp_avg': torch.zeros_like(norm)}"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
          "import torch; adapter.objective = lambda x, y: "
@@ -143,6 +147,12 @@ JAX = [
     Deed("fp32, asked for less", "transformer/jax/train/fp32/b4/tiny", "adapter.program.precision = 'default'"),
     Deed("batch_stats", "resnet50/jax/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
+    Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),
+    Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
+         "from framebench.adapters.jax.adapter import make_optimizer; "
+         "adapter.optimizer = make_optimizer(adapter.workload.optimizer); "
+         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", "transformer/jax/train/chunked_loss/b4/tiny",
          "adapter.loss_of = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "

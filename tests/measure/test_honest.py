@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from framebench.measure import golden, honest
 from framebench.measure.honest import ROUNDS, cases
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
@@ -43,3 +47,40 @@ def test_nudged_weights_are_as_good_as_the_canonical_ones() -> None:
         if plain.size > 100:
             assert 0.3 < np.mean(moved != plain) < 0.7
             assert np.any(moved != other)
+
+
+def test_new_errors_are_written_beside_those_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(honest, "path", lambda workload: tmp_path / "honest.json")
+
+    def line(error: float) -> dict[str, object]:
+        return {"errors": {"value": {"loss_0": (error, 0.0)}}}
+
+    honest.write("transformer", {"transformer/torch/train/fp32/b4/tiny": line(1e-7)})
+    honest.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)}, beside=True)
+    (machine,) = json.loads((tmp_path / "honest.json").read_text())["machines"].values()
+    assert machine["cases"] == 2
+    assert {key: kinds["value"]["loss_0"][0] for key, kinds in machine["errors"]["torch"]["fp32"].items()} == {
+        "tiny/train/b4": 1e-7,
+        "tiny/finetune/b4/lora": 2e-7,
+    }
+    honest.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)})
+    (machine,) = json.loads((tmp_path / "honest.json").read_text())["machines"].values()
+    assert machine["errors"]["torch"]["fp32"].keys() == {"tiny/finetune/b4/lora"}
+
+
+def test_new_references_are_written_beside_those_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(loss: float) -> golden.Values:
+        return {"new": {"values": {"loss": loss}, "tensors": {"output": {"logits": [1.0, 0.5, 0.25, 0.125]}}}}
+
+    known = {"old": {"loss": 3.0}, "gone": {"loss": 5.0}}, {"old": {"output": {"logits": (2.0, 1.0)}}, "gone": {}}
+    monkeypatch.setattr(
+        golden, "workload", lambda name: SimpleNamespace(folder=tmp_path, golden=known[0], golden_tensors=known[1])
+    )
+    (tmp_path / "golden.json").write_text('{"largest_difference": "4e-12"}')
+    golden.write("any", values(1.0), values(1.0 + 1e-13), beside=["old"])
+    written = json.loads((tmp_path / "golden.json").read_text())
+    assert (written["largest_difference"], written["values"]) == ("4e-12", {"old": {"loss": 3.0}, "new": {"loss": 1.0}})
+    tensors = json.loads(gzip.decompress((tmp_path / "tensors.json.gz").read_bytes()))
+    assert tensors == {"old": {"output": {"logits": [2.0, 1.0]}}, "new": values(1.0)["new"]["tensors"]}
+    with pytest.raises(ValueError, match=r"differ by 1\.0e-03"):
+        golden.write("any", values(1.0), values(1.001), beside=["old"])

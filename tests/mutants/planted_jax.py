@@ -17,8 +17,8 @@ HEAD = "self.head(self.wte, self.ln_f(self.decode(x)))"
 NORM3 = "y = self.bn3(self.conv3(y))"
 NORM = "nnx.BatchNorm(channels, momentum=0.9, epsilon=1e-5, **types)"
 CAT = "jnp.concatenate((self.upsample(x), skip), -1)"
-ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)"
-SGD = "optax.sgd(o.lr, o.momentum)"
+ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)"
+SGD = "optax.sgd(o.lr, o.momentum, **options)"
 UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
 APPLIED = "params = optax.apply_updates(params, updates)"
 BATCH = "self.inputs = self.next_batch()"
@@ -87,6 +87,8 @@ OPTIMIZERS = (
     bug("Adam's second beta 0.999 (optax's default)", TRAIN, ADAPTER, ADAMW, ADAMW.replace("*o.betas", "o.betas[0]")),
     bug("Adam's eps under the root", TRAIN, ADAPTER, ADAMW, ADAMW.replace("eps=o.eps", "eps=0.0, eps_root=o.eps")),
     bug("Adam's first moment in bfloat16", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", mu_dtype=jnp.bfloat16)"),
+    bug("no weight decay, the first moment in bfloat16", "transformer/jax/train/mu_bf16", ADAPTER, ADAMW, ADAMW.replace("=o.weight_decay", "=0.0")),
+    bug("Adam's second beta 0.999, the first moment in bfloat16", "transformer/jax/train/mu_bf16", ADAPTER, ADAMW, ADAMW.replace("*o.betas", "o.betas[0]")),
     bug("learning rate 1 % too large, in bfloat16", HALF, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
     bug("gradient clipped to norm 0.1", UNET_TRAIN, ADAPTER, SGD, f"optax.chain(optax.clip_by_global_norm(0.1), {SGD})"),
     bug("Nesterov momentum", RESNET_TRAIN, ADAPTER, SGD, "optax.sgd(o.lr, o.momentum, nesterov=True)"),
@@ -118,6 +120,7 @@ STEP = (
 )  # fmt: skip
 
 OTHERS = (
+    bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
     bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", "run.trained = lambda name: True"),
     bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", 'run.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
     bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config), training=False)", "run.load(config, run.workload.weights(config), training=True)"),

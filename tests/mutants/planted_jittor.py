@@ -47,6 +47,7 @@ OPTIMIZERS = (
     bug("Adam's betas left at Jittor's defaults", TRAIN, ADAPTER, ADAMW, "jt.optim.AdamW(params, o.lr, o.eps, weight_decay=o.weight_decay)"),
     bug("weight decay 1e-4 in SGD", RESNET_TRAIN, ADAPTER, SGD, SGD.replace("o.weight_decay", "1e-4")),
     bug("Nesterov momentum", UNET_TRAIN, ADAPTER, SGD, "jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay, nesterov=True)"),
+    bug("adapters scaled by 2", "transformer/jittor/finetune/lora", GPT, "+ self.lora(x)", "+ 2 * self.lora(x)"),
     bug("loss in chunks against the targets of another one", "transformer/jittor/train/chunked_loss", STEPS, "embedding, y[i])", "embedding, y[(i + 1) % chunks])"),
     bug("loss in chunks gives the embedding no gradient", "transformer/jittor/train/chunked_loss", STEPS, "PartOfLoss(embedding, loss)", "PartOfLoss(embedding.detach().stop_grad(), loss)"),
     bug("bias correction by the number of backward passes", "transformer/jittor/train/accumulate", ADAPTER, COUNT, "self.uncounted = self.steps"),

@@ -50,10 +50,10 @@ CACHE: Counter[str] = Counter()  # of this process, by event
 jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
-def make_optimizer(o: Optimizer) -> optax.GradientTransformation:
+def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
     if o.name == "sgd":
-        return optax.sgd(o.lr, o.momentum)
-    return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay)
+        return optax.sgd(o.lr, o.momentum, **options)
+    return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)
 
 
 def dtypes(tree: Tree) -> Evidence:

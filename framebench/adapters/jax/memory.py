@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import subprocess
+from collections import Counter
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.adapter import JaxAdapter, make_optimizer
 
 switch = Switches()
 
@@ -19,6 +21,21 @@ def no_donate(run: JaxAdapter) -> Proof:
     """The arrays that went in are still there after the step, and the executable writes none of its results over them."""
     del run.jit_options["donate_argnums"]
     return lambda e: e["arguments_deleted"] == 0 == e["aliased_bytes"]
+
+
+@switch
+def mu_bf16(run: JaxAdapter) -> Proof:
+    """The update is computed from the moment before it is rounded."""
+    run.optimizer = make_optimizer(run.workload.optimizer, mu_dtype=jnp.bfloat16)
+
+    def proof(e: Evidence) -> bool:
+        moments = Counter((state.kind, str(state.array.dtype)) for state in run.states())
+        e["moments"] = {f"{kind}, {dtype}": n for (kind, dtype), n in moments.items()}
+        wanted = {("first moment", "bfloat16"), ("second moment", "float32")}
+        computed = set(e["compiled_operands"]) | set(e["weight_dtypes"])
+        return moments.keys() == wanted and computed == {"float32"}
+
+    return proof
 
 
 @switch

@@ -93,9 +93,9 @@ def divergence(teacher: Array, student: Array) -> Array:
 
 
 @switch
-def frozen(run: JaxAdapter) -> Proof:
+def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     """What the workload does not train is a constant of the step: no derivative is asked for."""
-    prefixes = run.workload.trained(run.config, "head" if run.case.plan.mathematics == "head" else "half")
+    prefixes = run.workload.trained(run.config, part)
     run.trained = lambda name: name.startswith(prefixes)
 
     def proof(e: Evidence) -> bool:
@@ -103,7 +103,8 @@ def frozen(run: JaxAdapter) -> Proof:
         trained = set(names(run.params))
         e["weights_with_gradient"] = len(trained)
         e["products_if_all_were_trained"] = len(products(run.otherwise(trained=lambda name: True).jaxpr))
-        return trained == wanted != set() and e["products"] < e["products_if_all_were_trained"]
+        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
+        return trained == with_states == wanted != set() and e["products"] < e["products_if_all_were_trained"]
 
     return proof
 

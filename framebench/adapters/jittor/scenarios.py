@@ -45,9 +45,9 @@ def batch_stats(run: JittorAdapter) -> Proof:
 
 
 @switch
-def frozen(run: JittorAdapter) -> Proof:
+def frozen(run: JittorAdapter, part: str = "half") -> Proof:
     """The gradient of what the workload does not train is stopped."""
-    prefixes = run.workload.trained(run.config, "head" if run.case.plan.mathematics == "head" else "half")
+    prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: Module) -> None:
         for name, parameter in model.named_parameters():
@@ -60,7 +60,8 @@ def frozen(run: JittorAdapter) -> Proof:
         run.step()
         moved = {n for n, w in values(run.model).items() if not np.array_equal(w, before[n]) and not n.endswith(RUNNING)}
         e["weights_moved"] = len(moved)
-        return moved == {n for n in before if n.startswith(prefixes) and not n.endswith(RUNNING)} != set()
+        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
+        return moved == with_states == {n for n in before if n.startswith(prefixes) and not n.endswith(RUNNING)} != set()
 
     run.on_model.append(freeze)
     return proof

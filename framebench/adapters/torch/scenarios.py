@@ -65,9 +65,9 @@ def batch_stats(run: TorchAdapter) -> Proof:
 
 
 @switch
-def frozen(run: TorchAdapter) -> Proof:
+def frozen(run: TorchAdapter, part: str = "half") -> Proof:
     """What the workload does not train gets no gradient."""
-    prefixes = run.workload.trained(run.config, "head" if run.case.plan.mathematics == "head" else "half")
+    prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: nn.Module) -> None:
         for name, parameter in model.named_parameters():
@@ -76,7 +76,9 @@ def frozen(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         with_gradient = {name for name, p in run.model.named_parameters() if p.grad is not None}
         e["weights_with_gradient"] = len(with_gradient)
-        return with_gradient == {n for n, _ in run.model.named_parameters() if n.startswith(prefixes)} != set()
+        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
+        wanted = {n for n, _ in run.model.named_parameters() if n.startswith(prefixes)}
+        return with_gradient == with_states == wanted != set()
 
     run.on_model.append(freeze)
     return proof

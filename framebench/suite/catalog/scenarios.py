@@ -43,10 +43,20 @@ _FINETUNING = (
     Strategy(
         "head", ("finetune",), "frozen", "the last layer alone trained", "weights with a gradient",
         cells(Native("requires_grad_(False) below"), Native("derivatives asked of the head only"), Native("stop_grad() below")),
-        how="frozen", mathematics="head",
+        how="frozen", options={"part": "head"}, mathematics="head",
         clashes={"checkpoint": "below a trained head nothing is saved for the backward pass, so nothing could be recomputed"},
     ),
-)
+    Strategy(
+        "lora", ("finetune",), "frozen", "every weight frozen; adapters of rank 4 beside the attention's linear layers trained (LoRA, Hu et al. 2021)",
+        "weights with a gradient, and with optimizer states",
+        cells(
+            Emulated("a module of two factors beside nn.Linear; requires_grad_(False) on all others"),
+            Native("nnx.LoRALinear; derivatives asked of the adapters only"),
+            Emulated("a module of two factors beside nn.Linear; stop_grad() on all others"),
+        ),
+        how="frozen", options={"part": "lora"}, variant="lora", workloads=("transformer",),
+    ),
+)  # fmt: skip
 
 _STREAMS = (
     Strategy(
