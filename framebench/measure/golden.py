@@ -86,7 +86,8 @@ def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = 
         raise ValueError(f"{name}: torch and JAX differ by {off:.1e} in float64; one model is wrong")
     path = workload(name).folder / "golden.json"
     by = {who: f"{f} {pinned_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
-    known, tensors = ({k: found[k] for k in beside} for found in (workload(name).golden, workload(name).golden_tensors))
+    known = {key: workload(name).golden[key] for key in beside}
+    tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
     if known:
         off = max(off, float(json.loads(path.read_text())["largest_difference"]))
     values = known | {key: found["values"] for key, found in made.items()}
