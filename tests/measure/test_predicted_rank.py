@@ -108,6 +108,8 @@ def test_a_tracker_that_is_gone_is_called_that() -> None:
         ("transformer/jittor/train/fsdp/b4x2", "every process keeps all states"),
         ("transformer/jax/train/fsdp/b4x2", "JAX's are replicated"),
         ("transformer/torch/train/compile+fsdp/b4x2", "only eager execution"),
+        ("transformer/torch/train/accumulate+fsdp/b8x2", "not those of micro-batches"),
+        ("transformer/torch/train/deepspeed_zero3/b4x2", "not followed on fake tensors"),
         ("transformer/torch/train/tf32+fsdp/b4x2", "allow_tf32"),
     ],
 )

@@ -70,6 +70,19 @@ def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: C
 
 
 @pytest.mark.slow
+def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
+    each, together = (
+        measured(parse(f"transformer/torch/train/accumulate+{name}/b8x2/tiny"), folder) for name in ("fsdp", "fsdp_no_sync")
+    )
+    assert each.usable, (each.reason, each.effect)
+    assert together.usable, (together.reason, together.effect)
+    sent = [record.effect.evidence["collectives"] for record in (each, together) if record.effect]
+    assert sent[0]["reduce-scatter"] == 4 * sent[1]["reduce-scatter"]
+    assert sent[0]["all-gather"] == sent[1]["all-gather"]
+    assert [r.held for r in each.ranks] == [r.held for r in together.ranks], "whole gradients are there inside the step only"
+
+
+@pytest.mark.slow
 def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
     record = measured(parse("transformer/torch/train/zero_optimizer/b4x4/tiny"), folder)
     assert record.usable, record.reason

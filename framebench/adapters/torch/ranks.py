@@ -6,6 +6,8 @@ imported where it is used: it would add to the memory and the start of every oth
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
@@ -52,17 +54,13 @@ def held(run: TorchAdapter) -> dict[str, int]:
     } | run.held_beside()
 
 
-def collectives(run: TorchAdapter) -> dict[str, int]:
-    """Of one more step, by their kind."""
-    from torch.distributed.tensor.debug import CommDebugMode
-
-    with CommDebugMode() as seen:
-        run.step()
-    run.synchronize()
+def collectives(e: Evidence) -> dict[str, int]:
+    """Of the observed step, by their kind. PyTorch's CommDebugMode counts the same, but fails in a second forward pass."""
     found: Counter[str] = Counter()
-    for operator, count in seen.get_comm_counts().items():
-        name = str(operator).rpartition(".")[2].strip("_")
-        found[next((kind for word, kind in KINDS.items() if word in name), name)] += count
+    for operator, count in e["operators"].items():
+        library, _, name = operator.partition("::")
+        if "c10d" in library:
+            found[next((kind for word, kind in KINDS.items() if word in name), name)] += count
     return dict(found)
 
 
@@ -72,7 +70,7 @@ KINDS = {"allreduce": "all-reduce", "all_reduce": "all-reduce", "reduce_scatter"
 
 def counted(run: TorchAdapter, e: Evidence) -> Evidence:
     """What a rank holds and sends, and what the whole model has."""
-    e["held"], e["collectives"] = held(run), collectives(run)
+    e["held"], e["collectives"] = held(run), collectives(e)
     e["whole"] = 4 * run.parameter_count()
     return e
 
@@ -150,8 +148,9 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
 
 
 @switch
-def fsdp(run: TorchAdapter, reshard: bool) -> Proof:
-    """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass."""
+def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
+    """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass. Without
+    `sync` whole gradients are added up, and reduced with those of the last micro-batch."""
     from torch.distributed.fsdp import fully_shard
 
     divide(run)
@@ -162,10 +161,19 @@ def fsdp(run: TorchAdapter, reshard: bool) -> Proof:
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
         fully_shard(model, mesh=mesh, reshard_after_forward=None if reshard else False)
 
+    passes = itertools.count(1)
+
+    def last_syncs() -> contextlib.nullcontext[None]:
+        run.model.set_requires_gradient_sync(next(passes) % run.micro == 0)
+        return contextlib.nullcontext()
+
     run.on_model.append(attach)
+    if not sync:
+        run.contexts.append(last_syncs)
 
     def proof(e: Evidence) -> bool:
-        """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass."""
+        """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass.
+        Micro-batches do so each, and reduce each unless the last does for all."""
         found = counted(run, e)
         chunk = sum(-(-p.shape[0] // dist.get_world_size()) * p.shape[1:].numel() * 4 for p in run.parameters())
         shares, sent, groups = found["held"], found["collectives"], e["blocks"] + 1
@@ -173,7 +181,8 @@ def fsdp(run: TorchAdapter, reshard: bool) -> Proof:
         divided = (
             shares["parameters"] == shares["gradients"] == chunk < found["whole"] and shares["optimizer states"] <= 2 * chunk
         )
-        return divided and sent.get("reduce-scatter") == groups and sent.get("all-gather") == groups + reshard * e["blocks"]
+        reduced, gathered = groups * (run.micro if sync else 1), run.micro * (groups + reshard * e["blocks"])
+        return divided and sent.get("reduce-scatter") == reduced and sent.get("all-gather") == gathered
 
     return proof
 
@@ -188,7 +197,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """Of everything that the stage divides a rank holds less than the whole, and of all else the whole."""
-        e["held"], e["collectives"] = held(run), collectives(run)
+        e["held"], e["collectives"] = held(run), collectives(e)
         e["whole"], shares = 4 * run.workload.parameter_count(run.config), e["held"]
         e["gradients_at_most"] = run.optimizer.gradients_at_most
         divided = {

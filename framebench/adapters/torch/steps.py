@@ -127,7 +127,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
-    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro == run.case.batch
+    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
 
 
 @switch

@@ -52,6 +52,13 @@ ROWS = (
         cells(Native("fully_shard(reshard_after_forward=False)"), _PYTORCH_ONLY, _JITTOR_KEEPS),
         how="fsdp", options={"reshard": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
     ),
+    Strategy(
+        "fsdp_no_sync", ("train",), "ranks", "as fsdp; gradients of micro-batches are added up whole, and reduced with the last one's",
+        "bytes that each rank holds, counted from storages; gathers and reductions per block",
+        cells(Native("set_requires_gradient_sync(False) but for the last micro-batch"), _PYTORCH_ONLY, _JITTOR_KEEPS),
+        how="fsdp", options={"reshard": True, "sync": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+        needs=("accumulate", "accumulate_2", "accumulate_8"),
+    ),
     *(
         Strategy(
             f"deepspeed_zero{stage}", ("train",), "ranks", summary,
