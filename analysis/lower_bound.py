@@ -62,7 +62,7 @@ class LowerBound:
         return self.parameters + self.buffers + self.optimizer + self.inputs + self.gradients + self.activations
 
 
-def of_transformer(c: Transformer, scores: bool = False) -> Iterator[Kept]:
+def of_transformer(c: Transformer, scores: bool = False, chunks: int = 1) -> Iterator[Kept]:
     """With s tokens, width h and a heads, 16 s h + a s elements per layer and sample.
 
     Korthikanti et al. (2022, section 4.1) count s b h (34 + 5 a s / h) bytes in 16 bits. Without dropout its three masks (3 s h
@@ -70,6 +70,7 @@ def of_transformer(c: Transformer, scores: bool = False) -> Iterator[Kept]:
     inputs of both norms 2 s h; of the products of queries, keys and values s h, of the projection s h, of the two
     feed-forward layers s h + 4 s h; of attention 3 s h; of the GELU 4 s h: 16 s h, 64 s h bytes in float32. Attention that is
     fused (Dao et al. 2022) keeps one normaliser per head and token, a s, instead of the probabilities, a s^2 (`scores`).
+    Adapters of rank r keep r s elements each, and share their input with the layer that they are beside.
     Above the layers: the last norm, the head (tied to the embedding) and one copy of the logits, s x vocabulary.
     """
     s, h = c.length, c.width
@@ -77,16 +78,23 @@ def of_transformer(c: Transformer, scores: bool = False) -> Iterator[Kept]:
     for i in range(c.layers):
         b = f"blocks.{i}"
         yield Kept(f"{b}.ln1", s * h, border=True)
-        yield Kept(f"{b}.qkv", s * h, output=3 * s * h)
+        yield from adapted(f"{b}.qkv", s, c.rank, Kept(f"{b}.qkv", s * h, output=3 * s * h))
         yield Kept(f"{b}.attend", 3 * s * h + c.heads * s * (s if scores else 1))
-        yield Kept(f"{b}.proj", s * h, output=s * h)
+        yield from adapted(f"{b}.proj", s, c.rank, Kept(f"{b}.proj", s * h, output=s * h))
         yield Kept(f"{b}.ln2", s * h)
         yield Kept(f"{b}.fc1", s * h, output=4 * s * h)
         yield Kept(f"{b}.gelu", 4 * s * h)
         yield Kept(f"{b}.fc2", 4 * s * h, output=s * h)
     yield Kept("ln_f", s * h)
-    yield Kept("wte", s * h, output=s * c.vocabulary)
-    yield Kept("logits", s * c.vocabulary)
+    yield Kept("wte", s * h, output=s * c.vocabulary // chunks)
+    yield Kept("logits", s * c.vocabulary // chunks)
+
+
+def adapted(name: str, tokens: int, rank: int, plain: Kept) -> Iterator[Kept]:
+    """A linear layer, and the adapter beside it, which needs the input even where the layer is frozen."""
+    yield replace(plain, elements=0) if rank else plain
+    if rank:
+        yield Kept(f"{name}.lora", plain.elements + tokens * rank, output=plain.output)
 
 
 def of_resnet50(c: ResNet) -> Iterator[Kept]:
@@ -209,8 +217,9 @@ def gradient_bytes(case: Case) -> dict[str, int]:
 
 
 def optimizer_bytes(case: Case) -> int:
-    """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter."""
-    return STATES[case.spec.optimizer.name] * sum(gradient_bytes(case).values())
+    """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16."""
+    trained = sum(gradient_bytes(case).values())
+    return STATES[case.spec.optimizer.name] * trained - ("mu_bf16" in options(case)) * trained // 2
 
 
 def mixed_precision_adam(parameters: int) -> int:
@@ -242,8 +251,9 @@ def layers(case: Case) -> list[Kept]:
     config = case.config
     if case.scenario == "varlen":
         config = replace(config, length=max(x.shape[1] for x, _ in stream(case)))
-    if "attention_plain" in options(case):
-        return list(of_transformer(config, scores=True))
+    what = options(case)
+    if not {"attention_plain", "chunked_loss"}.isdisjoint(what):
+        return list(of_transformer(config, "attention_plain" in what, what.get("chunked_loss", {}).get("chunks", 1)))
     return list(LAYERS[case.workload](config))
 
 

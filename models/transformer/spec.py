@@ -79,7 +79,7 @@ def narrow(c: Config) -> Config:
 def trained(c: Config, part: str) -> tuple[str, ...]:
     """The head is tied to the embedding, which stays frozen: above the blocks there is the last norm alone."""
     if part == "lora":
-        return tuple(p.name for p in params(c) if ".lora." in p.name)
+        return tuple(f"blocks.{i}.{layer}.lora." for i in range(c.layers) for layer in ("qkv", "proj"))
     upper = tuple(f"blocks.{i}." for i in range(c.layers // 2, c.layers))
     return (*upper, "ln_f.") if part == "half" else ("ln_f.",)
 

@@ -67,7 +67,7 @@ def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
     assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
 
 
-SAVING = ["attention_plain", "fp32", "amp_bf16", "accumulate", "checkpoint", "checkpoint+accumulate"]
+SAVING = ["attention_plain", "fp32", "chunked_loss", "amp_bf16", "accumulate", "checkpoint", "checkpoint+accumulate"]
 
 
 def test_activations_are_proportional_to_the_batch() -> None:
