@@ -20,6 +20,7 @@ from framebench.cli.shared import (
     Size,
     Workload,
     app,
+    err,
     fail,
     machine_of,
     out,
@@ -29,13 +30,15 @@ from framebench.cli.shared import (
 )
 from framebench.measure import runner
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, UnknownCase
-from framebench.suite.registry import SCENARIOS, find, in_use
+from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.hypothetical import obstacle, over_ranks
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
 if TYPE_CHECKING:
     from analysis.advice.advice import Advice, Change, Question
+    from analysis.advice.ranks import RankOffer
     from analysis.blocks import Blocks
 
 ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
@@ -57,6 +60,9 @@ def advise(
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
     vocabulary: Annotated[int, typer.Option(min=1, help="its tokens' kinds")] = 50304,
+    ranks: Annotated[
+        int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
+    ] = None,
     results: Results = runner.RESULTS,
     every: Annotated[
         bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
@@ -75,6 +81,14 @@ def advise(
     workload, scenario = workload or given.workload or "transformer", scenario or given.scenario or "train"
     batch, size = batch or given.batch, size or given.size or DEFAULT_SIZE
     chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
+    if ranks is not None:
+        if have or machine or parameters:
+            fail("--ranks is answered from predictions of declared models: leave --from, --machine and --parameters out", 2)
+        if not batch:
+            example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
+            fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
+        over = cases_over_ranks(workload, chosen, scenario, batch, size, ranks)
+        raise typer.Exit(advise_ranks(over, parse_bytes(budget), as_json))
     shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
@@ -99,6 +113,48 @@ def advise(
             say(f"{question.size} stands for {shape}")
         tell(show.sentences(found, changes, every))
     raise typer.Exit(0 if found.fitting else 1)
+
+
+def cases_over_ranks(
+    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
+) -> list[Case]:
+    """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
+    names = [n for (where, n), row in OVER_RANKS.items() if where == scenario and workload in row.workloads and not row.needs]
+    every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
+    if found := [case for case in every if case.support.supported]:
+        return found
+    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads})
+    raise UnknownCase(
+        f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
+    )
+
+
+def advise_ranks(cases: list[Case], budget: int, as_json: bool) -> int:
+    """The exit code: whether none fits."""
+    from analysis.advice import ranks
+
+    offers = []
+    for case in cases:
+        with err.status(case.id):
+            offers.append(offered(case))
+    if as_json:
+        typer.echo(json.dumps(ranks.as_json(offers, budget), indent=1))
+    else:
+        tell([ranks.answer(offers, budget)])
+        ranks.table(offers, budget).terminal(out)
+    return not ranks.fitting(offers, budget)
+
+
+def offered(case: Case) -> RankOffer:
+    from analysis.advice.ranks import RankOffer
+    from framebench.measure import environments, predicted_rank
+
+    if why := obstacle(case):
+        return RankOffer(case, why=why)
+    try:
+        return RankOffer(case, predicted_rank.predict(case, environments.ensure(case.framework, say=say)))
+    except predicted_rank.Unpredicted as error:
+        return RankOffer(case, why=str(error))
 
 
 def tell(sentences: Iterable[str]) -> None:
