@@ -38,7 +38,7 @@ else
 	  $(BIN)/framebench answer --machine $(or $(MACHINE),$$(uname -n)) && exit $$status
 endif
 
-# The full profile on a GPU, by the torch and JAX that PYTHON has already: docs/gpu.md
+# The list for a GPU, by the torch and JAX that PYTHON has already: docs/gpu.md
 bench-gpu:
 	PYTHON=$(PYTHON) tools/gpu.sh
 

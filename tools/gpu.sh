@@ -1,48 +1,32 @@
 #!/bin/sh
-# Measure on a machine with an NVIDIA GPU by the frameworks that its Python has already; nothing is installed.
+# Measure on a machine with an NVIDIA GPU by the frameworks that its Python has already; nothing is installed there. docs/gpu.md
 #
-#   tools/gpu.sh [SECONDS]        all of it, for at most so many seconds (default: no limit)
+#   tools/gpu.sh --pack [3.12]     before: put into card/ what such a Python may lack, and the commit's name
+#   tools/gpu.sh [MINUTES]         there: the cases of tools/gpu_cases.csv in order, as far as the minutes go; says what is left
+#   tools/gpu.sh --rehearse        here, without a card: the same list at the smallest size, and all that is made of records
 #
-# Interrupted or out of time, the same command goes on where it stopped: records are kept one by one. PYTHON names another
-# interpreter, FRAMEBENCH_MACHINE the machine's name in the results, FRAMEBENCH_CASE_SECONDS the limit of each worker.
+# The folder card/ travels with the checkout in both directions: the same command goes on where the last one stopped. PYTHON
+# names another interpreter, FRAMEBENCH_MACHINE the card's name in the results.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python=${PYTHON:-python3}
-limit=${1:-0}
-each=${FRAMEBENCH_CASE_SECONDS:-240}
-began=$(date +%s)
-failed=0
 
-bench() { "$python" -m framebench.cli "$@"; }
-
-# Says no when the time is over; the rest of it is the limit of the next part. A part that fails does not stop the others.
-part() {
-    left=$((limit - $(date +%s) + began))
-    if [ "$limit" -gt 0 ] && [ "$left" -le 30 ]; then
-        echo "out of time before: $*"
-        failed=1
-        return
-    fi
-    echo "== $*"
-    if [ "$limit" -gt 0 ]; then
-        timeout --signal=INT "$left" "$python" -m framebench.cli "$@" || failed=1
-    else
-        bench "$@" || failed=1
-    fi
-}
-
-bench doctor --no-calibrate --env installed
-# 1. the code, verified against float64 on this device
-part run '*/torch' '*/jax' --profile tiny --env installed --time-limit "$each"
-# 2. full sizes: the baselines first (they are the references of all others), every strategy after them
-part run 'resnet50/torch' 'resnet50/jax' 'transformer/torch' 'transformer/jax' 'unet3d/torch' 'unet3d/jax' \
-    --profile full --env installed --time-limit "$each"
-# 3. the larger transformers: baselines and what makes room for them
-for size in full-2k full-350m full-1b; do
-    part run "transformer/*/train/fp32/*/$size" "transformer/*/train/amp_bf16/*/$size" "transformer/*/train/checkpoint/*/$size" \
-        --env installed --time-limit "$each"
-done
-# 4. Jittor, if it is there: one case says whether it can be built against this CUDA, and if not why
-part run 'transformer/jittor/train/fp32/b4/tiny' --env installed --time-limit 900
-"$python" -m analysis.reports.gpu
-exit $failed
+if [ "${1:-}" = --pack ]; then
+    [ -z "$(git status --porcelain -- . ':!results')" ] || { echo "commit first: records name the commit that measured"; exit 2; }
+    rm -rf card/site && mkdir -p card || exit 1
+    git rev-parse HEAD > card/commit
+    # shellcheck disable=SC2046
+    exec "$python" -m pip install --quiet --target card/site --no-deps --no-compile --only-binary=:all: --implementation cp \
+        --platform manylinux_2_17_x86_64 --python-version "${2:-3.12}" \
+        $(grep -E '^(pydantic|pydantic_core|annotated-types|typing-inspection|typing_extensions)==' requirements/control.txt)
+fi
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+"$python" -c "import pydantic" 2> /dev/null || export PYTHONPATH="$PWD/card/site:$PYTHONPATH"
+if [ -r card/commit ] && [ ! -e .git ]; then
+    FRAMEBENCH_COMMIT=$(cat card/commit)
+    export FRAMEBENCH_COMMIT
+fi
+case " $* " in *" --rehearse "*)
+    export PYTHONPATH="$PWD/tools/pretended:$PYTHONPATH" FRAMEBENCH_MACHINE="${FRAMEBENCH_MACHINE:-made-up-card}" ;;
+esac
+exec "$python" -m tools.gpu "$@"

@@ -168,7 +168,7 @@ class ProcessPeak:
         if self.peak is not None or self.before is None or self.most is None or self.after is None:
             return None
         idle = self.before <= IDLE and abs(self.after - self.before) <= UNMOVED
-        return self.most - self.before if idle else None
+        return self.most - self.before if idle and self.most > self.before else None
 
     @property
     def note(self) -> str | None:

@@ -10,6 +10,7 @@ from framebench.instruments import nvml
 from framebench.measure.live import Live
 
 SHARE = 0.6  # of what is free when a block begins: the rest is for steps, and for whoever else is there
+OF_CARD = 0.85  # of a card, where pools keep what a step took
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -28,12 +29,12 @@ class Room:
     def fits_more(self, alive: list[Live], more: int = 1) -> bool:
         """Whether so many more, each as large as the largest alive, would fit."""
         return fits([live.held() for live in alive], self.host, more) and (
-            self.card is None or fits(self.on_card, self.card, more)
+            self.card is None or fits(self.on_card, self.card, more, OF_CARD)
         )
 
 
-def fits(held: list[int], free: int, more: int = 1) -> bool:
-    return sum(held) + more * max(held, default=0) <= SHARE * free
+def fits(held: list[int], free: int, more: int = 1, share: float = SHARE) -> bool:
+    return sum(held) + more * max(held, default=0) <= share * free
 
 
 def free_memory(cgroup: Path = CGROUP) -> int:

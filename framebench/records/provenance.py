@@ -35,7 +35,8 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    return git("rev-parse", "HEAD")
+    """Of a copy without its repository it is what $FRAMEBENCH_COMMIT says."""
+    return git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 
 def code() -> str | None:

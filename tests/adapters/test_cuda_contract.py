@@ -176,8 +176,8 @@ def test_a_container_s_own_numbers(card: FakeNvml) -> None:
 
 @pytest.mark.parametrize(
     ("before", "most", "after", "risen"),
-    [(1, 5, 1, 4), (1, 5, 1.01, 4), (3, 5, 3, None), (1, 5, 2, None), (None, 5, 1, None)],
-    ids=["idle", "about idle", "others before", "others after", "others beside"],
+    [(1, 5, 1, 4), (1, 5, 1.01, 4), (3, 5, 3, None), (1, 5, 2, None), (None, 5, 1, None), (1, 1, 1, None)],
+    ids=["idle", "about idle", "others before", "others after", "others beside", "nothing ran there"],
 )
 def test_where_processes_are_hidden_the_card_tells(
     card: FakeNvml, before: float | None, most: float, after: float, risen: float | None

@@ -127,6 +127,12 @@ def test_records_without_times_have_no_problem(sent: Path) -> None:
     assert not problems(sent)
 
 
+def test_what_nvml_saw_from_outside_is_of_no_step(sent: Path) -> None:
+    seen = {"peaks": {"host.rss": 10**9, "device.process": 2 * 10**9}, "peak_samples": [{"host.rss": 10**9}]}
+    change(of_a_block(sent)[1], lambda r: r.update(seen))
+    assert not problems(sent)
+
+
 def test_folders_that_cannot_be_looked_into_or_are_links_are_named(sent: Path, tmp_path: Path) -> None:
     (linked := tmp_path / "linked").mkdir()
     (linked / "records").symlink_to(sent / "records", target_is_directory=True)

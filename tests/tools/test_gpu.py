@@ -1,0 +1,204 @@
+"""The list for a card, and its rehearsal: the same script and reports on the CPU, under the name of a card that is none."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from framebench.measure import room
+from framebench.measure.environments import Environment, describe
+from framebench.records import provenance, store
+from framebench.records.record import Record
+from framebench.suite.case import declared
+from tests.processes import ROOT
+from tools import gpu
+from tools.gpu import LIST, Planned, planned, rehearsed
+
+SHORT = (  # block, case as in the list, GiB
+    ("verification", "transformer/torch/train/fp32/b4/tiny", 1),
+    ("in PyTorch", "transformer/torch/train/fp32/b8/full", 10),
+    ("in PyTorch", "transformer/torch/train/offload/b8/full", 6),
+    ("in JAX", "transformer/jax/eval/no_grad/b8/full", 5),
+    ("too large for any card", "resnet50/torch/train/fp32/b64/full", 500),
+)
+HALF_AN_HOUR = 1800
+STARTS = 4 * 60  # seconds of it for starting the machine, and the interpreters of three commands
+
+
+def write(file: Path, rows: Iterable[tuple[str, str, int]]) -> Path:
+    lines = ([1, block, 0 if block == "verification" else 8, case, 30, gib] for block, case, gib in rows)
+    with file.open("w") as text:
+        csv.writer(text).writerows([["half", "block", "rounds", "case", "seconds", "gib"], *lines])
+    return file
+
+
+def rehearse(results: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = ["tools/gpu.sh", "--rehearse", "--results", str(results), *more]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def made(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The results of a rehearsal, and what it said."""
+    folder = tmp_path_factory.mktemp("card")
+    done = rehearse(folder / "results", "--list", str(write(folder / "list.csv", SHORT)))
+    assert done.returncode == 0, done.stderr
+    return folder / "results", done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def records(made: tuple[Path, str]) -> list[Record]:
+    return list(store.read_all(made[0]))
+
+
+def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
+    told = {(r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r for r in records}
+    assert {key: r.status for key, r in told.items()} == {
+        ("torch", "train", "fp32", False): "ok",  # verification alone
+        ("torch", "train", "fp32", True): "ok",
+        ("torch", "train", "offload", False): "unsupported",
+        ("torch", "eval", "no_grad", True): "ok",  # beside JAX's
+        ("jax", "eval", "no_grad", True): "ok",
+    }
+    assert "finds none it can use" in (told["torch", "train", "offload", False].reason or ""), "said by the worker"
+
+
+def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
+    assert {r.provenance.machine for r in records} == {"made-up-card"}
+    assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
+    assert all(r.provenance.hardware["gpus"] == ["a rehearsal, no card"] for r in records)
+    assert all("memory_bytes" in r.provenance.gpu["before"] for r in records)
+
+
+def test_it_says_what_is_left(made: tuple[Path, str]) -> None:
+    assert "too large for any card waits: it takes about" in made[1]
+    assert "left, half hour 1: too large for any card, 1 of 1 cases" in made[1]
+    assert "4 of 5 cases need no more" in made[1]
+
+
+def test_tables_figures_and_pages_have_it(made: tuple[Path, str]) -> None:
+    results, said = made
+    assert "transformer/jax/eval/no_grad/b4/tiny" in said, "the table of what was measured on a card"
+    assert "5 records, 0 problems" in said
+    assert "offload" in (results / "tables" / "made-up-card.md").read_text()
+    assert list((results / "figures").glob("parts-transformer-train*.svg"))
+    assert "made-up-card" in (results / "site" / "index.html").read_text()
+
+
+def test_what_goes_home_goes_on_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that has an answer is measured again; what crashed is, once the code is another."""
+    with tarfile.open(made[0].with_suffix(".tgz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-card")
+    asked: list[str] = []
+    monkeypatch.setattr(gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or [])
+    monkeypatch.setattr(gpu, "free_on_card", lambda: 80 * 2**30)
+    blocks = rehearsed(planned(made[0].parent / "list.csv"))
+    ready = {name: describe(name) for name in ("torch", "jax")}
+    results = tmp_path / "results"
+    assert gpu.work(blocks, ready, results, time.monotonic() + 3600) == []
+    assert asked == []
+    ok = next(r for r in store.read_all(results) if r.parsed.framework == "jax")
+    for file in (results / "records").rglob("*jax*/*.json"):
+        file.unlink()
+    crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
+    store.write(crashed, store.folder(results, "made-up-card", "jax-0", ok.parsed))
+    gpu.work(blocks, ready, results, time.monotonic() + 3600)
+    assert asked == []
+    monkeypatch.setattr(provenance, "commit", lambda: "another")
+    gpu.work(blocks, ready, results, time.monotonic() + 3600)
+    assert asked == [ok.case]
+
+
+def test_a_block_that_does_not_fit_lets_a_smaller_one_go_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [one.case for rows in planned(LIST).values() for one in rows][:3]
+    slow, late, small = (Planned("1", name, 8, case, s, 1) for name, case, s in zip("abc", cases, (500.0, 50.0, 5.0)))
+    began: list[str] = []
+    monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
+    monkeypatch.setattr(gpu, "free_on_card", lambda: None)
+    ready = {case.framework: describe(case.framework) for case in cases}
+    gpu.work({"a": [slow], "b": [late], "c": [small]}, ready, tmp_path, time.monotonic() + 20)
+    assert began == ["c"]
+
+
+def test_time_that_is_over_interrupts() -> None:
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), gpu.until(started + 0.2):
+        time.sleep(60)
+    assert time.monotonic() - started < 10
+
+
+def test_without_a_card_it_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tools.gpu", "1", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--rehearse needs none" in done.stderr
+
+
+def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    done = subprocess.run(["tools/gpu.sh", "--pack"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "commit first" in done.stdout
+    assert not (tmp_path / "card").exists()
+
+
+def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "git", lambda *_: None)
+    assert provenance.commit() is None
+    monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
+    assert provenance.commit() == provenance.code() == "f" * 40
+
+
+def test_the_list_can_be_measured() -> None:
+    """Known cases that a card can do; each half in half an hour; together alive in a block on a card of 80 GiB."""
+    blocks = planned(LIST)
+    every = [one for rows in blocks.values() for one in rows]
+    assert [one.case.id for one in every if not declared(one.case) or not one.case.support.supported] == []
+    assert len({one.case for one in every}) == len(every)
+    first = [one for one in every if one.half == "1"]
+    assert sum(one.seconds for one in first) < HALF_AN_HOUR - STARTS
+    assert len([one for one in first if one.rounds]) >= 20
+    for rows in blocks.values():
+        alive, largest = sum(one.gib for one in rows), max(one.gib for one in rows)
+        assert len({(one.rounds, one.half) for one in rows}) == 1
+        assert rows[0].rounds == 0 or alive + largest < 80 * room.OF_CARD, rows[0].block
+
+
+def test_what_is_timed_in_the_first_half_is_verified_against_float64_before() -> None:
+    """At a size that has golden values, on the same card: the strategies of every workload and framework."""
+
+    def of(one: Planned) -> tuple[str, ...]:
+        return one.case.workload, one.case.framework, one.case.scenario, one.case.strategy
+
+    first = [one for rows in planned(LIST).values() for one in rows if one.half == "1"]
+    assert {of(one) for one in first if one.rounds} <= {of(one) for one in first if not one.rounds and one.case.size == "tiny"}
+    assert [one for one in first if not one.rounds] == first[: len([one for one in first if not one.rounds])]
+
+
+def test_a_rehearsal_differs_in_size_and_rounds_alone() -> None:
+    for rows in rehearsed(planned(LIST)).values():
+        for one in rows:
+            assert (one.case.size, one.rounds) in (("tiny", 0), ("tiny", 2))
+            assert declared(one.case)
+            assert replace(one.case, size="tiny") == one.case
+
+
+@pytest.mark.all_cells
+@pytest.mark.slow
+def test_the_whole_list(environment: dict[str, Environment], tmp_path: Path) -> None:
+    done = rehearse(tmp_path / "results")
+    assert done.returncode == 0, done.stderr
+    assert "0 of" not in done.stderr.rpartition("cases need no more")[0].rpartition("\n")[2]
