@@ -86,7 +86,7 @@ def of_transformer(c: Transformer, scores: bool = False, chunks: int = 1) -> Ite
         yield Kept(f"{b}.gelu", 4 * s * h)
         yield Kept(f"{b}.fc2", 4 * s * h, output=s * h)
     yield Kept("ln_f", s * h)
-    yield Kept("wte", s * h, output=s * c.vocabulary // chunks)
+    yield Kept("wte", s * h, output=s * c.vocabulary)
     yield Kept("logits", s * c.vocabulary // chunks)
 
 
