@@ -27,7 +27,7 @@ class Claim:
     the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and {most_arm}; and
     {range}, from the one to the other."""
 
-    id: str  # A1 .. D5
+    id: str  # A1 .. D5 of the articles, R1 .. of users' reports
     part: str = field(default="", kw_only=True)  # memory, speed or result, where they are judged apart
     says: str
     claimed: str  # the claimed effect, short
@@ -50,7 +50,7 @@ class Claim:
         return f"{self.id} {self.part}".strip()
 
     @property
-    def source(self) -> Literal["A", "B", "C", "D"]:
+    def source(self) -> Literal["A", "B", "C", "D", "R"]:
         return self.id[0]  # type: ignore[return-value]
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Callable
 
 from analysis.claims.measures import Nothing
 from analysis.claims.rule import Effect
@@ -91,3 +93,41 @@ def lost(found: Found) -> Effect:
 def halvings(found: Found) -> Effect:
     """How often memory ran out and the batch was halved."""
     return counted(found["recoveries"])
+
+
+def over(change: str, base: str) -> Callable[[Found], Effect]:
+    """The ratio of two of a probe's numbers."""
+
+    def ratio(found: Found) -> Effect:
+        return quotients(found[change], found[base])
+
+    return ratio
+
+
+def saved(change: str, base: str) -> Callable[[Found], Effect]:
+    """What the one saves of the other, as a share."""
+
+    def share_saved(found: Found) -> Effect:
+        ratio = quotients(found[change], found[base])
+        return Effect(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+
+    return share_saved
+
+
+def of_all(name: str) -> Callable[[Found], Effect]:
+    """The median of one of a probe's numbers, from the smallest to the largest that a fresh process found."""
+
+    def median(found: Found) -> Effect:
+        return Effect(statistics.median(found[name]), min(found[name]), max(found[name]))
+
+    return median
+
+
+def off_from(right: float, name: str) -> Callable[[Found], Effect]:
+    """The relative error of a number."""
+
+    def error(found: Found) -> Effect:
+        errors = [abs(value / right - 1) for value in found[name]]
+        return Effect(statistics.median(errors), min(errors), max(errors))
+
+    return error

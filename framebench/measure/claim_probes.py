@@ -89,6 +89,12 @@ def normalised(environment: Environment) -> dict[str, list[float]]:
     return by_key([printed_by(environment, "norm_probe", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
+def reported(environment: Environment, number: str) -> dict[str, list[float]]:
+    """What a user's report is decided by, in fresh processes."""
+    name = environment.framework
+    return by_key([printed_by(environment, "report_probe", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
+
+
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
     """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
     run = oom_recovery.runner_of(environment, options, lambda phase: None)
@@ -129,13 +135,14 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
             environments.ensure(framework, say=say),
         )
         return save(probe, case, environment, results, found=halved(case, environment, Options()))
-    kind, _, framework = probe.partition("-")
-    framework = framework or "torch"
+    kind, _, rest = probe.partition("-")
+    framework, _, number = (rest or "torch").partition("-")
     case, environment = parse(f"transformer/{framework}/train/fp32/b4/{size}"), environments.ensure(framework, say=say)
     find = {
         "inputs": inputs,
         "monitor": lambda: monitor(case, environment),
         "collector": lambda: collected(case, environment),
         "norm3d": lambda: normalised(environment),
+        "report": lambda: reported(environment, number),
     }[kind]
     return save(probe, case, environment, results, found=find())
