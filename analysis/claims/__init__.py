@@ -1,6 +1,6 @@
-"""The claims ledger: what articles say about memory, against what was measured. docs/claims.md tells the rule."""
+"""The claims ledger: what articles say and users report about memory, against measurements. docs/claims.md tells the rule."""
 
 from analysis.claims.ledger import Entry, as_json, ledger
-from analysis.claims.show import detail, table
+from analysis.claims.show import detail, parts, table
 
-__all__ = ["Entry", "as_json", "detail", "ledger", "table"]
+__all__ = ["Entry", "as_json", "detail", "ledger", "parts", "table"]

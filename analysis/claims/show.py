@@ -13,6 +13,7 @@ from analysis.results import Results
 from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
+REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "measured: median of the deciding arms, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
@@ -28,7 +29,7 @@ def table(entries: Sequence[Entry]) -> Comparison:
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     return Comparison.of_text(
-        "Claims",
+        REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims",
         f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocols(entries)}",
         HEAD,
         tuple(row(entry) for entry in entries),
@@ -102,7 +103,13 @@ def arm(one: Line) -> tuple[str, ...]:
 
 def tables(results: Results) -> list[Comparison]:
     """What documents may show: the ledger of each machine that has records."""
-    return [table(ledger(results, machine)) for machine in results.machines]
+    return [table(part) for machine in results.machines for part in parts(ledger(results, machine))]
+
+
+def parts(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The articles' claims, and what users reported; of both what there is."""
+    articles, reports = ([e for e in entries if (e.source == "R") == reported] for reported in (False, True))
+    return [part for part in (articles, reports) if part]
 
 
 def measured(entries: Sequence[Entry]) -> list[Entry]:

@@ -27,7 +27,7 @@ NOT_MEASURED = "not measured"  # the verdict
 
 @app.command(rich_help_panel=READ)
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="such as A1 or C10; all of them if none is named")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or R3; all of them if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     machine: Machine = None,
@@ -37,9 +37,9 @@ def claims(
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """What articles claim about memory, what was measured, and the verdict; of named claims also every arm."""
+    """What articles claim and users report about memory, what was measured, the verdict; of named ones also every arm."""
     from analysis.claims import as_json as plain
-    from analysis.claims import detail, ledger, table
+    from analysis.claims import detail, ledger, parts, table
     from analysis.claims.claim import UnknownClaim
     from analysis.claims.registry import REGISTRY
     from analysis.results import Results as Folder
@@ -60,7 +60,8 @@ def claims(
         typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
     else:
         for name in dict.fromkeys(entry.machine for entry in found):
-            table([entry for entry in found if entry.machine == name]).terminal(out)
+            for part in parts([entry for entry in found if entry.machine == name]):
+                table(part).terminal(out)
         for entry in found if ids else ():
             detail(entry).terminal(out)
     raise typer.Exit(bool(failed))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.claims.registry import REGISTRY
 from framebench.measure import claim_probes, oom_recovery
 from framebench.measure.environments import Environment
 from framebench.measure.oom_recovery import Evaluation, Recovery
@@ -14,9 +16,11 @@ from framebench.measure.runner import Options
 from framebench.records import probed
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
+from framebench.suite.strategy import FRAMEWORKS
 from framebench.worker import input_probe
 from framebench.worker.name_probe import exists
 from tests.handmade import provenance
+from tests.processes import ROOT, run_inside
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 64, "tiny")
 
@@ -118,3 +122,38 @@ def test_a_batch_norm_adds_to_a_step(
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     found = claim_probes.normalised(environment[framework])
     assert found["batch_norm"][0] > found["plain"][0] > found["input_bytes"][0]
+
+
+def test_every_report_has_its_program() -> None:
+    """And every program its report; where they are is data to the claims."""
+    asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.every_arm}
+    programs = {
+        f"report-{framework}-{number}"
+        for framework in FRAMEWORKS
+        for number in re.findall(r'^    "(\d+)": ', (ROOT / f"framebench/adapters/{framework}/reports.py").read_text(), re.M)
+    } | {"report-jittor-602"}
+    assert asked == programs
+
+
+def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Environment]) -> None:
+    """Two megabytes held at once, of three that are made."""
+    code = """
+import torch
+from framebench.adapters.torch.reports import peak
+mib = lambda: torch.empty(2**20, dtype=torch.uint8)
+def step():
+    first = mib()
+    second = mib()
+    del first
+    third = mib()
+print(peak(step))
+"""
+    assert run_inside(environment["torch"], code) == 2 * 2**20
+
+
+def test_a_report_is_tried_in_fresh_processes(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_probes, "ROUNDS", 1)
+    found = claim_probes.reported(environment["jax"], "27748")
+    steps = 4 * 300 * 100  # bytes of the state that each step keeps, where all are kept
+    assert found["plain"][0] == pytest.approx(1000 * steps, rel=0.01)
+    assert found["in_a_loop"][0] < 0.2 * found["plain"][0]

@@ -30,45 +30,61 @@ def planned(loss: Callable[..., Array], *arguments: Any) -> float:
     return float(plan_bytes(jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()))
 
 
-def network(x: Array, each: Callable[..., Any]) -> Array:
-    """Layers whose random weights are made where they are used."""
+def layer(x: Array, key: Array) -> Array:
+    """Its random weights are made where they are used."""
+    return jax.nn.relu(jax.random.normal(key, (WIDTH, WIDTH)) @ x + 1)
 
-    def layer(x: Array, key: Array) -> Array:
-        return jax.nn.relu(jax.random.normal(key, (WIDTH, WIDTH)) @ x + 1)
 
+def network(x: Array, layer: Callable[[Array, Array], Array] = layer) -> Array:
     for key in jax.random.split(jax.random.key(0), LAYERS):
-        x = each(layer)(x, key)
+        x = layer(x, key)
     return x.sum()
+
+
+def in_a_loop(x: Array) -> Array:
+    """The same network by lax.scan over its layers, each recomputed."""
+    recomputed = jax.checkpoint(layer)
+    return lax.scan(lambda x, key: (recomputed(x, key), None), x, jax.random.split(jax.random.key(0), LAYERS))[0].sum()
 
 
 def checkpointed_network() -> Numbers:
     x = jnp.ones((WIDTH, WIDTH))
-    whole = jax.checkpoint(lambda x: network(x, lambda f: f))
     return {
-        "plain": planned(lambda x: network(x, lambda f: f), x),
-        "whole": planned(whole, x),
-        "layers": planned(lambda x: network(x, jax.checkpoint), x),
+        "plain": planned(network, x),
+        "whole": planned(jax.checkpoint(network), x),
+        "layers": planned(lambda x: network(x, jax.checkpoint(layer)), x),
+        "in_a_loop": planned(in_a_loop, x),
     }
 
 
-def blocks_of_steps(x: Array, scale: Array, around: Callable[..., Any]) -> Array:
-    """A long recurrence in blocks, each a scan over recomputed steps."""
+@jax.checkpoint
+def step(carry: Array, scale: Array) -> tuple[Array, None]:
+    sine = jnp.sin(scale * carry)
+    return carry + sine + jnp.cos(scale * sine), None
 
-    @jax.checkpoint
-    def step(carry: Array, _: None) -> tuple[Array, None]:
-        sine = jnp.sin(scale * carry)
-        return carry + sine + jnp.cos(scale * sine), None
 
+def block(carry: Array, scale: Array) -> Array:
+    """Steps of a recurrence, each recomputed."""
+    return lax.scan(lambda c, _: step(c, scale), carry, None, STEPS)[0]
+
+
+def blocks(x: Array, scale: Array, block: Callable[[Array, Array], Array] = block) -> Array:
     for _ in range(BLOCKS):
-        x = around(lambda c: lax.scan(step, c, None, STEPS)[0])(x)
+        x = block(x, scale)
     return x.sum()
+
+
+def blocks_in_a_loop(x: Array, scale: Array) -> Array:
+    recomputed = jax.checkpoint(block)
+    return lax.scan(lambda c, _: (recomputed(c, scale), None), x, None, BLOCKS)[0].sum()
 
 
 def checkpointed_scans() -> Numbers:
     arguments = jnp.ones(STATE), jnp.float32(0.8)
     return {
-        "plain": planned(lambda x, s: blocks_of_steps(x, s, lambda f: f), *arguments),
-        "blocks": planned(lambda x, s: blocks_of_steps(x, s, jax.checkpoint), *arguments),
+        "plain": planned(blocks, *arguments),
+        "blocks": planned(lambda x, s: blocks(x, s, jax.checkpoint(block)), *arguments),
+        "in_a_loop": planned(blocks_in_a_loop, *arguments),
     }
 
 

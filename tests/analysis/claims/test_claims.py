@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 from typer.testing import CliRunner
 
-from analysis.claims import as_json, detail, ledger, table
+from analysis.claims import as_json, detail, ledger, parts, table
 from analysis.claims.arms import SOME
 from analysis.claims.claim import Registry, UnknownClaim
 from analysis.claims.ledger import Entry, applies, names, wanted
@@ -37,7 +37,7 @@ from framebench.suite.strategy import FRAMEWORKS, AlwaysOn
 from tests.handmade import blocks, provenance, record
 from tests.processes import ROOT
 
-IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5)) for n in range(1, last + 1)]
+IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5), ("R", 14)) for n in range(1, last + 1)]
 VERDICTS = set(get_args(Verdict))
 APART = {"B1": "memory result", "D5": "speed collector"} | dict.fromkeys(("B2", "B12", "B18", "B19", "D3"), "memory speed")
 MIB = 2**20
@@ -381,6 +381,26 @@ def test_what_a_collector_and_a_normalisation_are_worth(results: Path) -> None:
 def test_the_monitor_is_judged_over_processes(results: Path, ratios: list[float], verdict: Verdict) -> None:
     probe(results, "monitor", found={"watched_over_alone": ratios, "seen_over_peak": [0.99] * len(ratios)})
     assert one(results, "C15").verdict == verdict
+
+
+def test_reports_are_judged_by_their_programs(results: Path) -> None:
+    """What the report says, its opposite, and a size; in a table of their own."""
+    scans = {"plain": [100.0] * 5, "blocks": [99.0] * 5, "in_a_loop": [10.0] * 5}
+    probe(results, "report-jax-27748", found=scans)
+    assert one(results, "R2").verdict == "reproduced"
+    probe(results, "report-jax-27748", minute=1, found=scans | {"blocks": [20.0] * 5})
+    assert one(results, "R2").verdict == "contradicted"
+    for minute, ratio, verdict in ((0, 2.2, "reproduced"), (1, 1.3, "weaker"), (2, 3.5, "stronger"), (3, 0.7, "contradicted")):
+        probe(
+            results,
+            "report-torch-193193",
+            minute=minute,
+            found={"eager": [1.0] * 5, "compiled": [ratio] * 5, "apart": [1.0] * 5},
+        )
+        assert one(results, "R8").verdict == verdict
+    probe(results, "report-torch-163347", found={"found": [4.0] * 5})
+    assert one(results, "R12").verdict == "no effect worth having"
+    assert [t.title for t in map(table, parts(ledger(Results(results), "m", "tiny")))] == ["Claims", "What users report"]
 
 
 def test_an_older_probes_result_decides_nothing(results: Path) -> None:
