@@ -39,7 +39,7 @@ LONGEST = [
     f"test_{name}.py"
     for name in (
         "strategies", "max_batch", "memory", "asv", "cli", "predict", "advice", "undone", "statistics", "models", "faults",
-        "runner", "site",
+        "runner", "site", "gpu",
     )
 ]  # fmt: skip
 

@@ -150,8 +150,10 @@ def tell(blocks: Blocks, ready: dict[str, Environment], results: Path) -> None:
         if left := left_of(rows, results, ready):
             seconds = factor * sum(one.seconds for one in left)
             say(f"left, half hour {rows[0].half}: {name}, {len(left)} of {len(rows)} cases, about {seconds:.0f} s")
-    every = [one for rows in blocks.values() for one in rows]
+    every = [one for rows in blocks.values() for one in rows if one.case.framework in ready]
     count = len([one for rows in blocks.values() for one in left_of(rows, results, ready)])
+    if absent := {one.case.framework for rows in blocks.values() for one in rows} - ready.keys():
+        say(f"not counted, since this Python does not have it: {', '.join(sorted(absent))}")
     say(f"{len(every) - count} of {len(every)} cases need no more; steps took {factor:.2f} times as long as the list expects")
 
 

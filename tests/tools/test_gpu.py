@@ -131,6 +131,16 @@ def test_a_block_that_does_not_fit_lets_a_smaller_one_go_before(tmp_path: Path, 
     assert began == ["c"]
 
 
+def test_a_framework_that_is_absent_is_neither_left_nor_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = planned(LIST)
+    gpu.tell(blocks, {"torch": describe("torch")}, tmp_path)
+    said = capsys.readouterr().err
+    count = len([one for rows in blocks.values() for one in rows if one.case.framework == "torch"])
+    assert "does not have it: jax, jittor" in said
+    assert f"0 of {count} cases need no more" in said
+    assert "in JAX" not in said
+
+
 def test_time_that_is_over_interrupts() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), gpu.until(started + 0.2):
