@@ -40,11 +40,13 @@ def exists(case: Case | None) -> bool:
 
 
 def ref(workload: str, framework: str, what: str) -> Ref:
-    """`train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/fp32@1:px224`: the next batch of that size."""
+    """`train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/fp32@1:px224`: the next batch of that size;
+    `train/ddp@x2`: over two ranks."""
     name, _, place = what.partition("@")
-    shift, _, size = place.partition(":")
+    batch, _, size = place.partition(":")
+    shift, _, ranks = batch.partition("x")
     scenario, strategy = name.split("/")
-    return Ref(workload, framework, scenario, strategy, int(shift or 0), size)
+    return Ref(workload, framework, scenario, strategy, int(shift or 0), size, int(ranks or 1))
 
 
 def places(

@@ -41,6 +41,7 @@ class Ref:
     strategy: str
     shift: int = 0
     own_size: str = ""
+    ranks: int = 1
 
     def at(self, size: str) -> Case | None:
         """The case in this size, if it has such a batch."""
@@ -51,7 +52,7 @@ class Ref:
         place = preset.batches.index(preset.base) + self.shift
         if not 0 <= place < len(preset.batches):
             return None
-        case = Case(self.workload, self.framework, self.scenario, self.strategy, preset.batches[place], size)
+        case = Case(self.workload, self.framework, self.scenario, self.strategy, preset.batches[place], size, self.ranks)
         return case if declared(case) else None
 
 
@@ -96,9 +97,9 @@ class Measure(Protocol):
 
 
 def place(cases: list[Case]) -> str:
-    """`b8/cpu`, or of several batches `b8, b16, b32/cpu`."""
-    batches = ", ".join(f"b{batch}" for batch in sorted({case.batch for case in cases}))
-    return f"{batches}/{cases[0].size}" if cases else ""
+    """`b8/cpu`, or of several batches `b8, b16, b32/cpu`; over ranks `b4, b4x2/cpu`."""
+    batches = dict.fromkeys(case.id.split("/")[4] for case in sorted(cases, key=lambda case: (case.batch, case.ranks)))
+    return f"{', '.join(batches)}/{cases[0].size}" if cases else ""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def added(record: Record, step: dict[str, int], instrument: str) -> float:
 
 
 PEAK = Quantity("peak", bytes_by(lambda record, step, instrument: step[instrument]))
+PLAN = Quantity("peak by the compiler's plan", bytes_by(lambda record, step, instrument: step[instrument], "compiler.plan"))
 HOST = Quantity("peak by host.rss", bytes_by(lambda record, step, instrument: step[instrument], "host.rss"))
 RESERVED = Quantity("peak reserved", bytes_by(lambda record, step, instrument: step[instrument], "allocator.reserved"))
 ADDED = Quantity("peak less what is alive between steps", bytes_by(added))
@@ -131,6 +132,18 @@ def exact(name: str, of: Callable[[Record], Any]) -> Quantity:
 def evidence(name: str) -> Quantity:
     """A count from the proof of the effect."""
     return exact(name.replace("_", " "), lambda r: counted(r, name))
+
+
+ALIVE = exact("bytes alive between two steps", lambda r: r.live_bytes)
+
+
+def fullest(name: str, *parts: str) -> Quantity:
+    """Bytes of these parts, or of all, that the fullest of several ranks holds between two steps."""
+
+    def most(record: Record) -> int | None:
+        return max((sum(rank.held.get(part, 0) for part in parts or rank.held) for rank in record.ranks), default=None)
+
+    return exact(name, most)
 
 
 def observed(*names: str) -> Quantity:

@@ -25,14 +25,28 @@ from analysis.claims.arms import (
 from analysis.claims.claim import Arm, Claim
 from analysis.claims.measures import Apart, Difference, OfProbe, OfTheWay, Predicted, Ratio, Value
 from analysis.claims.rule import Target
-from analysis.claims.samples import ADDED, HOST, PEAK, RESERVED, TIME, evidence, observed, share
+from analysis.claims.samples import (
+    ADDED,
+    ALIVE,
+    HOST,
+    PEAK,
+    PLAN,
+    RESERVED,
+    TIME,
+    Quantity,
+    evidence,
+    fullest,
+    observed,
+    share,
+)
 
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
 CPU_HALF = "bytes hold, where the CPU's kernels take bfloat16; speed does not, and XLA:CPU widens to float32"
 ONE_MORE_FORWARD = times(4 / 3, SECONDS)  # a step is a forward and a backward of two forwards' work
 SEVENTY_OR_MORE = times(0.3, or_more=True)
 AT_224 = "Also at 224 pixels in batches of 8 and 16, where activations dominate, as the article means it; at 64 pixels weights and states do"
-NO_RANKS = "no arm of this ledger compares ranks yet: `framebench run` measures cases over ranks by themselves"
+COUNTED = "bytes of tensors, counted from their storages, are the same on a GPU"
+HELD, STATES = fullest("bytes that the fullest rank holds"), fullest("bytes of states in the fullest rank", "optimizer states")
 GRADIENT = observed("grad_norm")
 LATER_LOSS = observed("loss_1", "loss_3")  # after one update; until protocol 2 after three
 POOL = evidence("pool_bytes")
@@ -48,6 +62,12 @@ def across(quantity: str, change: str, base: str, target: Target) -> Arm:
     (one, what), (other, plain) = (side.split(" ") for side in (change, base))
     measure = Ratio(HOST if quantity == "peak" else TIME, ref("unet3d", one, what), ref("unet3d", other, plain))
     return Arm(f"unet3d: {change} / {base} {quantity}", measure, target)
+
+
+def zero(stage: int, target: Target, quantity: Quantity) -> tuple[Arm, ...]:
+    """DeepSpeed's stage against its stage 0, which divides nothing."""
+    change, base = f"train/deepspeed_zero{stage}@x2", "train/deepspeed_zero0@x2"
+    return ratios(change, base, target, GPT, TORCH, f"DeepSpeed's ZeRO-{stage}", quantity)
 
 
 CLAIMS = (
@@ -199,9 +219,31 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "B11", "Data parallelism spreads memory over devices.", "less per rank", "peak per rank, 2 ranks / 1", False,
-        "two ranks on one host share its memory", "Plain data parallelism copies weights and states to every rank: only the "
-        "batch's activations are spread.", reason=NO_RANKS,
+        "B11", "Data parallelism spreads memory over devices: the peak.", "less per rank", "peak per rank, 2 ranks / 1, the same batch",
+        True, DATA_FLOW, "Each rank has its part of the batch and so of the activations: {range}. Weights and states stay whole.",
+        part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared",
+        arms=(
+            *ratios("train/ddp@x2", "train/fp32", LESS, GPT, TORCH),
+            *ratios("train/replicated@x2", "train/fp32", LESS, GPT, JAX, quantity=PLAN),
+        ),
+        evidence=(
+            *ratios("train/fsdp@x2", "train/fp32", LESS, GPT, TORCH, "fully sharded"),
+            *ratios("train/fully_sharded@x2", "train/fp32", LESS, GPT, JAX, "fully sharded", PLAN),
+        ),
+    ),
+    Claim(
+        "B11", "Data parallelism spreads memory over devices: what stays between two steps.", "less per rank",
+        "bytes alive per rank, 2 ranks / 1", True, COUNTED,
+        "Plain data parallelism copies weights and states to every rank ({range}), and PyTorch's buckets hold gradients once more: "
+        "shard them.", part="states",
+        arms=(
+            *ratios("train/ddp@x2", "train/fp32", LESS, GPT, TORCH, quantity=ALIVE),
+            *ratios("train/replicated@x2", "train/fp32", LESS, GPT, JAX, quantity=ALIVE),
+        ),
+        evidence=(
+            *ratios("train/fsdp@x2", "train/fp32", LESS, GPT, TORCH, "fully sharded", ALIVE),
+            *ratios("train/fully_sharded@x2", "train/fp32", LESS, GPT, JAX, "fully sharded", ALIVE),
+        ),
     ),
     Claim(
         "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "reserved, emptied / kept", False,
@@ -309,9 +351,31 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "B21", "ZeRO shards the states: with it memory is used 45 % better, and throughput rises by 30 %.", "+45 %, +30 %",
-        "bytes of states per rank", False, "stages cannot be told apart by a CPU process's resident memory",
-        "Count before you buy: mixed-precision Adam holds 16 bytes for each parameter, which full sharding divides by the ranks.",
-        reason=NO_RANKS,
+        "B21", "ZeRO shards the optimizer's states.", "1 / N", "bytes of states in the fullest rank, sharded / copied, 2 ranks", True,
+        COUNTED, "The states are divided as announced where tensors are cut ({range}); what hands out whole tensors divides less "
+        "evenly with more ranks.", part="states",
+        arms=(
+            *(arm for stage in (1, 2, 3) for arm in zero(stage, times(1 / 2), STATES)),
+            *ratios("train/zero_optimizer@x2", "train/ddp@x2", times(1 / 2), GPT, TORCH, "ZeroRedundancyOptimizer", STATES),
+            *ratios("train/fsdp@x2", "train/ddp@x2", times(1 / 2), GPT, TORCH, "FSDP", STATES),
+            *ratios("train/sharded_states@x2", "train/replicated@x2", times(1 / 2), GPT, JAX, quantity=STATES),
+        ),
+    ),
+    Claim(
+        "B21", "With ZeRO memory is used 45 % better.", "/ 1.45", "bytes in the fullest rank, sharded / copied, 2 ranks", True,
+        COUNTED, "Count before you buy, for your stage and number of ranks: {range} at two. Adam in mixed precision holds 16 bytes for each "
+        "parameter, of which each stage divides more by the ranks.", part="memory",
+        note="The article's case has several measures together; this is ZeRO's part: weights, copies, gradients, buckets and states "
+        "as counted, in float32. A copy of the weights that DeepSpeed keeps in float32 too is among them",
+        arms=tuple(arm for stage in (1, 2, 3) for arm in zero(stage, times(1 / 1.45), HELD)),
+        evidence=(
+            *ratios("train/zero_optimizer@x2", "train/ddp@x2", times(1 / 1.45), GPT, TORCH, "ZeroRedundancyOptimizer", HELD),
+            *ratios("train/fsdp@x2", "train/ddp@x2", times(1 / 1.45), GPT, TORCH, "FSDP", HELD),
+        ),
+    ),
+    Claim(
+        "B21", "With ZeRO throughput rises by 30 %.", "+30 %", "step time", False, "ranks on one processor share its cores",
+        "Measure on your cards: dividing states costs collectives, and gains time only by the larger batch that then fits.",
+        part="speed", reason="ranks that share a processor's cores have no step times",
     ),
 )  # fmt: skip
