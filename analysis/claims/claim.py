@@ -28,7 +28,7 @@ class Claim:
     {range}, from the one to the other."""
 
     id: str  # A1 .. D5 of the articles, R1 .. of users' reports
-    part: str = field(default="", kw_only=True)  # memory, speed or result, where they are judged apart
+    part: str = field(default="", kw_only=True)  # such as memory and speed, where they are judged apart
     says: str
     claimed: str  # the claimed effect, short
     metric: str

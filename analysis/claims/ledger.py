@@ -58,7 +58,7 @@ class Entry:
     was measured: the median, and from the lowest end of their intervals to the highest."""
 
     id: str
-    part: str  # memory, speed or result, where the claim is about several
+    part: str  # such as memory and speed, where the claim is about several
     source: str
     says: str
     verdict: Verdict

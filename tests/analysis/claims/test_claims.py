@@ -29,7 +29,7 @@ from framebench.measure.environments import Environment
 from framebench.measure.groups import pair
 from framebench.records import store
 from framebench.records.probed import Probed
-from framebench.records.record import Proof, Verification
+from framebench.records.record import Proof, Rank, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.selectors import parse
@@ -39,7 +39,9 @@ from tests.processes import ROOT
 
 IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5), ("R", 14)) for n in range(1, last + 1)]
 VERDICTS = set(get_args(Verdict))
-APART = {"B1": "memory result", "D5": "speed collector"} | dict.fromkeys(("B2", "B12", "B18", "B19", "D3"), "memory speed")
+APART = {"B1": "memory result", "B11": "peak states", "B21": "states memory speed", "D5": "speed collector"} | dict.fromkeys(
+    ("B2", "B12", "B18", "B19", "D3"), "memory speed"
+)
 MIB = 2**20
 
 
@@ -546,3 +548,36 @@ def test_claims_about_peaks_say_what_is_predicted_at_full_size(results: Path) ->
     (allocator,) = ledger(Results(results), "m", ids=["A6"])
     assert allocator.full_size is None, "the lower bound knows no allocators"
     assert ledger(Results(results), "m", "full", ["B1"])[0].full_size is None, "measured there, not predicted"
+
+
+def put_ranks(results: Path, strategy: str, states: tuple[int, int], others: int = 100, **changes: Any) -> None:
+    """Two ranks of the Transformer that hold so many bytes."""
+    ranks = [Rank(rank=i, peaks={}, held={"parameters": others, "optimizer states": n}) for i, n in enumerate(states)]
+    framework = "jax" if strategy in ("replicated", "sharded_states") else "torch"
+    put(results, f"transformer/{framework}/train/{strategy}/b4x2/tiny", ranks=ranks, **changes)
+
+
+def test_what_ranks_share_is_judged_by_the_fullest(results: Path) -> None:
+    put_ranks(results, "deepspeed_zero0", (200, 200))
+    put_ranks(results, "deepspeed_zero1", (100, 100))
+    put_ranks(results, "deepspeed_zero3", (100, 60), others=50)
+    states, memory, speed = ledger(Results(results), "m", "tiny", ["B21"])
+    assert [(arm.cases[1].split("/")[3], arm.value, arm.verdict) for arm in states.lines if arm.value] == [
+        ("deepspeed_zero1", 0.5, "reproduced"), ("deepspeed_zero3", 0.5, "reproduced"),
+    ]  # fmt: skip
+    assert [arm.value for arm in memory.lines if arm.value] == [200 / 300, 150 / 300]
+    assert (states.verdict, speed.verdict) == ("reproduced", "not measured")
+    put_ranks(results, "zero_optimizer", (200, 0))
+    put_ranks(results, "ddp", (200, 200))
+    (states, _, _) = ledger(Results(results), "m", "tiny", ["B21"])
+    assert states.verdict == "weaker", "one way hands all states to one rank"
+
+
+def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100)
+    put_ranks(results, "ddp", (200, 200), peak=70, live_bytes=12 * 2**20)
+    put(results, "transformer/jax/train/fp32/b4/tiny", 100)
+    put_ranks(results, "replicated", (200, 200), peak=70, instrument="compiler.plan")
+    peak, states = ledger(Results(results), "m", "tiny", ["B11"])
+    assert [arm.value for arm in peak.lines if arm.decides] == [0.7, None], "JAX's process has no plan of its own"
+    assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
