@@ -138,6 +138,11 @@ class Workload:
         rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode()), batch])
         return self.inputs(config, batch, rng)
 
+    @property
+    def incomparable(self) -> tuple[str, ...]:
+        """Tensors that nothing is said of, as their gradient is nothing but rounding."""
+        return ()
+
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         return self.batch(self.config(size), batch)[0].shape
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
-from analysis.comparison import Comparison, Shown
+from analysis.comparison import Comparison, Shown, mib, missing, number
+from analysis.peaks import MARGIN
 from analysis.tables import SHOWN, cells, conditions, timing
+from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 
 COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes", "step_time_s", "range", "relative", "first_step_s")
@@ -38,3 +42,33 @@ def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
     for name, why in left_out.items():
         found.setdefault("they need a GPU" if why.startswith("needs a GPU") else why, []).append(name)
     return found
+
+
+def named(df: pd.DataFrame) -> pd.DataFrame:
+    """For figures: the model by the name of its file."""
+    return df.assign(workload=df["size"])
+
+
+def within(df: pd.DataFrame, room: int) -> str:
+    """Which strategies fit a budget, by the peak and what a limit must have over it, and the fastest of them."""
+    fine: list[dict[Any, Any]] = df[df["usable"] & df["peak_bytes"].notna()].to_dict("records")
+    fits = [row for row in fine if row["peak_bytes"] * MARGIN <= room]
+    if not fits:
+        least = min(fine, key=lambda row: row["peak_bytes"], default=None)
+        told = f"; {least['strategy']} needs least, {mib(least['peak_bytes'] * MARGIN)} MiB" if least else ""
+        return f"Nothing fits within {mib(room)} MiB{told}."
+    timed = [row for row in fits if not missing(row["time_ratio"])]
+    first = min(timed or fits, key=lambda row: row["time_ratio" if timed else "peak_bytes"])
+    how = "the fastest of them is" if timed else "without times the one that needs least is"
+    return (
+        f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} more than the peak to spare; "
+        f"{how} {first['strategy']} ({mib(first['peak_bytes'])} MiB, {number(first['step_time_s'], ',.1f', 1e3)} ms a step)."
+    )
+
+
+def batches(fits: list[Fit]) -> Comparison:
+    """The largest batch that each strategy was seen to fit at."""
+    rows = [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits]
+    title = f"The largest batch within {mib(fits[0].budget_bytes)} MiB"
+    caption = "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to be finite."
+    return Comparison.of_text(title, caption, ("strategy", "batch", "what was found"), rows, left=1)

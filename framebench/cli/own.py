@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from framebench.cli.measuring import Env
-from framebench.cli.shared import MEASURE, AsJson, app, broken, err, fail, measuring, out, say
+from framebench.cli.shared import (
+    MEASURE,
+    AsJson,
+    app,
+    broken,
+    err,
+    fail,
+    file_to_write,
+    folder_to_fill,
+    measuring,
+    out,
+    parse_bytes,
+    say,
+)
 from framebench.measure import blocks as measured
 from framebench.measure import installed, own, runner
+from framebench.measure import max_batch as search
 from framebench.measure.groups import Group
 from framebench.measure.live import Arm
 from framebench.measure.own import UserModel
 from framebench.measure.progress import CaseProgress
 from framebench.records.record import Record
+from framebench.records.search import Fit
 from models.own.loading import Fault
 
 FOLDER = runner.RESULTS / "own"
@@ -36,19 +52,31 @@ def try_(
         Path | None, typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME")
     ] = None,
     env: Env = None,
+    budget: Annotated[
+        str | None, typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest")
+    ] = None,
+    max_batch: Annotated[
+        bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")
+    ] = False,
+    figure: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")] = None,
+    html: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
-    batch(n) and loss(output, target), in PyTorch."""
+    batch(n) and loss(output, target), in PyTorch or Flax."""
+    room = parse_bytes(budget) if budget else None
+    if max_batch and room is None:
+        fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
         model = own.look(file, batch, framework)
         where = results or FOLDER / model.name
         options = runner.Options(rounds=rounds, time_limit_s=time_limit)
         with own.known(model), measuring(where):
             found, left_out = measure(model, strategies, options, blocks, where, env)
+            fits = largest(found, room, env, options, where) if room and max_batch else []
     except Fault as error:
         fail(str(error), 2)
-    show(found, left_out, as_json)
+    show(found, left_out, room, fits, figure, html, as_json)
     raise typer.Exit(broken([r.status for r in found], "records"))
 
 
@@ -73,13 +101,48 @@ def measure(
         return [record for arm in arms for record in run.records(arm)], left_out
 
 
-def show(found: list[Record], left_out: dict[str, str], as_json: bool) -> None:
-    """One table, and what is not in it; as JSON the rows of `framebench show --json`."""
+def largest(found: list[Record], room: int, env: str | None, options: runner.Options, where: Path) -> list[Fit]:
+    """A search for each strategy that came out right."""
+    cases = dict.fromkeys(record.parsed for record in found if record.usable)
+    searches = []
+    for case in cases:
+        environment = installed.ready([case.framework], env, say)[case.framework]
+        with err.status(case.id) as status:
+            told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            smallest = replace(case, batch=case.plan.micro_batches)
+            searches.append(search.find(smallest, room, environment, options=options, results=where, progress=told))
+        say(f"{case.strategy}: {searches[-1].answer}")
+    return searches
+
+
+def show(
+    found: list[Record], left_out: dict[str, str], room: int | None, fits: list[Fit], figure: Path | None, html: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """One table, what fits, and what is not in it; as JSON the rows of `framebench show --json`."""
     from analysis import frames
     from analysis.reports import own as report
 
+    rows = frames.frame(found)
+    tables = [report.table(rows, left_out), *([report.batches(fits)] if fits else [])]
+    sentences = [report.within(rows, room)] if room else []
+    if figure or html:
+        from analysis.figures import fronts, page
+        from analysis.site import own as site
+
+        drawn = fronts.pareto(report.named(rows))
+        if drawn is None:
+            say("nothing to draw: a point needs a ratio of times that is decided, which takes 3 blocks or more")
+        elif figure:
+            figure.write_text(page.svg(drawn))
+        if html:
+            say(f"wrote {site.write(html, tables, sentences, drawn)}")
+    for sentence in sentences:
+        say(sentence)
     if as_json:
-        rows = [row._asdict() for row in frames.rows(found)]
-        typer.echo(json.dumps(rows, indent=1, default=lambda moment: moment.isoformat()))
+        for why, names in report.by_reason(left_out).items():
+            say(f"left out: {', '.join(names)}: {why}")
+        typer.echo(json.dumps([r._asdict() for r in frames.rows(found)], indent=1, default=lambda moment: moment.isoformat()))
         return
-    report.table(frames.frame(found), left_out).terminal(out)
+    for table in tables:
+        table.terminal(out)

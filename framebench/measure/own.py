@@ -24,9 +24,9 @@ from models.own.loading import Fault, defined, imported
 from models.own.spec import VARIABLE
 from models.spec import OWN
 
-FRAMEWORKS = ("torch",)  # that a model of one's own may be written in
+FRAMEWORKS = ("torch", "jax")  # that a model of one's own may be written in
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
-FUNCTIONS = {"torch": ("model", "batch", "loss")}
+FUNCTIONS = ("model", "batch", "loss")
 OPTIONAL = ("optimizer", "blocks")
 
 
@@ -59,10 +59,8 @@ def look(file: Path, batch: int, framework: str | None = None) -> UserModel:
     framework = framework or framework_of(path)
     if framework not in FRAMEWORKS:
         raise Fault(f"{file} is for {framework}: a model of one's own may be written in {', '.join(FRAMEWORKS)}")
-    if missing := [name for name in FUNCTIONS[framework] if name not in names]:
-        raise Fault(
-            f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS[framework])}"
-        )
+    if missing := [name for name in FUNCTIONS if name not in names]:
+        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}")
     return UserModel(file.absolute(), framework, batch, tuple(name for name in OPTIONAL if name in names))
 
 

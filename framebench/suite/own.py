@@ -12,7 +12,7 @@ SCENARIO = "train"
 TRIED = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
     "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
-    "expandable_segments", "memory_fraction", "preallocate", "autotune", "autotune_off",
+    "expandable_segments", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps", "no_donate", "no_jit",
 }  # fmt: skip
 
 
@@ -31,6 +31,8 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     facts = workload.facts
     if not known(plan) or not plan.same_loss:
         return "is not for models of one's own"
+    if facts.get("framework") == "jax" and plan.precision != "fp32":
+        return "rounds every layer's output in Flax, and how far a model of one's own may then be off is not known"
     if {part.axis for part in plan.parts} & {"recomputation"} - {"offload"} and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
     if plan.micro_batches > 1 and facts.get("couples"):

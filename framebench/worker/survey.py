@@ -32,6 +32,9 @@ from models.spec import OWN, workload
 # roundoffs.
 ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-9}
 NUDGES = 3  # runs from weights that are rounded otherwise
+UNDETERMINED = (
+    0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
+)
 RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
 
 
@@ -72,7 +75,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         emit({"phase": "first steps, repeated"})
         same(adapter, observed)
         emit({"phase": "first steps, from other weights"})
-        honest = {precision: nudged(adapter, case, observed, off) for precision, off in ROUNDOFF.items()}
+        facts["undetermined"], honest = sensitivity(adapter, case, observed)
     except Exception as error:
         raise told(error, module.user()) from error
     key = case.golden_key
@@ -138,23 +141,34 @@ def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
     }
 
 
-def nudged(adapter: Adapter, case: Case, observed: Observed, roundoff: float) -> Errors:
-    """By how much everything moves, the most of some runs from weights that are rounded otherwise; the weights are put back."""
-    found: list[Errors] = []
-    for seed in range(NUDGES):
-        adapter.case = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
-        adapter.restore()
-        seen = first_steps(adapter)[1]
-        off: Errors = {
-            kind: largest({name: errors(summary, observed.tensors[kind][name]) for name, summary in each.items()})
-            for kind, each in seen.tensors.items()
-        }
-        off["update"] = largest({name: (error, error) for name, error in seen.updates.items()})
-        off["value"] = {name: (abs(value / observed.values[name] - 1), 0.0) for name, value in seen.values.items()}
-        found.append(off)
+def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
+    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision."""
+    seen = {precision: [nudged(adapter, case, seed, off) for seed in range(NUDGES)] for precision, off in ROUNDOFF.items()}
     adapter.case = case
     adapter.restore()
-    return joined(found)
+    gradient = [differences(one, observed) for one in seen["fp32"]]
+    lost = sorted(
+        {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
+    )
+    return lost, {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
+
+
+def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
+    """From weights that are rounded otherwise."""
+    adapter.case = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+    adapter.restore()
+    return first_steps(adapter)[1]
+
+
+def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
+    """The largest of each family of tensors, without those that are lost."""
+    found: Errors = {
+        kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
+        for kind, each in one.tensors.items()
+    }
+    found["update"] = largest({name: (error, error) for name, error in one.updates.items()})
+    found["value"] = {name: (abs(value / other.values[name] - 1), 0.0) for name, value in one.values.items()}
+    return found
 
 
 if __name__ == "__main__":

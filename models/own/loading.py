@@ -95,6 +95,10 @@ def parsed(file: str) -> ast.Module:
         raise Fault(f"{file}: {error}") from error
 
 
+def kind(found: Any) -> str:
+    return f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
+
+
 class UserFile:
     """The file's functions by name. Everything random that they ask Python and NumPy for is the same each time; a framework's
     own seed is set by `seed`."""

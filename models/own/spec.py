@@ -45,6 +45,10 @@ class Own(Workload):
     def batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
         return self.model(self.facts["framework"]).batch(batch)
 
+    @property
+    def incomparable(self) -> tuple[str, ...]:
+        return tuple(self.facts.get("undetermined", ()))
+
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         return batch, *self.facts["input"][1:]
 

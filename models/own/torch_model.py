@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.own.loading import DoesNotApply, Fault, UserFile
+from models.own.loading import DoesNotApply, Fault, UserFile, kind
 from models.spec import OWN, workload
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -163,10 +163,6 @@ def facts(size: int) -> dict[str, Any]:
         "target": list(y.shape),
         "optimizer": type(optimizer(model.parameters())).__name__ if "optimizer" in user() else "SGD",
     }
-
-
-def kind(found: Any) -> str:
-    return f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
 
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:

@@ -7,11 +7,18 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from analysis import frames
+from analysis.figures.fronts import pareto
+from analysis.figures.page import said as said_in
+from analysis.reports.own import named, within
+from framebench.cli import own as cli
 from framebench.measure import own
 from framebench.measure.environments import Environment
+from framebench.measure.runner import Options
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
@@ -23,6 +30,7 @@ from tests.processes import framebench, run_inside
 
 STRATEGIES = "checkpoint,optimizer_in_backward,fused_optimizer"
 
+Tried = tuple[list[dict], list[Record], str]
 TORCH = """
 import sys
 import torch
@@ -51,17 +59,19 @@ def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> P
 
 
 @pytest.fixture(scope="module")
-def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> tuple[list[dict], list[Record]]:
-    """The convolutional example under a few strategies: the rows, and the records."""
+def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> Tried:
+    """The convolutional example under a few strategies: the rows, the records, and the page."""
     results = tmp_path_factory.mktemp("results")
     arguments = ["--strategies", STRATEGIES, "--blocks", "1", "--rounds", "1", "--batch", "4", "--results", str(results)]
-    done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments, "--json")
+    arguments += ["--html", str(results / "page"), "--budget", "1GiB", "--json"]
+    done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), list(store.read_all(results))
+    assert "4 of 4 strategies fit within 1,024.0 MiB" in done.stderr
+    return json.loads(done.stdout), list(store.read_all(results)), (results / "page/index.html").read_text()
 
 
-def test_strategies_are_verified_and_proven(tried: tuple[list[dict], list[Record]]) -> None:
-    rows, records = tried
+def test_strategies_are_verified_and_proven(tried: Tried) -> None:
+    rows, records, _ = tried
     assert [row["strategy"] for row in rows] == sorted(["fp32", *STRATEGIES.split(",")])
     assert all(row["usable"] and row["peak_bytes"] > 0 and row["step_time_s"] > 0 for row in rows)
     for record in records:
@@ -78,10 +88,33 @@ def test_strategies_are_verified_and_proven(tried: tuple[list[dict], list[Record
     assert by["checkpoint"]["peak_bytes"] < by["fp32"]["peak_bytes"]
 
 
-def test_the_rows_have_the_fields_of_show(tried: tuple[list[dict], list[Record]]) -> None:
+def test_the_rows_have_the_fields_of_show(tried: Tried) -> None:
     from analysis.frames import Row
 
     assert all(tuple(row) == Row._fields for row in tried[0])
+
+
+def test_the_page_and_what_fits(tried: Tried) -> None:
+    assert "4 of 4 strategies fit within 1,024.0 MiB" in tried[2]
+    assert all(f">{row['strategy']}<" in tried[2] for row in tried[0])
+    table = frames.frame(tried[1])
+    peaks = {row["strategy"]: row["peak_bytes"] for row in tried[0]}
+    least = min(peaks, key=lambda name: peaks[name])
+    assert f"1 of 4 strategies fit within {peaks[least] * 1.051 / 2**20:,.1f} MiB" in within(table, round(peaks[least] * 1.051))
+    assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
+    drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"], time_ratio_high=table["time_ratio"])))
+    assert drawn
+    assert "cnn train, least memory: in PyTorch " in said_in(drawn)[0]
+
+
+def test_a_search_begins_at_the_smallest_batch(tried: Tried, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(cli.installed, "ready", lambda *_: {"torch": None})
+    monkeypatch.setattr(cli.search, "find", lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer=""))
+    cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, None, Options(), tmp_path)
+    assert asked == ["own/torch/train/checkpoint/b1/cnn"]
+    done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
+    assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
 
 
 # what is wrong -> the change to the file, and what is said
@@ -102,6 +135,7 @@ BROKEN = {
     "dropout": (
         ("nn.ReLU()", "nn.Dropout(0.5)"), r"mine\.py:6: two runs .* by .*, first in the output of 1 \(Dropout\)",
     ),
+    "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias$"),
     "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
 }  # fmt: skip
 
@@ -121,11 +155,36 @@ for name, file in json.loads(sys.argv[1]).items():
     torch_model.user.cache_clear()
     try:
         survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
-        said[name] = "nothing"
+        found = json.loads((folder / "own.json").read_text())
+        said[name] = "nothing: " + ", ".join(found["undetermined"])
     except (Exception, SystemExit) as error:
         said[name] = "OOM " * getattr(error, "oom", False) + blamed_file(error)
 print(json.dumps(said))
 """
+
+
+def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    results, strategies = tmp_path / "results", "checkpoint,multi_steps,amp_bf16"
+    arguments = [
+        "--strategies",
+        strategies,
+        "--blocks",
+        "1",
+        "--rounds",
+        "0",
+        "--batch",
+        "4",
+        "--results",
+        str(results),
+        "--json",
+    ]
+    done = framebench("try", str(ROOT / "examples/flax_mixer.py"), *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = {row["strategy"]: row for row in json.loads(done.stdout)}
+    assert rows.keys() == {"fp32", "checkpoint", "multi_steps"}
+    assert all(row["usable"] for row in rows.values())
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert "left out: amp_bf16: rounds every layer's output in Flax" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +247,7 @@ def test_what_does_not_apply_has_its_reason(model: own.UserModel) -> None:
         own.cases(model, ["magic"])
 
 
-def test_records_are_read_without_the_file(tried: tuple[list[dict], list[Record]]) -> None:
+def test_records_are_read_without_the_file(tried: Tried) -> None:
     """Nothing but their own names is needed."""
     record = next(r for r in tried[1] if r.parsed.strategy == "checkpoint")
     assert Record.model_validate_json(record.model_dump_json()) == record

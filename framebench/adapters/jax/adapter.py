@@ -32,7 +32,7 @@ from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
 from framebench.adapters.jax.program import Program, buffers, compiled_operands, compiled_products, products, unique_bytes
 from framebench.suite.case import Case
 from models import flax_weights
-from models.spec import Optimizer
+from models.spec import OWN, Optimizer, workload
 
 # of Device.memory_stats()
 PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
@@ -51,6 +51,9 @@ jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
+    """optax's own with the workload's settings, or what a user's file makes."""
+    if o.name == OWN:
+        return workload(OWN).model("jax").optimizer()
     if o.name == "sgd":
         return optax.sgd(o.lr, o.momentum, **options)
     return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)
@@ -139,7 +142,7 @@ class JaxAdapter(Adapter):
         return Parts(graph, *map(nnx.to_pure_dict, states))
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        if x.dtype == np.float32:  # images and volumes, to channels last; tokens stay as they are
+        if x.dtype == np.float32 and self.case.workload != OWN:  # images and volumes, to channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.width)
         return self.placed("batch", jnp.asarray(x)), self.placed("batch", jnp.asarray(y))
 

@@ -1,0 +1,26 @@
+"""The page of a model of the user's own: what `framebench try --html` writes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from analysis.comparison import Comparison
+from analysis.figures import page
+from analysis.site.build import empty
+from analysis.site.writer import HERE, Writer
+
+
+def write(target: Path, tables: Sequence[Comparison], sentences: Sequence[str], figure: Figure | None) -> Path:
+    """Its file. A page of ours that is in the folder is replaced. Raises Unbuildable if something else is there."""
+    empty(target)
+    shutil.copytree(HERE / "static", target / "static")
+    writer, said = Writer(target), ("", "")
+    if figure is not None:
+        writer.file("pareto.svg", page.svg(figure))
+        said = page.said(figure)
+    writer.page("index.html", "own.html", tables=tables, sentences=sentences, finding=said[0], source=said[1])
+    return target / "index.html"
