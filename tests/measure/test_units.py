@@ -88,3 +88,11 @@ def test_an_option_that_would_be_passed_over_is_refused(options: tuple[str, ...]
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
     assert done.returncode == 2
     assert "leave" in done.stderr
+
+
+def test_a_unit_whose_cases_broke_is_done_and_its_own_command_measures_it_anew(tmp_path: Path) -> None:
+    unit = ("transformer/torch/train/fp32/b4/tiny", "--time-limit", "0.01", "--results", str(tmp_path))
+    for records in (1, 2):
+        assert framebench("run", *unit, "--block", "0").returncode == 1
+        assert len(list((tmp_path / "records").rglob("*.json"))) == records
+        assert "0 units, 1 more are done" in framebench("plan", *unit).stderr
