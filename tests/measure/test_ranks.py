@@ -54,6 +54,7 @@ def test_verified_and_proven(case: Case, folder: Path) -> None:
     record = measured(case, folder)
     assert (record.status, record.reason) == ("ok", None), record.log_tail
     assert record.usable, record.effect
+    assert record.provenance.versions.keys() >= {case.framework, case.support.package or case.framework}
     assert [rank.rank for rank in record.ranks] == [0, 1]
     assert record.peak_bytes == max(rank.peaks[record.peak_instrument or ""] for rank in record.ranks)
     assert record.step_time_s is None, "ranks that share cores have no times"

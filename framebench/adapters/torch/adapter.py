@@ -98,6 +98,7 @@ class TorchAdapter(Adapter):
         self.held_beside: Callable[[], dict[str, int]] = (
             dict  # what a rank holds, by part, where no attribute of a weight has it
         )
+        self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         self.gathered: Callable[[], Any] = contextlib.nullcontext  # entered while weights are read
         self.backward: Callable[[Tensor], object] = lambda loss: self.scaler.scale(loss).backward()
         self.replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
@@ -304,7 +305,7 @@ class TorchAdapter(Adapter):
         return budget is not None
 
     def versions(self) -> dict[str, str]:
-        found = {"torch": torch.__version__, "numpy": np.__version__}
+        found = {"torch": torch.__version__, "numpy": np.__version__} | self.packages
         if self.where.type == "cuda":
             found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
         return found

@@ -86,6 +86,7 @@ class Engine:
 def attach(run: TorchAdapter, stage: int) -> None:
     """Set what the adapter's build and step look at."""
     deepspeed = package()
+    run.packages = {"deepspeed": deepspeed.__version__}
 
     def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> Engine:
         inner = make_optimizer(o, params, **options)
