@@ -151,7 +151,7 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
 def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass. Without
     `sync` whole gradients are added up, and reduced with those of the last micro-batch."""
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import FSDPModule, fully_shard
 
     divide(run)
 
@@ -164,6 +164,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     passes = itertools.count(1)
 
     def last_syncs() -> contextlib.nullcontext[None]:
+        assert isinstance(run.model, FSDPModule)
         run.model.set_requires_gradient_sync(next(passes) % run.micro == 0)
         return contextlib.nullcontext()
 
