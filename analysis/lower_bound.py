@@ -266,10 +266,11 @@ def graph(case: Case) -> list[Kept]:
 
 
 def recomputed(case: Case) -> set[str]:
-    """The blocks that run again in the backward pass. Policies that save more, or elsewhere, have the same bound."""
+    """The blocks that run again in the backward pass. Policies that save more, or elsewhere, have the same bound, as has
+    a compiler that chooses by itself."""
     blocks = list(dict.fromkeys(k.block for k in layers(case) if k.block))
-    axes = {part.axis: part.options.get("every", 1) for part in case.parts}
-    return set(blocks[:: axes["recomputation"]]) if "recomputation" in axes else set()
+    every = [part.options.get("every", 1) for part in case.parts if part.axis == "recomputation" or "budget" in part.options]
+    return set(blocks[:: every[0]]) if every else set()
 
 
 def backward(case: Case) -> tuple[int, int]:

@@ -80,6 +80,9 @@ TORCH = [
     Deed("lora, and the last norm", "transformer/torch/finetune/lora/b4/tiny", "adapter.model.ln_f.requires_grad_(True)"),
     Deed("lora, and states of the last norm", "transformer/torch/finetune/lora/b4/tiny",
          "import torch; norm = adapter.model.ln_f.weight; adapter.optimizer.state[norm] = {'exp_avg': torch.zeros_like(norm)}"),
+    Deed("checkpoint_linear, attention saved", f"{TRAIN}/checkpoint_linear/b4/tiny",
+         "from framebench.adapters.torch.steps import checkpoint_dots; checkpoint_dots(adapter); "
+         "adapter.on_model[-1](adapter.model)"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
          "import torch; adapter.objective = lambda x, y: "
@@ -108,6 +111,8 @@ block.forward = broken
 """
 COMPILE = [
     Deed("compiled", COMPILED, proven=True),
+    Deed("memory_budget, of all", "transformer/torch/train/memory_budget/b4/tiny",
+         "import torch._functorch.config as config; config.activation_memory_budget = 1.0"),
     Deed("never compiled", COMPILED, "adapter.forward = adapter.model"),
     Deed("captured, not compiled", COMPILED,
          "import torch; adapter.forward = torch.compile(adapter.model, backend='aot_eager')"),
@@ -163,6 +168,9 @@ JAX = [
     Deed("accumulate, in one piece", "transformer/jax/train/accumulate/b4/tiny",
          "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
     Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
+    Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
+         "from framebench.adapters.jax.steps import checkpoint_dots; checkpoint_dots(adapter); "
+         "adapter.program = adapter.programmed(adapter.split(adapter.abstract(adapter.config, True)).graph)"),
     Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
     Deed("no_donate, donated", "transformer/jax/train/no_donate/b4/tiny",
          "adapter.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),

@@ -19,7 +19,7 @@ import optax
 from flax import nnx
 from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import Primitive, primitives
+from jax.extend.core import ClosedJaxpr, Primitive, primitives
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
@@ -199,18 +199,30 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
 
 
 @switch
-def checkpoint_dots(run: JaxAdapter) -> Proof:
-    """No product is computed again, but the rest is: the executable has the plain step's products and more reductions, those
-    of the norms. (Element-wise operations prove nothing: the compiler repeats them as it likes.)"""
-    recomputed(run, 1, scannable(run), policy=jax.checkpoint_policies.dots_saveable)
+def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
+    """No product is computed again, but for those of attention if `batched` ones are not saved. The rest is: the executable has
+    the plain step's products and more reductions, those of the norms. (Element-wise operations prove nothing: the compiler
+    repeats them as it likes.)"""
+    policies = jax.checkpoint_policies
+    recomputed(run, 1, scannable(run), policy=policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable)
 
     def proof(e: Evidence) -> bool:
-        plain = run.otherwise(model_options=without_remat(run)).lower().compile(run.compiler_options)
+        without = run.otherwise(model_options=without_remat(run))
+        plain = without.lower().compile(run.compiler_options)
         e["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
         e["reductions_without"], e["compiled_products_without"] = reductions(plain), dict(compiled_products(plain))
-        return e["compiled_products"] == e["compiled_products_without"] and e["reductions"] > e["reductions_without"]
+        asked = with_batch(run.jaxprs()) - with_batch([without.jaxpr])
+        e["batched_products_recomputed"] = asked
+        more = sum(e["compiled_products"].values()) - sum(e["compiled_products_without"].values())
+        return more == asked and (asked > 0) != batched and e["reductions"] > e["reductions_without"]
 
     return proof
+
+
+def with_batch(jaxprs: list[ClosedJaxpr]) -> int:
+    """Products of matrices in batches, as attention's are."""
+    found = [eq for q in jaxprs for eq in products(q) if eq.primitive.name == "dot_general"]
+    return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
 
 
 @switch

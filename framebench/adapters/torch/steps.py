@@ -187,16 +187,25 @@ def scale_in_use(run: TorchAdapter) -> float:
     return left[-1] / used[0] if used and used[0] else 0.0
 
 
-SAVED_PRODUCTS = ("mm", "addmm", "bmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
+SAVED_PRODUCTS = ("mm", "addmm", "convolution")
+ATTENTION = (
+    "bmm",
+    *(
+        f"_scaled_dot_product_{kernel}"
+        for kernel in (
+            "flash_attention_for_cpu",
+            "flash_attention",
+            "efficient_attention",
+            "cudnn_attention",  # PyTorch chooses one
+        )
+    ),
+)
 
 
 @switch
-def checkpoint_dots(run: TorchAdapter) -> Proof:
-    """Products are saved, whatever lies between them is computed again."""
-    aten = torch.ops.aten
-    saved = [getattr(aten, name).default for name in SAVED_PRODUCTS]
-    kernels = ("flash", "efficient", "cudnn")  # on a card, of which PyTorch chooses one
-    saved += [getattr(aten, f"_scaled_dot_product_{kernel}_attention").default for kernel in kernels]
+def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
+    """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
+    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + ATTENTION * batched]
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
@@ -212,7 +221,9 @@ def checkpoint_dots(run: TorchAdapter) -> Proof:
         again, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
         e["products_without"] = run.observe()["products"]
         model.remat = again
-        return e["block_runs"] == 2 * run.micro * e["blocks"] and e["products"] == e["products_without"]
+        attentions = 0 if batched else run.micro * e["blocks"]
+        more = sum(e["products"].values()) - sum(e["products_without"].values())
+        return e["block_runs"] == 2 * run.micro * e["blocks"] and more == attentions
 
     run.on_model.append(attach)
     return proof
@@ -258,9 +269,12 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
 
 @switch
-def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
+def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
+    """`budget`: the share of the activations kept by default that may be kept."""
+    import torch._functorch.config
     from torch._dynamo.utils import counters
 
+    torch._functorch.config.activation_memory_budget = budget
     torch._dynamo.reset()
     counters.clear()
 
@@ -280,6 +294,8 @@ def compile(run: TorchAdapter, mode: str | None = None) -> Proof:
             e["graph_launches"] = seen = launches(run)
         elif mode == "max-autotune":
             e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
+        elif budget < 1:
+            seen = e["products_recomputed"]
         return whole and backward and not e["graph_breaks"] and e["products_outside_graphs"] == 0 and bool(seen)
 
     run.on_model.append(attach)

@@ -111,6 +111,16 @@ _RECOMPUTATION = (
         ),
     ),
     Strategy(
+        "checkpoint_linear", ("train",), "recomputation", "recompute all but the products of linear layers: attention too",
+        "products executed per step",
+        cells(
+            Native("torch.utils.checkpoint with a selective policy that saves the products of linear layers alone"),
+            Native("jax.checkpoint with the policy dots_with_no_batch_dims_saveable"),
+            Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
+        ),
+        how="checkpoint_dots", options={"batched": False}, workloads=("transformer",),
+    ),
+    Strategy(
         "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
         cells(
             Native("torch.autograd.graph.save_on_cpu(pin_memory=True): every tensor that is saved for backward", gpu=True),
@@ -171,6 +181,16 @@ _EXECUTION = (
             AlwaysOn("jax.jit compiles the whole step"),
             AlwaysOn("Jittor fuses and compiles every operator it meets"),
         ),
+    ),
+    Strategy(
+        "memory_budget", ("train",), "execution",
+        "compiled, the compiler recomputing until the model keeps half of the activations that it would keep", "as for compile; products computed again",
+        cells(
+            Native("torch._functorch.config.activation_memory_budget = 0.5, with torch.compile"),
+            Unsupported("no such option; what is recomputed is said by jax.checkpoint"),
+            Unsupported("no such option"),
+        ),
+        how="compile", options={"budget": 0.5}, workloads=("transformer",),
     ),
     Strategy(
         "compile_reduce_overhead", ("train", "eval"), "execution", "compiled, and replayed as CUDA graphs", "CUDA graphs captured",
