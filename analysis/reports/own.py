@@ -52,18 +52,25 @@ def named(df: pd.DataFrame) -> pd.DataFrame:
 def within(df: pd.DataFrame, room: int) -> str:
     """Which strategies fit a budget, by the peak and what a limit must have over it, and the fastest of them."""
     fine: list[dict[Any, Any]] = df[df["usable"] & df["peak_bytes"].notna()].to_dict("records")
-    fits = [row for row in fine if row["peak_bytes"] * MARGIN <= room]
+    fits = [row for row in fine if needs(row) <= room]
     if not fits:
-        least = min(fine, key=lambda row: row["peak_bytes"], default=None)
-        told = f"; {least['strategy']} needs least, {mib(least['peak_bytes'] * MARGIN)} MiB" if least else ""
+        least = min(fine, key=needs, default=None)
+        told = f"; {least['strategy']} needs least, {mib(needs(least))} MiB" if least else ""
         return f"Nothing fits within {mib(room)} MiB{told}."
     timed = [row for row in fits if not missing(row["time_ratio"])]
     first = min(timed or fits, key=lambda row: row["time_ratio" if timed else "peak_bytes"])
     how = "the fastest of them is" if timed else "without times the one that needs least is"
+    speed = f", {number(first['step_time_s'], ',.1f', 1e3)} ms a step" if timed else ""
     return (
-        f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} more than the peak to spare; "
-        f"{how} {first['strategy']} ({mib(first['peak_bytes'])} MiB, {number(first['step_time_s'], ',.1f', 1e3)} ms a step)."
+        f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} to spare over the peak of "
+        f"every step, the first too; {how} {first['strategy']} ({mib(first['peak_bytes'])} MiB{speed})."
     )
+
+
+def needs(row: dict[Any, Any]) -> float:
+    """Bytes that a budget must have: the first step's peak counts, since without it there is no second."""
+    cold = row["cold_peak_bytes"]
+    return float(max(row["peak_bytes"], 0 if missing(cold) else cold) * MARGIN)
 
 
 def batches(fits: list[Fit]) -> Comparison:
