@@ -12,7 +12,7 @@ LATE = "if self.steps >= 6:"
 # PyTorch: before a training step, its update, an evaluation
 BATCH = "inputs, targets = self.next_batch()"
 UPDATE = "self.scaler.step(self.optimizer)"
-BACKWARD = "self.scaler.scale(loss).backward()"
+BACKWARD = "self.backward(loss)"
 GROUPS = "for group in self.optimizer.param_groups:"
 EVALUATION = "self.output = self.forward(self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation

@@ -17,7 +17,7 @@ SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **
 CHUNKED, CHUNKS = "transformer/torch/train/chunked_loss", "parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))"
 UPDATE = "self.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
-BACKWARD = "self.scaler.scale(loss).backward()"
+BACKWARD = "self.backward(loss)"
 CAT = "torch.cat((self.upsample(x), skip), 1)"
 RECOMPUTE = "return recompute(block, *xs,"
 IN_BACKWARD = "(torch._C._current_graph_task_id() != -1)"  # whether a backward pass is running
@@ -207,9 +207,9 @@ STEP = (
     bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
     bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
     bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.objective(x, y) / self.micro", "self.objective(x, y)"),
-    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.scaler.scale(loss * self.micro).backward()"),
-    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.scaler.scale(loss * self.micro).backward()"),
-    bug("accumulation that drops the first micro-batch", "resnet50/torch/train/accumulate", ADAPTER, BACKWARD, "self.scaler.scale(loss if total else 0 * loss).backward()"),
+    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss * self.micro)"),
+    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss * self.micro)"),
+    bug("accumulation that drops the first micro-batch", "resnet50/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss if total else 0 * loss)"),
     bug("gradients zeroed between micro-batches", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, f"self.optimizer.zero_grad()\n            {BACKWARD}"),
     bug(
         "checkpointing that recomputes from an input 0.1 % larger",
