@@ -55,7 +55,7 @@ OPTIMIZERS = (
     bug("weight decay off once verified", "transformer/torch/train/fp32", TORCH, BATCH, torch_late(f'{GROUPS}\n                group["weight_decay"] = 0.0')),
     bug("weight decay off once verified", "transformer/jax/train/fp32", JAX, JAX_BATCH, jax_optimizer("weight_decay=0.0")),
     bug("weight decay off once verified", "transformer/jittor/train/fp32", JITTOR, JITTOR_UPDATE, f"{LATE}\n            self.optimizer.weight_decay = 0.0\n        {JITTOR_UPDATE}"),
-    bug("bias correction for the first step in every step once verified", "transformer/torch/train/fp32", TORCH, BATCH, torch_late('for state in self.optimizer.state.values():\n                state["step"].zero_()')),
+    bug("bias correction for the first step in every step once verified", "transformer/torch/train/fp32", TORCH, BATCH, torch_late('for state in self.optimizer.state.values():\n                state.get("step", torch.zeros(())).zero_()')),
     bug("bias correction for the first step in every step once verified", "transformer/jax/train/fp32", JAX, JAX_DONE, f"{JAX_DONE}\n        {LATE}\n            self.optimizer_state = jax.tree.map(lambda a: a if a.ndim else 0 * a, self.optimizer_state)"),
     bug("bias correction for the first step in every step once verified", "transformer/jittor/train/fp32", JITTOR, JITTOR_UPDATE, f"{LATE}\n            self.optimizer.n_step = 1\n        {JITTOR_UPDATE}"),
     bug("second moment rounded to bfloat16, and kept in float32", "transformer/torch/train/fp32", TORCH, UPDATE, f'{UPDATE}\n        for state in self.optimizer.state.values():\n            state["exp_avg_sq"].copy_(state["exp_avg_sq"].bfloat16())'),
