@@ -35,7 +35,7 @@ CLAIMS = (
         "share of the planned bytes that checkpointing the whole network saves", True, "what must be kept follows from the mathematics",
         "It saved {measured} here.",
         if_so="Run the layers by jax.lax.scan and checkpoint its body: a backward pass that recomputes everything at once holds "
-        "everything at once, and on a CPU the compiler merges what unrolled layers recompute; both are shown beside.",
+        "everything at once, and layers unrolled in Python do not save on a CPU either; both are shown beside.",
         note=f"{link('jax', 19822)}, reported on a CPU with JAX 0.4.24",
         arms=(arm("jax", 19822, "whole network", saved("whole", "plain"), below(SAVES), "share"),),
         evidence=(
