@@ -64,7 +64,9 @@ class Environment:
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
-            found = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0"}
+            # rewrite_op: each process writes the sources of its kernels anew, compiled long ago or not, and a process beside it
+            # that reads one just then finds it empty and ends
+            found = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0", "rewrite_op": "0"}
             return found | ({"HOME": str(self.home)} if self.home else {})
         return {}
 

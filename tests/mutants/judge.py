@@ -55,7 +55,12 @@ def judged(outcome: Outcome, seconds: float) -> Found:
     fields, status, reason = join({"time": outcome})
     unproven = status == "ok" and not fields["effect"].proven
     by, margin = worst(outcome.result.get("verification", {}))
-    return Found("not proven" if unproven else status, by, margin, (reason or "")[:500], round(seconds, 1))
+    return Found("not proven" if unproven else status, by, margin, shorten(reason or ""), round(seconds, 1))
+
+
+def shorten(reason: str, most: int = 500) -> str:
+    """Beginning and end: a framework's message names its cause last."""
+    return reason if len(reason) <= most else f"{reason[: most // 2]} ... {reason[-most // 2 :]}"
 
 
 def worst(verification: dict[str, Any]) -> tuple[str, float | None]:

@@ -77,6 +77,15 @@ def row(bug: Bug, slot: Slot) -> Row:
     return Row.model_validate(about | asdict(found))
 
 
+def settled(bug: Bug, slot: Slot) -> Row:
+    """A crash says nothing of the bug: what crashed is tried once more, by a process without a past."""
+    found = row(bug, slot)
+    if found.status == "crashed":
+        slot.end(bug.case.framework)
+        found = row(bug, slot)
+    return found
+
+
 def tried(bugs: list[Bug], slots: int, minutes: float | None = None) -> Iterator[Row]:
     """What came of each, as soon as it is known; none is begun when so many minutes have passed."""
     waiting: queue.Queue[Bug] = queue.Queue()
@@ -89,7 +98,7 @@ def tried(bugs: list[Bug], slots: int, minutes: float | None = None) -> Iterator
         try:
             with Slot(folder) as slot:
                 while time.monotonic() < ends:
-                    done.put(row(waiting.get_nowait(), slot))
+                    done.put(settled(waiting.get_nowait(), slot))
         except queue.Empty:
             pass
         except BaseException as error:
@@ -115,7 +124,7 @@ def tried(bugs: list[Bug], slots: int, minutes: float | None = None) -> Iterator
 
 def in_words(found: Row) -> str:
     off = "" if found.margin is None else f" {found.margin:.3g} x tolerance"
-    said = f"  {found.reason[:160]}" if found.status not in ("ok", "wrong") else ""
+    said = f"  {' '.join(found.reason.split())}" if found.status not in ("ok", "wrong") else ""
     mark = "  " if found.as_wanted else "! "
     seen = f"{found.by}{off}, {found.seconds} s{said}"
     return f"{mark}{found.status:10s} {found.case:48s} {found.bug or '(no bug)'}: {seen}"

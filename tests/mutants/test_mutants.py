@@ -109,6 +109,33 @@ def test_a_survivor_and_a_case_that_is_wrong_without_a_bug_fail() -> None:
         assert ended.value.code == 1
 
 
+def test_what_crashed_is_tried_once_more_by_a_process_without_a_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        def __init__(self) -> None:
+            self.frameworks: list[str] = []
+
+        def end(self, framework: str) -> None:
+            self.frameworks.append(framework)
+
+    for said, settled, ends in (
+        (["crashed", "ok"], "ok", 1),
+        (["crashed", "crashed", "ok"], "crashed", 1),
+        (["wrong"], "wrong", 0),
+    ):
+        slot, statuses = Ended(), iter(said)
+        monkeypatch.setattr(run, "row", lambda bug, slot, statuses=statuses: row(bug, next(statuses)))
+        assert run.settled(BUGS[0], slot).status == settled  # type: ignore[arg-type]
+        assert slot.frameworks == [BUGS[0].case.framework] * ends
+
+
+def test_a_long_message_keeps_its_end() -> None:
+    assert judge.shorten("short") == "short"
+    said = judge.shorten("first " + "x" * 2000 + " the cause")
+    assert said.startswith("first ")
+    assert said.endswith(" the cause")
+    assert len(said) < 520
+
+
 def test_what_was_tried_with_the_same_sources_is_not_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "mutants.json"
     assert run.known(file, [*BUGS]) == []
