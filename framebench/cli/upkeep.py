@@ -123,7 +123,7 @@ def overhead(
 def study(
     condition: Annotated[str, typer.Argument(help="quiet, or loaded: beside as many busy processes as there are cores")],
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
-    size: Annotated[str, typer.Option(help="tiny, cpu or full")] = DEFAULT_SIZE,
+    size: Annotated[str, typer.Option(help="of the long steps: tiny, cpu or full")] = DEFAULT_SIZE,
     blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each arm, so often")] = plan.BLOCKS,
     results: Annotated[Path | None, typer.Option(help="where the records go, which no table shows")] = None,
 ) -> None:

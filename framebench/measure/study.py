@@ -20,21 +20,25 @@ from models import spec
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
 EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
-# ten cases of each framework, so that there are 60 comparisons of equal arms: each workload, training and evaluation
-PLACES = (
-    *((name, scenario, strategy) for name in spec.NAMES for scenario, strategy in (("train", "fp32"), ("eval", "no_grad"))),
+# Ten cases of each framework, so that there are 60 comparisons of equal arms: each workload, training and evaluation. The
+# Transformer's steps are those that tables show; the others last milliseconds, of which a turn has many: a block of eight
+# 3-D networks at a published size would take a quarter of an hour.
+LONG = (("transformer", "train", "fp32"), ("transformer", "eval", "no_grad"))
+SHORT = (
+    *((name, *place) for name in ("resnet50", "unet3d") for place in (("train", "fp32"), ("eval", "no_grad"))),
     *((name, "train", "checkpoint") for name in spec.NAMES),
     ("transformer", "train", "accumulate"),
 )
 BLOCKS = 5
 
 
-def cases(size: str) -> list[Case]:
-    """At the size's base batch."""
+def cases(size: str = "cpu") -> list[Case]:
+    """The long ones of this size, the short ones of the smallest; each at the size's base batch."""
+    sized = [(place, size) for place in LONG] + [(place, "tiny") for place in SHORT]
     return [
         Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
         for framework in FRAMEWORKS
-        for workload, scenario, strategy in PLACES
+        for (workload, scenario, strategy), size in sized
     ]
 
 
