@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from framebench.suite.case import Case
 
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
-STATES = {"sgd": 1, "adamw": 2}  # float32 numbers per trained parameter that the optimizer keeps
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}  # bytes of a label or token: the latter two hold them in 32 bits
 
 
@@ -219,7 +218,7 @@ def gradient_bytes(case: Case) -> dict[str, int]:
 def optimizer_bytes(case: Case) -> int:
     """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16."""
     trained = sum(gradient_bytes(case).values())
-    return STATES[case.spec.optimizer.name] * trained - ("mu_bf16" in options(case)) * trained // 2
+    return len(case.spec.optimizer.states) * trained - ("mu_bf16" in options(case)) * trained // 2
 
 
 def mixed_precision_adam(parameters: int) -> int:

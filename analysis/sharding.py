@@ -1,5 +1,6 @@
-"""What one rank holds of a model's states with Adam between two steps: published formulas, and the counts by the rule of each
-implementation. Only arithmetic on shapes; that frameworks hold just this is what tests of real and of predicted ranks check."""
+"""What one rank holds of a model's states between two steps, of Adam's where nothing else is said: published formulas, and the
+counts by the rule of each implementation. Only arithmetic on shapes; that frameworks hold just this is what tests of real and
+of predicted ranks check."""
 
 from __future__ import annotations
 
@@ -81,11 +82,17 @@ def even_parts(shapes: Shapes, ranks: int) -> int:
     return 2 * -(-everything(shapes, ranks) // (2 * ranks))
 
 
+def row_of_parts(shapes: Shapes, ranks: int) -> int:
+    """Their weights are views of the row, whose end is padded."""
+    return ranks * even_parts(shapes, ranks)
+
+
 def touched_tensors(shapes: Shapes, ranks: int) -> int:
-    """Of their gradients a rank keeps those that its part has any piece of, whole."""
-    part, ends = even_parts(shapes, ranks), list(accumulate(map(prod, shapes)))
+    """Of their gradients a rank keeps those that its part has any piece of, whole, and the last one the padding."""
+    part, sizes = even_parts(shapes, ranks), [*map(prod, shapes), row_of_parts(shapes, ranks) - everything(shapes, ranks)]
+    ends = list(accumulate(sizes))
     return max(
-        sum(prod(s) for s, end in zip(shapes, ends) if end - prod(s) < (i + 1) * part and i * part < end) for i in range(ranks)
+        sum(size for size, end in zip(sizes, ends) if end - size < (i + 1) * part and i * part < end) for i in range(ranks)
     )
 
 
@@ -111,8 +118,8 @@ class Held:
     why: str = ""  # where the counts differ from the formula
     copy: Rule | None = None  # of the weights that this rank updates
 
-    def bytes(self, shapes: Shapes, ranks: int) -> dict[str, int]:
-        """By the names that a record's `ranks` have."""
+    def bytes(self, shapes: Shapes, ranks: int, states: int = 2) -> dict[str, int]:
+        """By the names that a record's `ranks` have; of an optimizer that keeps so many `states` for each weight."""
         parts = {
             "parameters": self.parameters,
             "copy of the weights": self.copy,
@@ -120,7 +127,7 @@ class Held:
             "gradient buckets": self.buckets,
         }
         found = {name: WIDE * rule(shapes, ranks) for name, rule in parts.items() if rule}
-        return found | {"optimizer states": 2 * WIDE * self.states(shapes, ranks)}
+        return found | {"optimizer states": states * WIDE * self.states(shapes, ranks)}
 
 
 ZERO_1, ZERO_2, ZERO_3 = FLOAT32
@@ -135,11 +142,11 @@ STRATEGIES = {
     ),
     "deepspeed_zero0": Held(NO_SHARING, everything, everything, everything),
     "deepspeed_zero1": Held(
-        ZERO_1, everything, even_parts, touched_tensors, copy=even_parts,
+        ZERO_1, row_of_parts, even_parts, touched_tensors, copy=even_parts,
         why="a copy of the part's weights; at the end of the backward pass only the part's gradients are left",
     ),
     "deepspeed_zero2": Held(
-        ESTIMATE_2, everything, even_parts, touched_tensors, copy=even_parts,
+        ESTIMATE_2, row_of_parts, even_parts, touched_tensors, copy=even_parts,
         why="the estimate is of 16 bits: in float32 4 + 16 / N, and the gradients of the tensors at a part's ends are whole",
     ),
     "deepspeed_zero3": Held(

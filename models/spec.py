@@ -72,6 +72,11 @@ class Optimizer:
     eps: float = 1e-8  # adamw
     weight_decay: float = 0.0
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What it keeps for each weight; empty where nothing is known of it."""
+        return {"sgd": ("momentum",), "adamw": ("first moment", "second moment")}.get(self.name, ())
+
 
 @dataclass(frozen=True)
 class Preset:

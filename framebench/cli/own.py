@@ -26,8 +26,9 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.measure import blocks as measured
-from framebench.measure import installed, own, runner
 from framebench.measure import max_batch as search
+from framebench.measure import own, runner
+from framebench.measure.environments import Environment
 from framebench.measure.groups import Group
 from framebench.measure.live import Arm
 from framebench.measure.own import UserModel
@@ -43,6 +44,7 @@ FOLDER = runner.RESULTS / "own"
 def try_(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")],
     batch: Annotated[int, typer.Option(min=1, help="samples of one step")] = 8,
+    scenario: Annotated[str, typer.Option(help="train, or eval: what inference takes")] = "train",
     strategies: Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")] = None,
     blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each strategy; 3 or more for intervals")] = 3,
     rounds: Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")] = 8,
@@ -63,17 +65,17 @@ def try_(
     as_json: AsJson = False,
 ) -> None:
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
-    batch(n) and loss(output, target), in PyTorch or Flax."""
+    batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     room = parse_bytes(budget) if budget else None
     if max_batch and room is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
-        model = own.look(file, batch, framework)
+        model = own.look(file, batch, framework, scenario)
         where = results or FOLDER / model.name
         options = runner.Options(rounds=rounds, time_limit_s=time_limit)
         with own.known(model), measuring(where):
             found, left_out = measure(model, strategies, options, blocks, where, env)
-            fits = largest(found, room, env, options, where) if room and max_batch else []
+            fits = largest(found, room, own.environment(model, env, say), options, where) if room and max_batch else []
     except Fault as error:
         fail(str(error), 2)
     show(found, left_out, room, fits, figure, html, as_json)
@@ -84,7 +86,7 @@ def measure(
     model: UserModel, strategies: str | None, options: runner.Options, blocks: int, where: Path, env: str | None
 ) -> tuple[list[Record], dict[str, str]]:
     """The records of this session, and why strategies were left out. Raises Fault."""
-    environment = installed.ready([model.framework], env, say)[model.framework]
+    environment = own.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     own.cases(model, named)  # a strategy that does not exist is told before anything runs
     with err.status(f"{model.file.name}: survey") as status:
@@ -101,12 +103,11 @@ def measure(
         return [record for arm in arms for record in run.records(arm)], left_out
 
 
-def largest(found: list[Record], room: int, env: str | None, options: runner.Options, where: Path) -> list[Fit]:
+def largest(found: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
     """A search for each strategy that came out right."""
     cases = dict.fromkeys(record.parsed for record in found if record.usable)
     searches = []
     for case in cases:
-        environment = installed.ready([case.framework], env, say)[case.framework]
         with err.status(case.id) as status:
             told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
             smallest = replace(case, batch=case.plan.micro_batches)

@@ -13,21 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from framebench.measure import runner
-from framebench.measure.environments import Environment
+from framebench.measure import environments, installed, runner
+from framebench.measure.environments import Environment, Say
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome, Worker
+from framebench.records.pins import REQUIREMENTS
 from framebench.suite import own
 from framebench.suite.case import Case
 from framebench.suite.registry import BASELINES
+from framebench.suite.strategy import FRAMEWORKS
 from models.own.loading import Fault, defined, imported
 from models.own.spec import VARIABLE
 from models.spec import OWN
 
-FRAMEWORKS = ("torch", "jax")  # that a model of one's own may be written in
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 FUNCTIONS = ("model", "batch", "loss")
 OPTIONAL = ("optimizer", "blocks")
+OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class UserModel:
     framework: str
     batch: int
     defined: tuple[str, ...]
+    package: str = ""  # that it imports, and that there is a pinned environment with
+    scenario: str = own.SCENARIOS[0]
 
     @property
     def name(self) -> str:
@@ -45,23 +49,27 @@ class UserModel:
         return re.sub(r"[^\w-]", "_", self.file.stem)
 
     def case(self, strategy: str) -> Case:
-        return Case(OWN, self.framework, own.SCENARIO, strategy, self.batch, self.name)
+        return Case(OWN, self.framework, self.scenario, strategy, self.batch, self.name)
 
     @property
     def baseline(self) -> Case:
-        return self.case(BASELINES[own.SCENARIO])
+        return self.case(BASELINES[self.scenario])
 
 
-def look(file: Path, batch: int, framework: str | None = None) -> UserModel:
+def look(file: Path, batch: int, framework: str | None = None, scenario: str = own.SCENARIOS[0]) -> UserModel:
     """Without running it. Raises Fault."""
+    if scenario not in own.SCENARIOS:
+        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(own.SCENARIOS)}")
     path = str(file.absolute())
     names = defined(path)
     framework = framework or framework_of(path)
     if framework not in FRAMEWORKS:
-        raise Fault(f"{file} is for {framework}: a model of one's own may be written in {', '.join(FRAMEWORKS)}")
+        raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     if missing := [name for name in FUNCTIONS if name not in names]:
         raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}")
-    return UserModel(file.absolute(), framework, batch, tuple(name for name in OPTIONAL if name in names))
+    package = next((name for name in sorted(imported(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
+    optional = tuple(name for name in OPTIONAL if name in names)
+    return UserModel(file.absolute(), framework, batch, optional, package, scenario)
 
 
 def framework_of(path: str) -> str:
@@ -72,6 +80,13 @@ def framework_of(path: str) -> str:
         which = f"imports {' and '.join(found)}" if found else f"imports none of {', '.join(PACKAGES)}"
         raise Fault(f"{path} {which}: say with --framework which it is written in")
     return found[0]
+
+
+def environment(model: UserModel, env: str | None, say: Say) -> Environment:
+    """What `--env` names, or the pinned one that has what the file imports, if there is one. Raises SetupError."""
+    if env is None and model.package:
+        return environments.ensure(model.framework, say=say, package=model.package)
+    return installed.ready([model.framework], env, say)[model.framework]
 
 
 @contextmanager
@@ -107,12 +122,14 @@ def in_words(model: UserModel, outcome: Outcome) -> str:
     if outcome.status == "oom":
         return f"{model.file.name} with a batch of {model.batch} does not fit: {outcome.reason}; try a smaller --batch"
     reason = outcome.reason or "it ended without a word"
+    if "ModuleNotFoundError" in reason:
+        reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
     return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
 
 
 def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], dict[str, str]]:
     """Those that can be measured, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
-    every = own.strategies()
+    every = own.strategies(model.scenario)
     if unknown := [name for name in strategies or () if name not in every]:
         raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
     wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))

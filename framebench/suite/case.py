@@ -77,10 +77,18 @@ class Case:
         return self.batch * self.spec.units(self.config)
 
     @property
+    def normalises_alone(self) -> bool:
+        """Whether in training each rank normalises over its own part of the batch, as processes of PyTorch do. A program of JAX
+        is one for all devices, and normalises over the whole batch."""
+        return self.ranks > 1 and self.stage.trains and self.spec.couples_samples and self.framework == "torch"
+
+    @property
     def golden_key(self) -> str:
-        """Micro-batches have values of their own only where the samples of a batch influence each other."""
+        """Micro-batches have values of their own only where the samples of a batch influence each other. What ranks make of
+        theirs apart is what micro-batches are."""
         plan, stage = self.plan, self.stage
-        split = f"/m{plan.micro_batches}" if plan.micro_batches > 1 and self.spec.couples_samples else ""
+        parts = plan.micro_batches * (self.ranks if self.normalises_alone else 1)
+        split = f"/m{parts}" if parts > 1 and self.spec.couples_samples else ""
         own = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
 

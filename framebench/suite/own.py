@@ -7,18 +7,19 @@ from typing import Any
 from framebench.suite.registry import STRATEGIES, find, names
 from framebench.suite.strategy import Strategy
 
-SCENARIO = "train"
+SCENARIOS = ("train", "eval")
 # by `how` of the row: tried with models that the suite does not know
 TRIED = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
     "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
     "expandable_segments", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps", "no_donate", "no_jit",
+    "no_grad", "inference_mode", "grad",
 }  # fmt: skip
 
 
-def strategies() -> list[str]:
-    """Those of training that people use, and that compute what the baseline does."""
-    plans = [find(SCENARIO, name) for name in names(SCENARIO)]
+def strategies(scenario: str) -> list[str]:
+    """Those that people use, and that compute what the baseline does."""
+    plans = [find(scenario, name) for name in names(scenario)]
     return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and known(plan)]
 
 

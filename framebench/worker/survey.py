@@ -23,7 +23,7 @@ from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.worker import Emit, serve
-from models.own.loading import Fault, UserFile, line_of
+from models.own.loading import Fault, UserFile, kind, line_of
 from models.own.spec import Own
 from models.spec import OWN, workload
 
@@ -71,9 +71,11 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter = adapters.load(case)
         adapter.build()
         emit({"phase": "first steps"})
+        if not case.stage.trains:
+            one_array(adapter, module.user())
         observed = finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
-        same(adapter, observed)
+        adapter = same(adapter, observed)
         emit({"phase": "first steps, from other weights"})
         facts["undetermined"], honest = sensitivity(adapter, case, observed)
     except Exception as error:
@@ -101,27 +103,49 @@ def write(file: Path, content: dict[str, Any]) -> None:
     file.write_text(json.dumps(content))
 
 
+def one_array(adapter: Adapter, user: UserFile) -> None:
+    """Raises Fault where the model gives something else."""
+    adapter.one_step()
+    if not hasattr(adapter.output, "shape"):
+        raise Fault(
+            f"{user.line('model')}: the model returns {kind(adapter.output)}; in evaluation its output is compared, and must "
+            f"be one tensor or array: put a module around the model"
+        )
+
+
 def finite(adapter: Adapter, observed: Observed) -> Observed:
     """Raises Fault where a number is none."""
     module = adapter.model_module
     for name, value in observed.values.items():
         if not math.isfinite(value):
-            adapter.restore()  # an update may have made it so
-            where = module.first_infinite(adapter)
-            step = "gradient" if "grad" in name else f"loss of step {int(name.rpartition('_')[2]) + 1}"
+            where = module.first_infinite(anew(adapter, adapter.case))  # an update may have made it so
+            number = name.rpartition("_")[2]
+            step = "gradient" if "grad" in name else f"loss of step {int(number) + 1}" if number.isdigit() else name
             raise Fault(f"{module.user().line('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
     return observed
 
 
-def same(adapter: Adapter, observed: Observed) -> None:
-    """Raises Fault where the same weights give another loss, with the tensor that differs most, and where that begins."""
-    adapter.restore()
+def anew(adapter: Adapter, case: Case) -> Adapter:
+    """With the case's weights: the same one, where these have states beside them that go with them."""
+    if case.stage.trains:
+        adapter.case = case
+        adapter.restore()
+        return adapter
+    other = adapters.load(case)
+    other.build()
+    return other
+
+
+def same(adapter: Adapter, observed: Observed) -> Adapter:
+    """The adapter, once it was run again. Raises Fault where the same weights give another loss, with the tensor that differs
+    most, and where that begins."""
+    adapter = anew(adapter, adapter.case)
     again = first_steps(adapter)[1]
     off = max(
         abs(again.values[name] / value - 1) for name, value in observed.values.items() if name.startswith("loss") and value
     )
     if off <= RANDOM:
-        return
+        return adapter
     module = adapter.model_module
     each = differences(again, observed)
     kind, name = max(each, key=lambda pair: each[pair])
@@ -144,20 +168,33 @@ def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
 def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
     """The tensors whose gradient is nothing but rounding, and how far the others move, by precision."""
     seen = {precision: [nudged(adapter, case, seed, off) for seed in range(NUDGES)] for precision, off in ROUNDOFF.items()}
-    adapter.case = case
-    adapter.restore()
     gradient = [differences(one, observed) for one in seen["fp32"]]
     lost = sorted(
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
     )
-    return lost, {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
+    honest = {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
+    return lost, honest | {"bf16": joined([honest["bf16"], undirected(adapter, ROUNDOFF["bf16"])])}
+
+
+def undirected(adapter: Adapter, roundoff: float) -> Errors:
+    """How far weights may go astray under an optimizer that divides by a second moment: it moves each number by about the rate,
+    and one whose gradient is below what a precision rounds (keys' biases in attention have none at all) in any direction."""
+    states = list(adapter.states())
+    if all(state.kind != "second moment" for state in states):
+        return {}
+    found = {}
+    for state in states:
+        if state.kind == "first moment":
+            size = np.abs(state.array.astype(np.float64))
+            share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
+            found[state.name] = (math.sqrt(share / (1 - share)),) * 2
+    return {"weight": largest(found)}
 
 
 def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
     """From weights that are rounded otherwise."""
-    adapter.case = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
-    adapter.restore()
-    return first_steps(adapter)[1]
+    rounded = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+    return first_steps(anew(adapter, rounded))[1]
 
 
 def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:

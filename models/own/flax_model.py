@@ -16,10 +16,16 @@ from jax import Array
 
 from models import flax_weights
 from models.flax_blocks import Remat, as_it_is
+from models.own import blocks
 from models.own.loading import Fault, UserFile, kind
 from models.spec import OWN, workload
 
-CONTAINERS = (nnx.List, nnx.Dict, nnx.Sequential)
+HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
+KIND = blocks.Kind(
+    modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
+    size=lambda module: sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param)))),
+    containers=(nnx.Sequential,),
+)
 
 
 @cache
@@ -60,36 +66,8 @@ def plain() -> nnx.Module:
 
 
 def blocks_in(model: nnx.Module) -> list[Any]:
-    """Those that the file names, or else the modules of the class of which there are several, and which hold most."""
-    named = getattr(user().module, "blocks", None)
-    if named is None:
-        return repeated(model)
-    classes = named if isinstance(named, tuple) else (named,)
-    if all(isinstance(one, type) for one in classes):
-        found = [m for _, m in nnx.iter_modules(model) if isinstance(m, classes)]
-    else:
-        found = list(named(model))
-    if not found or not all(isinstance(m, nnx.Module) for m in found):
-        raise Fault(f"{user().line('blocks')}: blocks must be classes, or a function that lists modules of the model")
-    return found
-
-
-def repeated(model: nnx.Module) -> list[nnx.Module]:
-    """None if no class with modules in it occurs twice, one beside the other."""
-    kinds: dict[type, list[tuple[tuple[Any, ...], nnx.Module]]] = {}
-    every = list(nnx.iter_modules(model))
-    for path, module in every:
-        if path and not isinstance(module, CONTAINERS) and any(other[: len(path)] == path != other for other, _ in every):
-            kinds.setdefault(type(module), []).append((path, module))
-    outer = [
-        [module for path, module in found if not any(path[: len(other)] == other != path for other, _ in found)]
-        for found in kinds.values()
-    ]
-    return max((found for found in outer if len(found) > 1), key=lambda found: sum(map(size, found)), default=[])
-
-
-def size(module: nnx.Module) -> int:
-    return sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param))))
+    """Raises Fault."""
+    return blocks.blocks_in(model, user(), KIND)
 
 
 def loss(output: Any, target: Array) -> Array:
@@ -153,14 +131,14 @@ def facts(size_: int) -> dict[str, Any]:
             f"{user().line('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
         )
     user().get("loss")
-    blocks = blocks_in(model)
+    found_blocks = blocks_in(model)
     every = list(nnx.iter_modules(model))
     names = {id(module): ".".join(map(str, path)) for path, module in every}
     return {
         "params": [(name, list(array.shape), isinstance(variable, nnx.Param)) for name, variable, array in found],
         "parameters": sum(array.size for _, variable, array in found if isinstance(variable, nnx.Param)),
-        "blocks": [names[id(block)] for block in blocks],
-        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
+        "blocks": [names[id(block)] for block in found_blocks],
+        "block": ", ".join(sorted({type(block).__name__ for block in found_blocks})),
         "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
         "input": list(x.shape),

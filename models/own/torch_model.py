@@ -11,10 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.own import blocks
 from models.own.loading import DoesNotApply, Fault, UserFile, kind
 from models.spec import OWN, workload
 
-CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+KIND = blocks.Kind(
+    modules=lambda module: list(module.modules()),
+    size=lambda module: sum(p.numel() for p in module.parameters()),
+    containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
+)
 NORMS = nn.modules.batchnorm._BatchNorm
 
 
@@ -63,35 +68,8 @@ def blocks_of(model: Any) -> list[nn.Module]:
 
 
 def blocks_in(model: nn.Module) -> list[nn.Module]:
-    """Those that the file names, or else the modules of the class of which there are several, and which hold most."""
-    named = getattr(user().module, "blocks", None)
-    if named is None:
-        return repeated(model)
-    classes = named if isinstance(named, tuple) else (named,)
-    if all(isinstance(one, type) for one in classes):
-        found = [m for m in model.modules() if isinstance(m, classes)]
-    else:
-        found = list(named(model))
-    if not found or not all(isinstance(m, nn.Module) for m in found):
-        raise Fault(f"{user().line('blocks')}: blocks must be classes, or a function that lists modules of the model")
-    return found
-
-
-def repeated(model: nn.Module) -> list[nn.Module]:
-    """None if no class with modules in it occurs twice. Containers count only where there is nothing else."""
-    kinds: dict[type, list[nn.Module]] = {}
-    for module in model.modules():
-        if module is not model and any(True for _ in module.children()) and any(True for _ in module.parameters()):
-            kinds.setdefault(type(module), []).append(module)
-    several = {kind: outermost(found) for kind, found in kinds.items() if len(outermost(found)) > 1}
-    own = {kind: found for kind, found in several.items() if kind not in CONTAINERS}
-    return max((own or several).values(), key=lambda found: sum(p.numel() for m in found for p in m.parameters()), default=[])
-
-
-def outermost(modules: list[nn.Module]) -> list[nn.Module]:
-    """Without those that lie in others of them."""
-    inside = {id(part) for module in modules for part in module.modules() if part is not module}
-    return [module for module in modules if id(module) not in inside]
+    """Raises Fault."""
+    return blocks.blocks_in(model, user(), KIND)
 
 
 def loss(output: Any, target: Tensor) -> Tensor:

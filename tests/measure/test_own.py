@@ -107,11 +107,12 @@ def test_the_page_and_what_fits(tried: Tried) -> None:
     assert "cnn train, least memory: in PyTorch " in said_in(drawn)[0]
 
 
-def test_a_search_begins_at_the_smallest_batch(tried: Tried, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_begins_at_the_smallest_batch(
+    tried: Tried, environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
-    monkeypatch.setattr(cli.installed, "ready", lambda *_: {"torch": None})
     monkeypatch.setattr(cli.search, "find", lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer=""))
-    cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, None, Options(), tmp_path)
+    cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
     assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
@@ -163,28 +164,100 @@ print(json.dumps(said))
 """
 
 
-def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
-    results, strategies = tmp_path / "results", "checkpoint,multi_steps,amp_bf16"
-    arguments = [
-        "--strategies",
-        strategies,
-        "--blocks",
-        "1",
-        "--rounds",
-        "0",
-        "--batch",
-        "4",
-        "--results",
-        str(results),
-        "--json",
-    ]
-    done = framebench("try", str(ROOT / "examples/flax_mixer.py"), *arguments)
+JITTOR = """
+import jittor as jt
+from jittor import Module, nn
+
+class Block(Module):
+    def __init__(self, width):
+        self.norm, self.wide, self.narrow = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def execute(self, x):
+        return x + self.narrow(nn.relu(self.wide(self.norm(x))))
+
+def model():
+    return nn.Sequential(nn.Linear(6, 32), *[Block(32) for _ in range(4)], nn.Linear(32, 3))
+
+def batch(n):
+    return jt.randn(n, 256, 6), jt.randn(n, 256, 3)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer(parameters):
+    return jt.optim.Adam(parameters, lr=1e-3)
+"""
+
+
+def rows_of(file: Path, results: Path, *strategies: str, scenario: str = "train") -> tuple[dict[str, dict], str]:
+    """By strategy, and what was said."""
+    arguments = ["--strategies", ",".join(strategies), "--blocks", "1", "--rounds", "0", "--batch", "4"]
+    arguments += ["--scenario", scenario]
+    done = framebench("try", str(file), *arguments, "--results", str(results), "--json")
     assert done.returncode == 0, done.stderr
     rows = {row["strategy"]: row for row in json.loads(done.stdout)}
-    assert rows.keys() == {"fp32", "checkpoint", "multi_steps"}
     assert all(row["usable"] for row in rows.values())
+    return rows, done.stderr
+
+
+def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    rows, said = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", "checkpoint", "multi_steps", "amp_bf16")
+    assert rows.keys() == {"fp32", "checkpoint", "multi_steps"}
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
-    assert "left out: amp_bf16: rounds every layer's output in Flax" in done.stderr
+    assert "left out: amp_bf16: rounds every layer's output in Flax" in said
+
+
+def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(JITTOR)
+    rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
+    assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert "4 blocks (Block)" in said
+
+
+def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """Of a model with dropout, which is off then."""
+    file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
+    rows, _ = rows_of(file, tmp_path / "results", "grad", "inference_mode", "amp_bf16", scenario="eval")
+    assert rows.keys() == {"no_grad", "grad", "inference_mode", "amp_bf16"}
+    assert rows["amp_bf16"]["worst_error"] > rows["no_grad"]["worst_error"]
+
+
+@pytest.mark.slow
+def test_a_model_of_hugging_face(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """In the environment that has what the file imports. The head has the embedding's weights."""
+    rows, said = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "amp_bf16")
+    assert rows.keys() == {"fp32", "checkpoint", "amp_bf16"}
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert "4 blocks (GPT2Block)" in said
+
+
+def test_what_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """A loss that is a sum, which micro-batches divide once too often; and a model that does otherwise under autocast."""
+    file = written(
+        tmp_path,
+        ("mean()", "sum()"),
+        ("return nn.Sequential(nn.Linear(6, 8)", "return nn.Sequential(Odd(6, 8)"),
+        ("def model", """class Odd(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * (1.25 if torch.is_autocast_enabled("cpu") else 1.0)
+
+def model"""),
+    )  # fmt: skip
+    arguments = ["--strategies", "accumulate,amp_bf16,keep_grads", "--blocks", "1", "--rounds", "0", "--batch", "4"]
+    done = framebench("try", str(file), *arguments, "--results", str(tmp_path / "results"), "--json")
+    assert done.returncode == 1, done.stderr
+    found = {row["strategy"]: row["status"] for row in json.loads(done.stdout)}
+    assert found == {"fp32": "ok", "keep_grads": "ok", "accumulate": "wrong", "amp_bf16": "wrong"}
+
+
+def test_a_package_that_is_missing_is_told_with_the_way_out(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file = written(tmp_path, ("import sys", "import sys, gone_for_good"))
+    done = framebench("try", str(file), "--results", str(tmp_path / "results"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}:2: ModuleNotFoundError: No module named 'gone_for_good'; " in done.stderr
+    assert "--env" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -20,21 +20,29 @@ from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse, select
-from models import spec
+from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
-WORKLOAD = spec.workload("transformer")
-SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
-WHOLE = WIDE * sum(map(prod, SHAPES))
 SEEN_IN_ANOTHER = ("deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2")  # of one engine, whose stage 3 divides everything
+SEEN_OF_RESNET = ("fsdp", "fully_sharded")
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
-    pytest.param(c, id=f"{c.framework}-{c.strategy}", marks=[pytest.mark.all_cells] if c.strategy in SEEN_IN_ANOTHER else [])
-    for c in CASES
-    if c.ranks == 2
+    pytest.param(
+        case,
+        id=f"{case.workload}-{case.scenario}-{case.framework}-{case.strategy}",
+        marks=[pytest.mark.all_cells]
+        if case.strategy in SEEN_IN_ANOTHER or (case.workload == "resnet50" and case.strategy not in SEEN_OF_RESNET)
+        else [],
+    )
+    for case in CASES
+    if case.ranks == 2
 ]
 PLAIN = Options()
 RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
+
+
+def shapes(case: Case) -> list[tuple[int, ...]]:
+    return [p.shape for p in case.spec.params(case.config) if p.trainable]
 
 
 @cache
@@ -63,7 +71,9 @@ def test_verified_and_proven(case: Case, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", OVER_TWO)
 def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: Case, folder: Path) -> None:
-    every, rule = measured(case, folder).ranks, STRATEGIES[case.strategy].bytes(SHAPES, case.ranks)
+    every, states = measured(case, folder).ranks, len(case.spec.optimizer.states)
+    rule = STRATEGIES[case.strategy].bytes(shapes(case), case.ranks, states)
+    rule = {part: size for part, size in rule.items() if case.stage.trains or part == "parameters"}
     fullest = {
         part: max(rank.held.get(part, 0) for rank in every) for part in {*rule, *(p for rank in every for p in rank.held)}
     }
@@ -86,11 +96,20 @@ def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
-    record = measured(parse("transformer/torch/train/zero_optimizer/b4x4/tiny"), folder)
+    case = parse("transformer/torch/train/zero_optimizer/b4x4/tiny")
+    record = measured(case, folder)
     assert record.usable, record.reason
     states = [rank.held["optimizer states"] for rank in record.ranks]
-    assert sum(states) == 2 * WHOLE
-    assert max(states) == STRATEGIES["zero_optimizer"].bytes(SHAPES, 4)["optimizer states"] > min(states)
+    assert sum(states) == 2 * WIDE * sum(map(prod, shapes(case)))
+    assert max(states) == STRATEGIES["zero_optimizer"].bytes(shapes(case), 4)["optimizer states"] > min(states)
+
+
+def test_ranks_of_pytorch_normalise_alone_as_micro_batches_do() -> None:
+    torch, jax = (parse(f"resnet50/{name}/b4x2/tiny") for name in ("torch/train/fsdp", "jax/train/fully_sharded"))
+    assert (torch.golden_key, jax.golden_key) == ("tiny/train/b4/m2", "tiny/train/b4")
+    tensors = {"weight": {}, "buffer": {}}
+    assert comparable(torch, tensors).keys() == {"weight"}
+    assert comparable(jax, tensors) == comparable(parse("resnet50/torch/train/fp32/b4/tiny"), tensors) == tensors
 
 
 UNDIVIDED = "tests.measure.undivided"
@@ -101,14 +120,14 @@ UNDIVIDED = "tests.measure.undivided"
     "name",
     ["torch/train/fsdp", "jax/train/fully_sharded", pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cells)],
 )
-def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str) -> None:
+def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str, tmp_path: Path) -> None:
     case = parse(f"transformer/{name}/b4x2/tiny")
     environment = environments.of_case(case)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if case.framework == "torch" else []
     done = subprocess.run(
         [str(environment.python), *launcher, "-m", UNDIVIDED, json.dumps(PLAIN.task(case, "time").as_dict() | {"core": None})],
         env={**environment.variables(), **case.support.env, "PYTHONPATH": str(provenance.ROOT), "OMP_NUM_THREADS": "1",
-             "PATH": "/usr/bin:/bin"},
+             "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
         cwd=provenance.ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -205,7 +205,7 @@ class JaxAdapter(Adapter):
             (loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)
             updates, state = self.optimizer.update(grads, state, params)
             params = optax.apply_updates(params, updates)
-            return self.constrained("params", params), stats, self.constrained("state", state), loss
+            return *(self.constrained(*each) for each in (("params", params), ("stats", stats), ("state", state))), loss
 
         return step
 

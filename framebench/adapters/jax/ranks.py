@@ -46,8 +46,8 @@ def own(peaks: dict[str, int]) -> dict[str, int]:
 
 def held(run: JaxAdapter) -> list[dict[str, int]]:
     """Bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
-    params, states = (list(bytes_by_device(arrays(tree)).values()) for tree in (run.params, run.optimizer_state))
-    return [{"parameters": p, "gradients": 0, "optimizer states": s} for p, s in zip(params, states)]
+    params, states = (bytes_by_device(arrays(tree)) for tree in (run.params, run.optimizer_state))
+    return [{"parameters": p, "gradients": 0, "optimizer states": states.get(device, 0)} for device, p in params.items()]
 
 
 def arrays(tree: Any) -> list[Array]:
@@ -82,15 +82,18 @@ def sharded(run: JaxAdapter, split: tuple[str, ...]) -> Proof:
     run.sharding = sharding
 
     def proof(e: Evidence) -> bool:
-        """What is divided is as small on each device as it was declared, and gradients are summed up over devices."""
+        """What is divided is as small on each device as it was declared. Gradients are summed up over devices; in evaluation
+        what is whole everywhere needs nothing sent."""
         e["held"], e["collectives"] = held(run), collectives(run)
         trees = {"params": ("parameters", arrays(run.params)), "state": ("optimizer states", arrays(run.optimizer_state))}
+        trees = {what: found for what, found in trees.items() if found[1]}
         e["whole"] = {name: sum(a.nbytes for a in found) for name, found in trees.values()}
         e["share"] = {name: share(what, found) for what, (name, found) in trees.items()}
         as_declared = all(each[name] == e["share"][name] for each in e["held"] for name in e["share"])
         divided = {what for what, (name, _) in trees.items() if e["share"][name] < e["whole"][name]}
-        sent = {"all-reduce", "all-gather"} if split else {"all-reduce"}
-        return as_declared and divided == set(split) and sent <= e["collectives"].keys()
+        sent = ({"all-reduce"} if run.case.stage.trains else set()) | ({"all-gather"} if split else set())
+        silent = run.case.stage.trains or bool(split) or not e["collectives"]
+        return as_declared and divided == {*split} & trees.keys() and sent <= e["collectives"].keys() and silent
 
     def share(what: str, found: list[Array]) -> int:
         shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in found]

@@ -20,7 +20,7 @@ from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.probe import probe, watch
 from framebench.suite.case import Case
-from models.spec import Optimizer
+from models.spec import OWN, Optimizer, workload
 
 DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
     "amp_level": 0,
@@ -30,12 +30,15 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
     "no_fuse": 0,
     "use_tensorcore": 0,
 }
-STATES = {"sgd": {"values": "momentum"}, "adamw": {"m": "first moment", "values": "second moment"}}
+MOMENTS = {"m": "first moment", "values": "second moment"}
+STATES = {jt.optim.SGD: {"values": "momentum"}, jt.optim.Adam: MOMENTS, jt.optim.AdamW: MOMENTS}
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
 
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
-    """Jittor's own implementation with the workload's settings."""
+    """Jittor's own implementation with the workload's settings, or what a user's file makes."""
+    if o.name == OWN:
+        return workload(OWN).model("jittor").optimizer(params)
     if o.name == "sgd":
         return jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)
     return jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)
@@ -192,7 +195,7 @@ class JittorAdapter(Adapter):
         (group,) = self.optimizer.param_groups
         for kind in self.state_lists():
             for name, value in zip(names, group[kind], strict=True):
-                yield State(STATES[self.workload.optimizer.name].get(kind, kind), name, value.numpy(), value.nbytes)
+                yield State(STATES.get(type(self.optimizer), {}).get(kind, kind), name, value.numpy(), value.nbytes)
 
     def state_lists(self) -> list[str]:
         (group,) = self.optimizer.param_groups

@@ -89,6 +89,7 @@ class TorchAdapter(Adapter):
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.share = slice(None)  # of the batch: what this rank computes
         self.of_all_ranks: Callable[[Tensor], Tensor] = lambda loss: loss  # the mean of every rank's
+        self.all_rows: Callable[[Tensor], Tensor] = lambda output: output  # those of every rank
         self.beside: Callable[[], int] = lambda: 0  # bytes between two steps that no tensor here refers to
         self.all_states: Callable[[Iterator[State]], Iterator[State]] = lambda own: own
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
@@ -198,10 +199,10 @@ class TorchAdapter(Adapter):
     def loss(self) -> float:
         if self.case.scenario != "eval":
             return self.of_all_ranks(self.output).item()
-        return self.model_module.loss(self.output.detach(), self.inputs[1]).item()
+        return self.of_all_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
 
     def logits(self) -> np.ndarray:
-        return self.output.detach().to("cpu", torch.float64).numpy()
+        return self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         with self.gathered():

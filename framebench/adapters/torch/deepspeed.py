@@ -100,7 +100,9 @@ def attach(run: TorchAdapter, stage: int) -> None:
     def of_every_rank(own: Iterator[State]) -> Iterator[State]:
         """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
         for name, p in run.model.named_parameters():
-            for kind, called in (("exp_avg", STATES["exp_avg"]), ("exp_avg_sq", STATES["exp_avg_sq"])):
+            for kind, called in STATES.items():
+                if called not in run.workload.optimizer.states:
+                    continue
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
                 yield State(called, name, on_host(whole), whole.nbytes)
 

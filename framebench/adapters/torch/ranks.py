@@ -75,6 +75,11 @@ def counted(run: TorchAdapter, e: Evidence) -> Evidence:
     return e
 
 
+def states_of(run: TorchAdapter) -> int:
+    """So many numbers the optimizer keeps for each weight."""
+    return len(run.workload.optimizer.states)
+
+
 @cache
 def every_rank(device: str) -> DeviceMesh:
     """All ranks in a row. Not on fake tensors: a mesh looks up its own place."""
@@ -84,7 +89,7 @@ def every_rank(device: str) -> DeviceMesh:
 
 
 def divide(run: TorchAdapter) -> None:
-    """Each rank computes its part of the batch; a loss is the mean of theirs."""
+    """Each rank computes its part of the batch; a loss is the mean of theirs, and an output all of theirs."""
     each = run.case.batch // dist.get_world_size()
     run.share = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
 
@@ -93,7 +98,12 @@ def divide(run: TorchAdapter) -> None:
         dist.all_reduce(total)
         return total / dist.get_world_size()
 
-    run.of_all_ranks = mean
+    def rows(output: Tensor) -> Tensor:
+        every = [torch.empty_like(output) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, output.contiguous())
+        return torch.cat(every)
+
+    run.of_all_ranks, run.all_rows = mean, rows
 
 
 @switch
@@ -104,15 +114,18 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
         replicated = run.replicate(model, gradient_as_bucket_view=view)
         run.forward, run.beside = replicated, lambda: 0 if view else private.bucket_bytes(replicated)
 
-    run.on_model.append(attach)
+    if run.case.stage.trains:
+        run.on_model.append(attach)
 
     def proof(e: Evidence) -> bool:
-        """A gradient that is a view shares its bucket's storage."""
+        """A gradient that is a view shares its bucket's storage. Without gradients there is nothing to average."""
         found = counted(run, e)
+        if not run.case.stage.trains:
+            return found["held"]["parameters"] == found["whole"] and not found["collectives"]
         storages = {p.grad.untyped_storage().data_ptr() for p in run.parameters() if p.grad is not None}
         found["storages_of_gradients"] = len(storages)
         viewed = len(storages) < len(run.parameters())
-        whole = found["held"]["parameters"] == found["whole"] == found["held"]["optimizer states"] // 2
+        whole = found["held"]["parameters"] == found["whole"] == found["held"]["optimizer states"] // states_of(run)
         return whole and viewed == view and found["collectives"].get("all-reduce", 0) > 0
 
     return proof
@@ -142,24 +155,29 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         dist.all_gather_object(every, found["held"]["optimizer states"])
         found["optimizer_states_by_rank"] = every
         whole = found["held"]["parameters"] == found["whole"]
-        return whole and sum(every) == 2 * found["whole"] > max(every) and found["collectives"].get("broadcast", 0) > 0
+        return (
+            whole
+            and sum(every) == states_of(run) * found["whole"] > max(every)
+            and found["collectives"].get("broadcast", 0) > 0
+        )
 
     return proof
 
 
 @switch
 def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
-    """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass. Without
-    `sync` whole gradients are added up, and reduced with those of the last micro-batch."""
+    """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass, which
+    evaluation has none of. Without `sync` whole gradients are added up, and reduced with those of the last micro-batch."""
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
+    trains = run.case.stage.trains
     divide(run)
 
     def attach(model: nn.Module) -> None:
         mesh = every_rank(run.where.type)
         for block in run.model_module.blocks_of(model):
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
-        fully_shard(model, mesh=mesh, reshard_after_forward=None if reshard else False)
+        fully_shard(model, mesh=mesh, reshard_after_forward=None if reshard and trains else reshard)
 
     passes = itertools.count(1)
 
@@ -179,8 +197,11 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         chunk = sum(-(-p.shape[0] // dist.get_world_size()) * p.shape[1:].numel() * 4 for p in run.parameters())
         shares, sent, groups = found["held"], found["collectives"], e["blocks"] + 1
         found["chunk"] = chunk
+        if not trains:
+            return shares["parameters"] == chunk < found["whole"] and sent == {"all-gather": groups}
         divided = (
-            shares["parameters"] == shares["gradients"] == chunk < found["whole"] and shares["optimizer states"] <= 2 * chunk
+            shares["parameters"] == shares["gradients"] == chunk < found["whole"]
+            and shares["optimizer states"] <= states_of(run) * chunk
         )
         reduced, gathered = groups * (run.micro if sync else 1), run.micro * (groups + reshard * e["blocks"])
         return divided and sent.get("reduce-scatter") == reduced and sent.get("all-gather") == gathered
@@ -202,7 +223,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
         e["whole"], shares = 4 * run.workload.parameter_count(run.config), e["held"]
         e["gradients_at_most"] = run.optimizer.gradients_at_most
         divided = {
-            1: shares["optimizer states"] < 2 * e["whole"],
+            1: shares["optimizer states"] < states_of(run) * e["whole"],
             2: e["gradients_at_most"] < e["whole"],
             3: shares["parameters"] < e["whole"],
         }

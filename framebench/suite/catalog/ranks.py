@@ -10,7 +10,7 @@ _JITTOR_AVERAGES = Unsupported(
     "Jittor only averages gradients, by MPI operators that it compiles with the machine's mpicc: no package can be pinned for it"
 )
 _JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy weights; every process keeps all states")
-_WORKLOADS = ("transformer",)  # batch norm's statistics, of a rank's part of the batch, are other mathematics
+_WORKLOADS = ("resnet50", "transformer")
 _CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
 _ENGINE = {
     name: f"DeepSpeed's engine {what} by a setting of its own"
@@ -23,7 +23,7 @@ _ON_THE_CPU = {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
 
 ROWS = (
     Strategy(
-        "ddp", ("train",), "ranks", "each rank keeps everything; gradients are averaged, bucket by bucket",
+        "ddp", ("train", "eval"), "ranks", "each rank keeps everything; gradients are averaged, bucket by bucket",
         "bytes that each rank holds, counted from storages; collectives",
         cells(Native("DistributedDataParallel"), _PYTORCH_ONLY, _JITTOR_AVERAGES),
         over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
@@ -41,7 +41,7 @@ ROWS = (
         over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
     ),
     Strategy(
-        "fsdp", ("train",), "ranks", "weights, gradients and states divided; each block's weights gathered for its forward pass, and again for its backward pass",
+        "fsdp", ("train", "eval"), "ranks", "weights, gradients and states divided; each block's weights gathered for its forward pass, and again for its backward pass",
         "bytes that each rank holds, counted from storages; gathers per block",
         cells(Native("fully_shard of each block and of the model"), _PYTORCH_ONLY, _JITTOR_KEEPS),
         options={"reshard": True}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
@@ -78,16 +78,16 @@ ROWS = (
     ),
     *(
         Strategy(
-            name, ("train",), "ranks", summary, "bytes that each device holds; collectives of the compiled step",
+            name, where, "ranks", summary, "bytes that each device holds; collectives of the compiled step",
             cells(_JAX_ONLY, Native(how), _JITTOR_KEEPS if split else _JITTOR_AVERAGES),
             how="sharded", options={"split": split}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
         )
-        for name, split, summary, how in (
-            ("replicated", (), "each device keeps everything; the batch is divided",
+        for name, where, split, summary, how in (
+            ("replicated", ("train", "eval"), (), "each device keeps everything; the batch is divided",
              "NamedSharding: weights and states on every device, the batch over a mesh of them"),
-            ("sharded_states", ("state",), "each device keeps all weights and a part of the optimizer's states",
+            ("sharded_states", ("train",), ("state",), "each device keeps all weights and a part of the optimizer's states",
              "NamedSharding of the states by the longest axis that divides"),
-            ("fully_sharded", ("params", "state"), "each device keeps a part of weights and states",
+            ("fully_sharded", ("train", "eval"), ("params", "state"), "each device keeps a part of weights and states",
              "NamedSharding of weights and states by the longest axis that divides; XLA decides what is gathered when"),
         )
     ),
