@@ -128,12 +128,13 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     deciding = [one for one in lines if one.decides]
     leading = next((one.metric for one in deciding if one.value is not None or one.verdict != GPU), "")
     first = [one for one in deciding if one.metric == leading and one.value is not None]
+    with_interval = [one for one in first if one.low is not None] or first
     # a claim whose first metric is missing is not judged by its others
     counted = deciding if first or not leading else [one for one in deciding if one.metric == leading]
     verdict = of_words(claim, measured) or summary([one.verdict for one in counted])
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
-        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(first),
+        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(with_interval),
         first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
         command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
