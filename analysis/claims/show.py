@@ -16,10 +16,10 @@ HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the deciding arms that have an interval, in brackets the lowest and the highest end of their 95 % intervals. Changes are "
-    "against the base of each arm. At full size, predicted: the ratio of the lower bounds of framebench predict, from the "
-    "least to the most of the deciding arms; it decides nothing. Verdicts are computed by the rule of docs/claims.md "
-    "(analysis/claims/rule.py)."
+    "measured: median of the deciding arms that have an interval, in brackets the lowest and the highest end of these 95 % "
+    "intervals. Changes are against the base of each arm. At full size, predicted: the ratio of the lower bounds of framebench "
+    "predict, from the least to the most of the deciding arms; it decides nothing. Verdicts are computed by the rule of "
+    "docs/claims.md (analysis/claims/rule.py)."
 )
 
 
