@@ -179,7 +179,7 @@ def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[
 def undirected(adapter: Adapter, roundoff: float) -> Errors:
     """How far weights may go astray under an optimizer that divides by a second moment: it moves each number by about the rate,
     and one whose gradient is below what a precision rounds (keys' biases in attention have none at all) in any direction."""
-    states = list(adapter.states())
+    states = list(adapter.states()) if adapter.case.stage.trains else []
     if all(state.kind != "second moment" for state in states):
         return {}
     found = {}

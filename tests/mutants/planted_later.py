@@ -117,7 +117,7 @@ REMEMBERED = (
         TORCH,
         EVALUATION,
         "pass",
-        Edit(TORCH, 'self.output.detach().to("cpu", torch.float64).numpy()', 'self.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
+        Edit(TORCH, 'self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
         Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.forward(self.inputs[0]).detach(), self.inputs[1])"),
     ),
     bug("clock that stops before the step is done", "transformer/jax/train/fp32/b4/cpu", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),

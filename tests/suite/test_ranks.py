@@ -42,9 +42,9 @@ def test_combinations_are_put_in_order() -> None:
         ("transformer/torch/train/fsdq/b4", 2, "no strategy 'fsdq' over ranks; choose from: ddp,"),
         ("transformer/torch/train/fp32/b4", 2, "fp32 runs in a single process"),
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
-        ("transformer/torch/eval/fsdp/b4", 2, "eval has no strategy over ranks; choose from: train"),
+        ("transformer/torch/varlen/fsdp/b4", 2, "varlen has no strategy over ranks; choose from: train, eval"),
         ("transformer/tensorflow/train/fsdp/b4", 2, "torch, jax, jittor"),
-        ("resnet50/torch/train/fsdp/b8", 2, "fsdp is for transformer"),
+        ("unet3d/torch/train/fsdp/b4", 2, "fsdp is for resnet50, transformer"),
     ],
 )
 def test_wrong_names_are_answered_by_the_valid_ones(case: str, ranks: int | None, said: str) -> None:

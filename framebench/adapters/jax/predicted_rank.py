@@ -8,10 +8,8 @@ from importlib.metadata import version
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import ShapeDtypeStruct
 
-from framebench.adapters.base import Batch
 from framebench.adapters.jax import SWITCHES
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
 from framebench.adapters.jax.program import plan_bytes
@@ -38,10 +36,6 @@ class Planned(JaxAdapter):
         assert self.sharding
         where = self.sharding
         return jax.tree.map(lambda a: ShapeDtypeStruct(a.shape, a.dtype, sharding=where(what, a.shape)), tree)
-
-    def put(self, x: Any, y: Any) -> Batch:
-        found = self.placed("batch", [ShapeDtypeStruct(a.shape, jnp.asarray(a[:0]).dtype) for a in (x, y)])
-        return found[0], found[1]
 
 
 def predict(case: Case) -> dict[str, Any]:
