@@ -96,8 +96,10 @@ def test_published_records_are_complete() -> None:
             assert record.verification.passed, record.case
             assert record.effect, record.case
             assert record.peak_instrument or record.turns, record.case  # of a session the first block's records have peaks
-            without_times = record.turns is not None and not record.turns.round
+            several = record.parsed.ranks > 1  # which have no times
+            without_times = several or (record.turns is not None and not record.turns.round)
             assert record.peaks if without_times else len(record.step_s) >= 3, record.case
+            assert len(record.ranks) == (record.parsed.ranks if several else 0), record.case
             assert record.provenance.commit, record.case
             assert record.provenance.dirty is False, record.case
     assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {

@@ -77,9 +77,10 @@ def test_activations_are_proportional_to_the_batch() -> None:
 
 
 def test_below_every_measured_peak() -> None:
+    """Of a single process: ranks divide what it has."""
     assert len(measured()) > 100
     for record in measured():
-        if not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
+        if record.parsed.ranks > 1 or not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
             continue
         least = lower_bound.lower_bound(record.parsed).total
         for instrument, peak in record.peaks.items():
