@@ -131,8 +131,10 @@ def one_by_one(workload: str, key: str) -> float:
     and they grow as a random walk does. There are as many terms as samples times pixels, voxels or tokens."""
     size, batch = key.split("/")[0], int(re.findall(r"/b(\d+)", key)[0])
     shape = spec.workload(workload).input_shape(size, batch)
-    features = min(shape[1:]) if workload == spec.OWN else shape[1]  # it is not known which axis of a user's input has them
-    terms = math.prod(shape) // (features if len(shape) > 2 else 1)
+    features = 1
+    if len(shape) > 2:  # of a user's input it is not known which axis has them
+        features = min(shape[1:]) if workload == spec.OWN else shape[1]
+    terms = math.prod(shape) // features
     return 2.0**-24 * math.sqrt(terms / 2)
 
 
