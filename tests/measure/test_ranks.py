@@ -120,7 +120,14 @@ UNDIVIDED = "tests.measure.undivided"
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["torch/train/fsdp", "jax/train/fully_sharded", pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cells)],
+    [
+        "torch/train/fsdp",
+        "jax/train/fully_sharded",
+        *(
+            pytest.param(name, marks=pytest.mark.all_cells)
+            for name in ("torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")
+        ),
+    ],
 )
 def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str, tmp_path: Path) -> None:
     case = parse(f"transformer/{name}/b4x2/tiny")
