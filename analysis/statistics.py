@@ -28,8 +28,9 @@ FEW = 3  # blocks that an interval takes
 NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
 WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
-# of one process's peak, relative and in bytes: the kernel gives pages by the dozen (docs/peak.md). Other instruments are exact
-RESOLUTION = {"host.rss": (0.005, 2**15)}
+# of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and equal processes of small peaks differ
+# by up to a quarter of a MiB (docs/study.md). Other instruments are exact
+RESOLUTION = {"host.rss": (0.005, 2**17)}
 WORK = 0.001  # relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
 
 

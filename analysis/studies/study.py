@@ -78,8 +78,8 @@ def kept(where: Path = WHERE) -> dict[str, list[Record]]:
 
 
 def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
-    """Every comparison of a condition. Of equal arms the first two, the next two, and so on; each planted arm with an equal arm
-    of its own."""
+    """Every comparison of a condition, times of blocks and peaks of processes that were not timed. Of equal arms the first
+    two, the next two, and so on; each planted arm with an equal arm of its own."""
     good = [r for r in records if r.status == "ok" and r.turns]
     known = Blocks(good)
     for case in sorted({r.case for r in good}):
@@ -88,7 +88,8 @@ def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
         for share, base, change in matched([r for r in own if r.step_s], "spin"):
             if found := of_time(base, change, known):
                 yield Pair(condition, framework, case, TIME.name, share, found)
-        for share, base, change in matched([seen for r in own if (seen := by_host(r)).peaks], "extra"):
+        read = [by_host(r) for r in own if r.turns and not r.turns.round]
+        for share, base, change in matched([r for r in read if r.peaks], "extra"):
             if found := of_memory(base, change):
                 yield Pair(condition, framework, case, PEAK.name, share, found)
 

@@ -30,6 +30,14 @@ SHORT = (
     ("transformer", "train", "accumulate"),
 )
 BLOCKS = 5
+# Memory is read at the size that tables show: what equal processes differ by in bytes is much of a peak of a few MiB.
+IN_MEMORY = (
+    *LONG,
+    ("transformer", "train", "checkpoint"),
+    ("transformer", "train", "accumulate"),
+    ("resnet50", "train", "fp32"),
+)
+EQUAL_IN_MEMORY = 8
 
 
 def cases(size: str = "cpu") -> list[Case]:
@@ -39,6 +47,15 @@ def cases(size: str = "cpu") -> list[Case]:
         Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
         for framework in FRAMEWORKS
         for (workload, scenario, strategy), size in sized
+    ]
+
+
+def larger_cases(size: str = "cpu") -> list[Case]:
+    """Those whose memory is read."""
+    return [
+        Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
+        for framework in FRAMEWORKS
+        for workload, scenario, strategy in IN_MEMORY
     ]
 
 
@@ -55,9 +72,10 @@ def arms(case: Case, environment: Environment) -> Iterator[Arm]:
 
 
 def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Processes that hold more memory; the equal ones' peaks are read beside their times."""
+    """Equal processes, and such that hold more memory."""
+    shares = (*(0.0,) * EQUAL_IN_MEMORY, *EXTRAS)
     found = {case: ready[case.framework] for case in chosen}
-    return [Group(f"study-memory/{c.id}", tuple(Arm(c, where, extra=share) for share in EXTRAS)) for c, where in found.items()]
+    return [Group(f"study-memory/{c.id}", tuple(Arm(c, where, extra=share) for share in shares)) for c, where in found.items()]
 
 
 @contextmanager

@@ -148,6 +148,7 @@ def hold_more(adapter: Adapter, share: float) -> None:
     """From now on each step holds more bytes: this share of what its peak is without them. Only studies ask for that."""
     plain = peaks(adapter)
     size = round(share * next(plain[name] for name in ("allocator.in_use", "host.rss") if name in plain))
+    adapter.allocate(size)  # once before: the first time it may be compiled
     step = adapter.one_step
 
     def larger_step() -> None:

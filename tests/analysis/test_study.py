@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +21,23 @@ OTHER = Case("transformer", "jax", "train", "fp32", 4, "tiny")
 
 
 def measured(case: Case, spread: float, seed: int) -> list[Record]:
-    """Four equal arms, one for each slowdown and one for each share of more memory, as they are measured."""
-    rng, planted = np.random.default_rng(seed), [*[{}] * 4, *({"spin": s} for s in SPINS), *({"extra": s} for s in EXTRAS)]
-    times = [
-        (1 + plant.get("spin", 0.0)) * np.exp(rng.normal(0, spread, (5, 1)) + rng.normal(0, 0.01, (5, 8))) for plant in planted
-    ]
-    peaks = [round(100 * MIB * (1 + plant.get("extra", 0.0))) for plant in planted]
-    found = blocks([(case, arm.tolist()) for arm in times], peaks=peaks)
+    """Blocks of four equal arms and one for each slowdown; then, without times, four equal processes and one for each share of
+    more memory."""
+    rng, slow, large = np.random.default_rng(seed), [*[0.0] * 4, *SPINS], [*[0.0] * 4, *EXTRAS]
+    times = [(1 + spin) * np.exp(rng.normal(0, spread, (5, 1)) + rng.normal(0, 0.01, (5, 8))) for spin in slow]
+    peaks = [round(100 * MIB * (1 + extra)) for extra in large]
+    timed = blocks([(case, arm.tolist()) for arm in times])
+    held = blocks([(case, [[math.nan]]) for _ in large], peaks=peaks)
+    return [*planted(timed, "spin", slow), *planted(held, "extra", large)]
+
+
+def planted(found: list[Record], what: str, shares: list[float]) -> list[Record]:
     made = []
     for r in found:
         assert r.turns
-        turns = r.turns.model_copy(update={"block": f"{case.id} {r.turns.block}"})
-        origin = r.provenance.model_copy(update={"planted": planted[r.turns.arm]})
+        turns = r.turns.model_copy(update={"block": f"{what}/{r.case} {r.turns.block}"})
+        share = shares[r.turns.arm]
+        origin = r.provenance.model_copy(update={"planted": {what: share} if share else {}})
         made.append(r.model_copy(update={"turns": turns, "provenance": origin}))
     return made
 
