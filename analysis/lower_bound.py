@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from framebench.suite.catalog.quantized import moment_bytes
 from models.resnet50.spec import Config as ResNet
 from models.resnet50.spec import blocks as bottlenecks
 from models.spec import STREAM, Param
@@ -200,25 +201,37 @@ def held(case: Case, trainable: bool) -> int:
         shared = any(o.get("shared") for o in what.values())
         found.append((case.config, spec.head if shared else ""))
     chosen = (p for config, begins in found for p in spec.params(config) if p.name.startswith(begins))
-    return storage(case) * sum(size(p) for p in chosen if p.trainable == trainable)
+    return sum(stored(case, p) for p in chosen if p.trainable == trainable)
+
+
+def stored(case: Case, param: Param) -> int:
+    """Bytes of a parameter. A linear layer's in 8 bits needs scales beside them, which are not counted."""
+    linear = len(param.shape) == 2 and param.name.startswith("blocks.")
+    return size(param) * (1 if linear and "int8" in options(case) else storage(case))
 
 
 @cache
 def gradient_bytes(case: Case) -> dict[str, int]:
     """By layer: of all trained parameters, as they are when the backward pass ends."""
     found: dict[str, int] = {}
-    prefixes, each = trained_prefixes(case), storage(case)
-    for p in case.spec.params(case.config):
-        if p.trainable and p.name.startswith(prefixes):
-            layer = p.name.rpartition(".")[0]
-            found[layer] = found.get(layer, 0) + each * size(p)
+    for p in trained(case):
+        layer = p.name.rpartition(".")[0]
+        found[layer] = found.get(layer, 0) + storage(case) * size(p)
     return found
 
 
+def trained(case: Case) -> list[Param]:
+    return [p for p in case.spec.params(case.config) if p.trainable and p.name.startswith(trained_prefixes(case))]
+
+
 def optimizer_bytes(case: Case) -> int:
-    """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16."""
-    trained = sum(gradient_bytes(case).values())
-    return len(case.spec.optimizer.states) * trained - ("mu_bf16" in options(case)) * trained // 2
+    """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16, little
+    more than 2 in 8 bits."""
+    moments = len(case.spec.optimizer.states)
+    if "adamw_8bit" in options(case):
+        return moments * sum(moment_bytes(size(p)) for p in trained(case))
+    wide = sum(gradient_bytes(case).values())
+    return moments * wide - ("mu_bf16" in options(case)) * wide // 2
 
 
 def mixed_precision_adam(parameters: int) -> int:
@@ -302,8 +315,12 @@ def backward(case: Case) -> tuple[int, int]:
 
 
 def forward(case: Case) -> int:
-    """Bytes of the largest pair of a product's input and result, or of all layers where the graph is kept."""
+    """Bytes of the largest pair of a product's input and result, or of all layers where the graph is kept. Of generation the
+    keys and values of all tokens, and that of one."""
     elements = [k.elements + k.output for k in layers(case)]
+    if {"static_cache", "growing_cache"} & set(options(case)):
+        c = case.config
+        return width(case) * case.batch * (2 * c.layers * c.width * c.length + max(elements) // c.length)
     most = sum(k.elements for k in layers(case)) if "grad" in options(case) else max(elements)
     return width(case) * (case.batch // case.plan.micro_batches) * most
 

@@ -1,18 +1,20 @@
 """Source R: what users reported in the frameworks' trackers, each tried anew by a program small enough for a CPU.
 
-The programs are `framebench/adapters/<framework>/reports.py`. What is judged is whether the pinned release still does what was reported
-of another one, at the size of the program; a size is claimed only where the report has one that does not depend on the model's.
+The programs are `framebench/adapters/<framework>/reports.py`; the last report is judged by the suite's own cases. What is judged is
+whether the pinned release still does what was reported of another one, at the size of the program; a size is claimed only where the report
+has one that does not depend on the model's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from analysis.claims.arms import LESS, MORE, SOME, below, times
+from analysis.claims.arms import GPT, LESS, MORE, SOME, TORCH, below, each, ratios, ref, times
 from analysis.claims.claim import Arm, Claim
-from analysis.claims.measures import OfProbe
+from analysis.claims.measures import Apart, OfProbe
 from analysis.claims.probed import Found, of_all, off_from, over, saved
 from analysis.claims.rule import Effect, Target
+from analysis.claims.samples import PEAK
 
 PLACES = {"torch": "pytorch/pytorch", "jax": "jax-ml/jax", "jittor": "Jittor/jittor"}
 SAVES = 0.05  # of the peak: less is no saving
@@ -150,5 +152,14 @@ CLAIMS = (
         note=link("jittor", 602),
         arms=(arm("jittor", 602, "nobody waits", of_all("alone"), SOME, "number"),),
         evidence=(arm("jittor", 602, "the sums are waited for", of_all("waited"), SOME, "number"),),
+    ),
+    Claim(
+        "R15", "Adam with 8-bit states needs as much memory as Adam (bitsandbytes 22).", "the same memory",
+        "how far the peaks of AdamW in 8 bits and in float32 are apart", True, "an optimizer's states lie where the weights do",
+        "Take 8-bit states where the moments are what a step holds most of: the peaks are {measured} apart.",
+        if_so="Count what else a step holds before you take 8-bit states: the peaks are {measured} apart.",
+        note="https://github.com/facebookresearch/bitsandbytes/issues/22, by nvidia-smi, in December 2021; tried with torchao's AdamW8bit",
+        arms=each(lambda w, f: Apart(PEAK, ref(w, f, "train/adamw_8bit"), ref(w, f, "train/fp32")), below(SAVES), GPT, TORCH),
+        evidence=ratios("train/adamw_8bit", "train/fp32", LESS, GPT, TORCH),
     ),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from analysis.reports import (
     cluster,
     columns,
     explained,
+    generation,
     ground_truth,
     in_words,
     ranks,
@@ -27,7 +28,7 @@ from analysis.reports import (
 from analysis.reports.documents import Generated
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
-from analysis.studies import study
+from analysis.studies import sittings, study
 from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 
@@ -62,7 +63,12 @@ def for_documents(results: Results) -> list[Comparison]:
     changes += [bisected.table(found) for found in bisected.kept(results.root)]
     accounts = [make(found) for found in explained.newest(known) for make in (explained.by_kind, explained.by_layer)]
     rest = [*claims.tables(results), columns.comparison(), tolerances.comparison(), verified.comparison(results.records)]
-    rest += [*study.comparisons(results.root / "study"), *cluster.comparisons(results.records)]
+    rest += [
+        *study.comparisons(results.root / "study"),
+        sittings.comparison(results.records),
+        generation.comparison(results.records),
+    ]
+    rest += [*cluster.comparisons(results.records)]
     return [
         *of_records(results.records, known),
         *support.every_table(),

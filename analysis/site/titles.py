@@ -7,7 +7,7 @@ from analysis.reports.in_words import TITLES
 FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 SCENARIOS = {
     "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
-    "varlen": "Sequences of many lengths", "custom_op": "An operator of one's own",
+    "varlen": "Sequences of many lengths", "generate": "Generation", "custom_op": "An operator of one's own",
 }  # fmt: skip
 SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
 

@@ -26,6 +26,8 @@ def obstacle(case: Case) -> str | None:
         return f"explain covers train and eval, not {case.scenario}"
     if "compile" in hows:
         return "explain follows PyTorch operator by operator, and torch.compile leaves no operators to follow"
+    if {"adamw_8bit", "int8"} & hows:
+        return "explain follows storages, and a tensor of torchao's is made of several"
     if "no_jit" in hows:
         return "explain reads JAX's compiled plan, and the step under jax.disable_jit has none"
     return None

@@ -15,6 +15,7 @@ from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupp
 from models import spec
 
 DEFAULT_SIZE = "cpu"
+DECODED = 32
 BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")
 
 
@@ -71,10 +72,18 @@ class Case:
 
     @property
     def work(self) -> int:
-        """Samples or tokens of one step; of a stream of sequences, those that are no padding."""
+        """Samples or tokens of one step; of a stream of sequences those that are no padding, of generation the new ones."""
         if self.scenario == "varlen":
             return int(self.spec.lengths(self.config, self.batch).sum())
+        if self.scenario == "generate":
+            return self.batch * self.decoded
         return self.batch * self.spec.units(self.config)
+
+    @property
+    def decoded(self) -> int:
+        """Tokens of each sequence that a step of `generate` computes one after the other. Those before them are its prompt, of
+        which the cache is there already."""
+        return min(DECODED, self.spec.units(self.config) // 2)
 
     @property
     def normalises_alone(self) -> bool:
@@ -103,8 +112,10 @@ class Case:
             if part.needs and on.isdisjoint(part.needs):
                 wanted = " or ".join(f"{other}+{part.name}" for other in part.needs)
                 return Unsupported(f"only in a combination, such as {wanted}: {cell.why}")
-        if cell.supported and (why := self.plan.exceptions.get(f"{self.workload}/{self.framework}")):
-            return Unsupported(why)
+        here = f"{self.workload}/{self.framework}"
+        for where in (here, f"{here}/{self.size}"):
+            if cell.supported and (why := self.plan.exceptions.get(where)):
+                return Unsupported(why)
         if self.workload == spec.OWN and cell.supported and (why := own.why_not(self.plan, self.spec)):
             return Unsupported(why)
         if "rewrite" in self.strategy.split("+") and cell.supported:

@@ -110,6 +110,8 @@ def obstacle(case: Case) -> str | None:
         return "of ranks only training steps are predicted"
     if case.support.package:
         return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
+    if {"adamw_8bit", "int8"} & {part.how for part in case.parts}:
+        return "torchao's tensors in 8 bits are not followed on fake tensors"
     if "execution" in parts or parts.get("pair", "").startswith("scripted"):
         return "only eager execution is predicted: a compiler decides anew what is kept"
     if "loading" in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from framebench.suite.catalog import claims, memory, ranks, scenarios, steps
+from framebench.suite.catalog import claims, memory, quantized, ranks, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -15,6 +15,10 @@ _SCENARIOS = (
     Scenario(
         "varlen", "evaluation of a fixed stream of batches whose sequences differ in length (images do not)", "padded", "loss",
         workloads=("transformer",),
+    ),
+    Scenario(
+        "generate", "the last tokens of sequences one after the other, each from those before it", "static_cache", "logits",
+        workloads=("transformer",), mathematics="eval",
     ),
     Scenario(
         "pair", "evaluation by two models that differ in their last layer", "together", "loss", workloads=("resnet50",)
@@ -32,7 +36,9 @@ SCENARIOS: dict[str, Scenario] = {s.name: s for s in _SCENARIOS}
 BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a table refer to
 
 # the parts of a combination stand in its name in this order
-_ROWS = (*steps.ROWS, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *scenarios.ROWS, *claims.SCENARIOS)
+_ROWS = (
+    *steps.ROWS, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *claims.SCENARIOS,
+)  # fmt: skip
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }

@@ -93,7 +93,7 @@ class Strategy:
     variant: str = ""  # of the model: the mathematics differs, with golden values of its own
     mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
     workloads: tuple[str, ...] = NAMES
-    exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework -> why not there
+    exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework, or with its size -> why not there
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
     quick: bool = False  # part of the quick profile

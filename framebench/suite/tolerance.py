@@ -21,7 +21,10 @@ from models import spec
 
 MULTIPLE = 4.0
 # Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.
-LEAST = {"fp32": 2.0**-22, "bf16 moment": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12}
+LEAST = {
+    "fp32": 2.0**-22, "bf16 moment": 2.0**-22, "8-bit moments": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12,
+    "int8 weights": 2.0**-12, "int8": 2.0**-12,
+}  # fmt: skip
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
 # Sums over all positions of a batch. What was measured adds up in parts; a framework that adds one term after the other, as JAX

@@ -41,6 +41,8 @@ class Textbook:
         start = adapter.case.weights
         found: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
+            if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
+                return
             found.setdefault(state.name, {})[state.kind] = state.array
         for name in found.keys() & start.keys():
             weight = start[name] + self.change.get(name, np.zeros(())).astype(np.float64)

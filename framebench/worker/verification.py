@@ -10,6 +10,7 @@ import numpy as np
 
 from framebench.adapters.base import Adapter
 from framebench.suite.case import Case
+from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.suite.tolerance import tolerance
@@ -143,13 +144,15 @@ def stray(observed: Summaries, expected: Summaries) -> str:
 
 def state_bytes(case: Case, observed: Observed) -> int:
     """Bytes of the optimizer's states as the textbook has them, as wide as the weights: float32, but for Jittor's `amp_level` 4
-    to 6, which turn the weights to float16 too, and for a first moment that is asked for in bfloat16."""
+    to 6, which turn the weights to float16 too, and for moments that are asked for in bfloat16 or 8 bits."""
     sizes = {p.name: int(np.prod(p.shape)) for p in case.spec.params(case.config)}
+    weights = [sizes.get(name, 0) for name in observed.tensors["gradient"]]  # a stray one is named elsewhere
+    if case.plan.precision == "8-bit moments":
+        return len(case.spec.optimizer.states) * sum(map(moment_bytes, weights))
     width = {"fp16": 2 if case.framework == "jittor" else 4, "bf16 moment": 3}.get(
         case.plan.precision, 4
     )  # the mean of 2 and 4
-    weights = sum(sizes.get(name, 0) for name in observed.tensors["gradient"])  # a stray one is named elsewhere
-    return width * len(case.spec.optimizer.states) * weights
+    return width * len(case.spec.optimizer.states) * sum(weights)
 
 
 def without_values(case: Case, observed: Observed) -> dict[str, Any]:

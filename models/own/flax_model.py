@@ -73,10 +73,7 @@ def blocks_in(model: nnx.Module) -> list[Any]:
 def loss(output: Any, target: Array) -> Array:
     """Of an output in float32 or wider. Raises Fault."""
     wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
-    found = user().get("loss")(wide, target)
-    if not isinstance(found, jax.Array) or found.size != 1:
-        what = f"{kind(found)} of shape {found.shape}" if isinstance(found, jax.Array) else kind(found)
-        raise Fault(f"{user().line('loss')}: loss(output, target) must return one number as an array, and it returned {what}")
+    found: Array = user().loss(jax.Array, "an array", wide, target)
     return found.reshape(())
 
 
@@ -112,13 +109,7 @@ def weights() -> dict[str, np.ndarray]:
 
 def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets. Raises Fault."""
-    found, where = user().made("batch", size), user().line("batch")
-    if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(a, jax.Array | np.ndarray) for a in found):
-        raise Fault(f"{where}: batch(n) must return two arrays, input and target, and it returned {kind(found)}")
-    for what, array in zip(("an input", "a target"), found):
-        if array.ndim == 0 or len(array) != size:
-            raise Fault(f"{where}: batch({size}) gave {what} of shape {array.shape}, whose first axis is no {size} samples")
-    x, y = map(np.asarray, found)
+    x, y = map(np.asarray, user().batch(size, jax.Array | np.ndarray, "array"))
     return x, y
 
 

@@ -71,11 +71,7 @@ def blocks_in(model: Module) -> list[Module]:
 
 def loss(output: Any, target: Var) -> Var:
     """Raises Fault."""
-    found = user().get("loss")(output, target)
-    if not isinstance(found, Var) or found.numel() != 1:
-        what = f"{kind(found)} of shape {tuple(found.shape)}" if isinstance(found, Var) else kind(found)
-        raise Fault(f"{user().line('loss')}: loss(output, target) must return one number as a Var, and it returned {what}")
-    return found.reshape((1,))
+    return user().loss(Var, "a Var", output, target).reshape((1,))
 
 
 def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
@@ -99,15 +95,7 @@ def weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets. Raises Fault."""
     jt.sync_all(True)
-    found, where = user().made("batch", size), user().line("batch")
-    if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(v, Var) for v in found):
-        raise Fault(f"{where}: batch(n) must return two Vars, input and target, and it returned {kind(found)}")
-    for what, var in zip(("an input", "a target"), found):
-        if var.ndim == 0 or len(var) != size:
-            raise Fault(
-                f"{where}: batch({size}) gave {what} of shape {tuple(var.shape)}, whose first axis is no {size} samples"
-            )
-    x, y = (var.numpy() for var in found)
+    x, y = (var.numpy() for var in user().batch(size, Var, "Var"))
     return x, y
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import math
 import random
 import sys
 from collections.abc import Callable
@@ -126,3 +127,22 @@ class UserFile:
         np.random.seed(SEED)
         self.seed(SEED)
         return self.get(name)(*arguments)
+
+    def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
+        """Inputs and targets, arrays of these types, which the framework calls so. Raises Fault."""
+        found, where = self.made("batch", size), self.line("batch")
+        if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(array, types) for array in found):
+            raise Fault(f"{where}: batch(n) must return two {called}s, input and target, and it returned {kind(found)}")
+        for what, array in zip(("an input", "a target"), found):
+            if array.ndim == 0 or len(array) != size:
+                shape = tuple(array.shape)
+                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+        return found[0], found[1]
+
+    def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
+        """A single number. Raises Fault."""
+        found = self.get("loss")(output, target)
+        if not isinstance(found, types) or math.prod(found.shape) != 1:
+            what = f"{kind(found)} of shape {tuple(found.shape)}" if isinstance(found, types) else kind(found)
+            raise Fault(f"{self.line('loss')}: loss(output, target) must return one number as {called}, and it returned {what}")
+        return found

@@ -74,10 +74,7 @@ def blocks_in(model: nn.Module) -> list[nn.Module]:
 
 def loss(output: Any, target: Tensor) -> Tensor:
     """Raises Fault."""
-    found = user().get("loss")(output, target)
-    if not isinstance(found, Tensor) or found.numel() != 1:
-        what = f"{kind(found)} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else kind(found)
-        raise Fault(f"{user().line('loss')}: loss(output, target) must return one number as a tensor, and it returned {what}")
+    found: Tensor = user().loss(Tensor, "a tensor", output, target)
     return found.reshape(())
 
 
@@ -108,15 +105,7 @@ def array(tensor: Tensor) -> np.ndarray:
 
 def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets. Raises Fault."""
-    found, where = user().made("batch", size), user().line("batch")
-    if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(t, Tensor) for t in found):
-        raise Fault(f"{where}: batch(n) must return two tensors, input and target, and it returned {kind(found)}")
-    for what, tensor in zip(("an input", "a target"), found):
-        if tensor.ndim == 0 or len(tensor) != size:
-            raise Fault(
-                f"{where}: batch({size}) gave {what} of shape {tuple(tensor.shape)}, whose first axis is no {size} samples"
-            )
-    x, y = map(array, found)
+    x, y = map(array, user().batch(size, Tensor, "tensor"))
     return x, y
 
 

@@ -95,8 +95,9 @@ class Transformer(nnx.Module):
             x = self.remat(i, run)(block, x)
         return x
 
-    def __call__(self, tokens: Array) -> Array:  # (batch, time) -> (batch, time, vocabulary)
-        x = self.wte(tokens) + self.wpe(jnp.arange(tokens.shape[1]))
+    def __call__(self, tokens: Array, start: Array | None = None) -> Array:  # (batch, time) -> (batch, time, vocabulary)
+        positions = jnp.arange(tokens.shape[1])
+        x = self.wte(tokens) + self.wpe(positions if start is None else start + positions)
         return self.head(self.wte, self.ln_f(self.decode(x)))
 
 

@@ -10,6 +10,8 @@ from jittor import Module, Var, nn
 
 from models.transformer.spec import Config
 
+Attend = Callable[[Var, Var, Var], Var]
+
 
 def causal(scores: Var) -> Var:
     """Scores (batch, head, time, time) with those of the future made so low that their softmax is exactly zero.
@@ -17,6 +19,12 @@ def causal(scores: Var) -> Var:
     The comparison of indices is fused into the softmax's kernels, so no mask is ever stored.
     """
     return jt.ternary(scores.index(2) >= scores.index(3), scores, jt.full_like(scores, -1e30))
+
+
+def attention(q: Var, k: Var, v: Var) -> Var:
+    """Causal softmax(q k^T / sqrt(width)) v; queries, keys and values are (batch, head, time, width / heads) each."""
+    scores = nn.bmm_transpose(q, k) * q.shape[-1] ** -0.5
+    return nn.bmm(nn.softmax(causal(scores), dim=-1), v)
 
 
 def unprojected(hidden: Var, embedding: Var) -> tuple[Var, Var]:
@@ -51,8 +59,9 @@ def linear(cin: int, cout: int, rank: int) -> nn.Linear:
 
 
 class Block(Module):
-    def __init__(self, c: Config, gelu: Callable[[Var], Var]) -> None:
+    def __init__(self, c: Config, attend: Attend, gelu: Callable[[Var], Var]) -> None:
         self.heads = c.heads
+        self.attend = attend
         self.gelu = gelu
         self.ln1 = nn.LayerNorm(c.width)
         self.qkv = linear(c.width, 3 * c.width, c.rank)
@@ -65,9 +74,7 @@ class Block(Module):
         b, t, d = x.shape
         qkv = self.qkv(x).reshape(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         q, k, v = qkv[0], qkv[1], qkv[2]  # (batch, head, time, width / heads) each
-        scores = nn.bmm_transpose(q, k) * (d // self.heads) ** -0.5
-        y = nn.bmm(nn.softmax(causal(scores), dim=-1), v)
-        return self.proj(y.transpose(1, 2).reshape(b, t, d))
+        return self.proj(self.attend(q, k, v).transpose(1, 2).reshape(b, t, d))
 
     def execute(self, x: Var) -> Var:
         x = x + self.attention(self.ln1(x))
@@ -75,23 +82,28 @@ class Block(Module):
 
 
 class Transformer(Module):
-    def __init__(self, c: Config, gelu: Callable[[Var], Var], head: Callable[[Var, Var], Any]) -> None:
+    def __init__(self, c: Config, attend: Attend, gelu: Callable[[Var], Var], head: Callable[[Var, Var], Any]) -> None:
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
-        self.blocks = nn.ModuleList([Block(c, gelu) for _ in range(c.layers)])
+        self.blocks = nn.ModuleList([Block(c, attend, gelu) for _ in range(c.layers)])
         self.ln_f = nn.LayerNorm(c.width)
         self.head = head
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
-    def execute(self, tokens: Var) -> Var:  # (batch, time) -> (batch, time, vocabulary)
-        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+    def execute(self, tokens: Var, start: int = 0) -> Var:  # (batch, time) -> (batch, time, vocabulary)
+        x = self.wte(tokens) + self.wpe.weight[start : start + tokens.shape[1]]
         for block in self.blocks:
             x = self.remat(block, x)
         return self.head(self.ln_f(x), self.wte.weight)
 
 
-def build(c: Config, gelu: Callable[[Var], Var] = nn.gelu, head: Callable[[Var, Var], Any] = nn.linear) -> Module:
-    return Transformer(c, gelu, head)
+def build(
+    c: Config,
+    attend: Attend = attention,
+    gelu: Callable[[Var], Var] = nn.gelu,
+    head: Callable[[Var, Var], Any] = nn.linear,
+) -> Module:
+    return Transformer(c, attend, gelu, head)
 
 
 def blocks_of(model: Module) -> list[Module]:

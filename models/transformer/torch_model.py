@@ -91,8 +91,8 @@ class Transformer(nn.Module):
         self.head = head
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
-    def forward(self, tokens: Tensor) -> Tensor:  # (batch, time) -> (batch, time, vocabulary)
-        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:  # (batch, time) -> (batch, time, vocabulary)
+        x = self.wte(tokens) + self.wpe.weight[start : start + tokens.shape[1]]
         for block in self.blocks:
             x = self.remat(block, x)
         return self.head(self.ln_f(x), self.wte.weight)

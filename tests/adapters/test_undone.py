@@ -50,7 +50,7 @@ def check(environment: Environment, deeds: list[Deed]) -> None:
     assert {d.name: found[d.name] for d in deeds if found[d.name][0] != d.proven} == {}
 
 
-TRAIN, EVAL = "transformer/torch/train", "resnet50/torch/eval"
+TRAIN, EVAL, GENERATE = "transformer/torch/train", "resnet50/torch/eval", "transformer/torch/generate"
 AUTOCAST = "import torch; adapter.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
 
 TORCH = [
@@ -83,6 +83,26 @@ TORCH = [
     Deed("checkpoint_linear, attention saved", f"{TRAIN}/checkpoint_linear/b4/tiny",
          "from framebench.adapters.torch.steps import checkpoint_dots; checkpoint_dots(adapter); "
          "adapter.on_model[-1](adapter.model)"),
+    Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
+    Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
+         "from framebench.adapters.torch.generation import Growing; generation = adapter.generate.__self__; "
+         "generation.cache = Growing(adapter.config.layers); generation.begin()"),
+    Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
+    Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
+         "from framebench.adapters.torch.generation import Static; generation = adapter.generate.__self__; "
+         "shape = (4, adapter.config.heads, adapter.config.length, adapter.config.width // adapter.config.heads); "
+         "generation.cache = Static(adapter.config.layers, shape, adapter.model.wte.weight.detach()); generation.begin()"),
+    Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
+    Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
+    Deed("int8_weights, one of them made wide again", "transformer/torch/eval/int8_weights/b4/tiny",
+         "import torch; layer = adapter.blocks()[0].fc1; layer.weight = torch.nn.Parameter(layer.weight.dequantize())"),
+    Deed("int8_dynamic", "transformer/torch/eval/int8_dynamic/b4/tiny", proven=True),
+    Deed("int8_dynamic, of weights alone", "transformer/torch/eval/int8_dynamic/b4/tiny",
+         "for block in adapter.blocks(): block.fc1.weight.act_quant_kwargs = None"),
+    Deed("adamw_8bit", f"{TRAIN}/adamw_8bit/b4/cpu", proven=True),
+    Deed("adamw_8bit, one moment in float32", f"{TRAIN}/adamw_8bit/b4/cpu",
+         "adapter.step(); states = next(s for s in adapter.optimizer.state.values() if hasattr(s['exp_avg'], 'codes')); "
+         "states['exp_avg'] = states['exp_avg'].dequantize()"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
          "import torch; adapter.objective = lambda x, y: "
@@ -152,6 +172,13 @@ JAX = [
     Deed("fp32, asked for less", "transformer/jax/train/fp32/b4/tiny", "adapter.program.precision = 'default'"),
     Deed("batch_stats", "resnet50/jax/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
+    Deed("static_cache", "transformer/jax/generate/static_cache/b4/tiny", proven=True),
+    Deed("static_cache, another cache for each token", "transformer/jax/generate/static_cache/b4/tiny",
+         "adapter.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
+    Deed("static_cache, of the whole sequence for each token", "transformer/jax/generate/static_cache/b4/tiny",
+         "generation = adapter.generate.__self__; generation.written = None; adapter.model_options.clear(); "
+         "adapter.graph = adapter.split(adapter.abstract(adapter.config, False)).graph; "
+         "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),
     Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
          "from framebench.adapters.jax.adapter import make_optimizer; "

@@ -115,7 +115,7 @@ def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", "jittor"])
+@pytest.mark.parametrize("framework", ["torch", pytest.param("jittor", marks=pytest.mark.all_cells)])
 def test_a_batch_norm_adds_to_a_step(
     environment: dict[str, Environment], framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

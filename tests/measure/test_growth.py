@@ -97,7 +97,7 @@ def test_a_list_of_losses_with_their_graph(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", "jittor"])
+@pytest.mark.parametrize("framework", ["torch", pytest.param("jittor", marks=pytest.mark.all_cells)])
 def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
     code, found = grow(f"transformer/{framework}/train/fp32/b4/tiny", results, CACHE)
     assert (code, found["verdict"]) == (1, "grows")
@@ -145,9 +145,7 @@ EVERY = [f"{w}/{f}/train/fp32/b4/tiny" for f in ("torch", "jax", "jittor") for w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=() if c.startswith("transformer") else pytest.mark.all_cells) for c in EVERY]
-)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c == TORCH else pytest.mark.all_cells) for c in EVERY])
 def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
     code, found = grow(case, results)
     assert (code, found["verdict"], found["kept"]) == (0, "does not grow", [])

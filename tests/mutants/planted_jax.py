@@ -41,7 +41,7 @@ MODELS = (
     bug("layer norm without its shift", EVAL, GPT, HEAD, "self.head(self.wte, self.ln_f(self.decode(x)) - self.ln_f.bias[...])"),
     bug("residual around the attention dropped", TRAIN, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("residual around the norm, not the input", TRAIN, GPT, MLP, "x = self.ln2(x)\n        return x + self.fc2(self.gelu(self.fc1(x)))"),
-    bug("positions shifted by one", EVAL, GPT, "self.wpe(jnp.arange(tokens.shape[1]))", "self.wpe((jnp.arange(tokens.shape[1]) + 1) % tokens.shape[1])"),
+    bug("positions shifted by one", EVAL, GPT, "self.wpe(positions if", "self.wpe((positions + 1) % len(positions) if"),
     bug("branch detached", TRAIN, GPT, MLP, MLP.replace("self.ln2(x)", "jax.lax.stop_gradient(self.ln2(x))")),
     bug("bias of a linear layer dropped, in bfloat16", HALF, GPT, MLP, "return x + self.fc2(self.gelu(self.fc1(self.ln2(x)))) - self.fc2.bias[...]"),
     bug("layers in reverse order", "transformer/jax/train/scan", GPT, "out_axes=nnx.Carry)(", "out_axes=nnx.Carry, reverse=True)("),

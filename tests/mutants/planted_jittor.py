@@ -27,7 +27,7 @@ UNET_TRAIN, UNET_EVAL = "unet3d/jittor/train/fp32", "unet3d/jittor/eval/no_grad"
 MODELS = (
     bug("GELU by its tanh approximation", TRAIN, GPT, "= nn.gelu,", f"= lambda x: {TANH},"),
     bug("causal mask lets each token see the next one", EVAL, GPT, "scores.index(2) >= scores.index(3)", "scores.index(2) + 1 >= scores.index(3)"),
-    bug("attention scaled by 1/d", EVAL, GPT, "(d // self.heads) ** -0.5", "(d // self.heads) ** -1.0"),
+    bug("attention scaled by 1/d", EVAL, GPT, "q.shape[-1] ** -0.5", "q.shape[-1] ** -1.0"),
     bug("layer norm with eps 1e-6", EVAL, GPT, "self.ln_f = nn.LayerNorm(c.width)", "self.ln_f = nn.LayerNorm(c.width, 1e-6)"),
     bug("bias of a linear layer dropped in evaluation", EVAL, GPT, MLP, f"{MLP} - self.fc2.bias"),
     bug("branch detached", TRAIN, GPT, MLP, MLP.replace("self.ln2(x)", "self.ln2(x).detach()")),

@@ -53,7 +53,7 @@ MODELS = (
     bug("residual around the attention dropped", TRAIN, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("residual around the attention dropped, in bfloat16", HALF, GPT, ATTENTION, "x = self.attention(self.ln1(x))"),
     bug("attention not normalised before (no ln1)", TRAIN, GPT, ATTENTION, "x = x + self.attention(x)"),
-    bug("positions shifted by one", EVAL, GPT, "self.wpe.weight[: tokens", "self.wpe.weight.roll(1, 0)[: tokens"),
+    bug("positions shifted by one", EVAL, GPT, "self.wpe.weight[start :", "self.wpe.weight.roll(1, 0)[start :"),
     bug("head not tied: it gives the embedding no gradient", TRAIN, GPT, HEAD, "self.head(self.ln_f(x), self.wte.weight.detach())"),
     bug("last norm left out", EVAL, GPT, HEAD, "self.head(x, self.wte.weight)"),
     bug("branch detached", TRAIN, GPT, MLP, MLP.replace("self.ln2(x)", "self.ln2(x).detach()")),

@@ -11,10 +11,11 @@ BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do
 
 
 def every(framework: str) -> list[Case]:
-    """Every supported case of the tiny size, at the smallest batch that the strategy can take."""
+    """Every supported case of the tiny size, at the smallest batch that the strategy can take; of the next size where the
+    strategy is for larger models."""
     found: dict[tuple[str, ...], Case] = {}
     for case in every_case():
-        if (case.framework, case.size) == (framework, "tiny") and case.support.supported:
+        if case.framework == framework and case.size in ("tiny", "cpu") and case.support.supported:  # in this order
             found.setdefault((case.workload, case.scenario, case.strategy), case)
     return list(found.values())
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -124,3 +126,19 @@ def test_adding_one_term_after_the_other_is_not_wrong(workload: str, key: str) -
     allowed = t.one_by_one(workload, key)
     assert off < allowed < 4 * off
     assert t.tolerance(workload, "torch", "fp32", key, "gradient", "no such tensor")[0] >= t.MULTIPLE * allowed
+
+
+@pytest.mark.parametrize(
+    ("shape", "features"), [((8, 3, 32, 32), 3), ((8, 32, 32, 3), 3), ((8, 128, 16), 16), ((8,), 1), ((8, 20), 1)]
+)
+def test_of_a_users_input_the_smallest_axis_is_taken_for_features(
+    shape: tuple[int, ...], features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which axis has them is not known; to take a smaller one allows for more terms, never for fewer."""
+    own = SimpleNamespace(input_shape=lambda size, batch: (batch, *shape[1:]))
+    monkeypatch.setattr(spec, "workload", lambda name: own)
+    t.one_by_one.cache_clear()
+    try:
+        assert t.one_by_one(spec.OWN, "net/train/b8") == 2.0**-24 * math.sqrt(math.prod(shape) / features / 2)
+    finally:
+        t.one_by_one.cache_clear()

@@ -94,6 +94,11 @@ class JaxAdapter(Adapter):
         self.constants: dict[str, Tree] = {}  # what the step reads besides; frozen weights are put in
         self.from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
         self.loss_of: Callable[[Any, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
+        # `generate`: the program of one token, the step that calls it for each, its arguments, the logits of all tokens
+        self.decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = self.evaluation
+        self.generate: Callable[[], None] = self.train_step
+        self.generating: Callable[[], tuple[Any, ...]]
+        self.decoded: Callable[[], np.ndarray]
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
         self.kept: Any = None  # these residuals
         self.sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
@@ -153,7 +158,7 @@ class JaxAdapter(Adapter):
         return jax.tree.map(lambda a: jax.device_put(a, where(what, a.shape)), tree)
 
     def programmed(self, graph: nnx.GraphDef) -> Program:
-        functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss}
+        functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss, "generate": self.decoding}
         function = functions.get(self.case.scenario, self.training_step)(graph)
         return Program(function, self.precision, self.eager, self.compiler_options, **self.jit_options)
 
@@ -218,12 +223,14 @@ class JaxAdapter(Adapter):
     def arguments(self) -> tuple[Any, ...]:
         if self.case.stage.trains:
             return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
+        if self.case.scenario == "generate":
+            return self.generating()
         if self.case.scenario == "eval":
             return self.params, self.stats, self.constants, self.inputs[0]
         return self.params, self.stats, self.constants, *self.inputs
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
         steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
@@ -268,6 +275,8 @@ class JaxAdapter(Adapter):
         return float(jax.jit(self.model_module.loss)(self.output, self.inputs[1]))
 
     def logits(self) -> np.ndarray:
+        if self.case.scenario == "generate":
+            return self.decoded()
         logits = np.asarray(self.output, np.float64)
         volumes = logits.ndim == self.inputs[0].ndim > 3
         return np.moveaxis(logits, -1, 1) if volumes else logits

@@ -77,6 +77,8 @@ class JittorAdapter(Adapter):
         self.build_options: dict[str, Any] = {}  # of the model
         self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
         self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
+        self.generate: Callable[[], None] = self.train_step  # `generate`: the tokens after the prompt, one after the other
+        self.decoded: Callable[[], np.ndarray]  # and the logits of all of them
         self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
         self.restored_at = 0  # steps until the weights were last put back
         self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
@@ -121,7 +123,7 @@ class JittorAdapter(Adapter):
         return inputs.stop_grad(), jt.array(y).stop_grad()
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
         steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
@@ -182,6 +184,8 @@ class JittorAdapter(Adapter):
             return self.model_module.loss(self.output.float32(), self.inputs[1]).item()
 
     def logits(self) -> np.ndarray:
+        if self.case.scenario == "generate":
+            return self.decoded()
         return self.output.numpy().astype(np.float64)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -275,7 +279,7 @@ class JittorAdapter(Adapter):
         """A step, or in place of a large one a step of a few samples, since kernels are made for operators and not for shapes;
         then the pool is given back, and the compilers' memory with it."""
         whole = getattr(self, "inputs", None)
-        if whole is not None and self.loader is None and self.case.scenario != "pair":
+        if whole is not None and self.loader is None and self.case.scenario not in ("pair", "generate"):
             rows = min(len(whole[1]), 2 * self.micro)
             self.inputs = whole[0][:rows].stop_grad(), whole[1][:rows].stop_grad()
         self.step()

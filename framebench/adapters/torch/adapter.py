@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.torch.known_faults import known_fault
-from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, unique_bytes
+from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, parts, unique_bytes
 from framebench.suite.case import Case
 from models.spec import OWN, Optimizer, workload
 
@@ -86,6 +87,8 @@ class TorchAdapter(Adapter):
         self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
         self.on_model: list[Callable[[Any], object]] = []  # what is done to the workload's model once it has its weights
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
+        self.generate: Callable[[], None] = self.train_step  # `generate`: the tokens after the prompt, one after the other
+        self.decoded: Callable[[], np.ndarray]  # and the logits of all of them
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.share = slice(None)  # of the batch: what this rank computes
         self.of_all_ranks: Callable[[Tensor], Tensor] = lambda loss: loss  # the mean of every rank's
@@ -151,7 +154,7 @@ class TorchAdapter(Adapter):
         return stack
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
         steps.get(self.case.scenario, self.train_step)()
 
     def train_step(self) -> None:
@@ -202,6 +205,8 @@ class TorchAdapter(Adapter):
         return self.of_all_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
 
     def logits(self) -> np.ndarray:
+        if self.case.scenario == "generate":
+            return self.decoded()
         return self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -220,9 +225,8 @@ class TorchAdapter(Adapter):
         for p, state in self.optimizer.state.items():
             for kind, value in state.items():
                 if isinstance(value, Tensor) and value.ndim > 0:
-                    yield State(
-                        STATES.get(kind, kind), names.get(p, f"unknown weight {tuple(p.shape)}"), on_host(value), value.nbytes
-                    )
+                    name = names.get(p, f"unknown weight {tuple(p.shape)}")
+                    yield State(STATES.get(kind, kind), name, on_host(value), sum(part.nbytes for part in parts(value)))
 
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
@@ -322,4 +326,6 @@ def on_host(tensor: Tensor) -> np.ndarray:
     """The whole of it, where ranks have parts. NumPy has no bfloat16."""
     if hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()
+    if is_traceable_wrapper_subclass(tensor):
+        tensor = tensor.dequantize()
     return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.bfloat16 else None).numpy()

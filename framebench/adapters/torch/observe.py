@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
 
@@ -29,8 +30,16 @@ def graph_nodes(output: Tensor) -> int:
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
     """Views of one storage counted once; of what is divided among ranks, the part that is here."""
-    storages = (local(t).untyped_storage() for t in tensors)
+    storages = (part.untyped_storage() for t in tensors for part in parts(t))
     return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+
+
+def parts(tensor: Any) -> list[Tensor]:
+    """What a tensor consists of: codes and scales of one in 8 bits, of what is divided among ranks the part that is here."""
+    here = local(tensor)
+    if not is_traceable_wrapper_subclass(here):
+        return [here]
+    return [part for name in here.__tensor_flatten__()[0] for part in parts(getattr(here, name))]
 
 
 def local(tensor: Any) -> Tensor:

@@ -53,16 +53,6 @@ _BUFFERS = (
         precision="bf16 moment", workloads=("transformer",),
     ),
     Strategy(
-        "adamw_8bit", ("train",), "optimizer", "Adam's moments in 8 bits, with a scale for each block (Dettmers et al. 2022)", "bytes of the states",
-        cells(
-            Unsupported("needs bitsandbytes or torchao, which are not among the environment's pins; tried by hand beside torch 2.13, "
-                "AdamW8bit of bitsandbytes 0.50.2 and of torchao 0.18.0 (compiled) both train on a CPU"),
-            Unsupported("optax has no 8-bit states"),
-            Unsupported("jt.optim has no 8-bit states"),
-        ),
-        workloads=("transformer",),
-    ),
-    Strategy(
         "channels_last", ("train", "eval"), "memory format", "channels as the fastest axis", "strides of the convolutions' inputs",
         cells(
             Native("memory_format=torch.channels_last"),

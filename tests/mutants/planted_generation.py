@@ -1,0 +1,35 @@
+"""Bugs planted in token-by-token generation, and in what is kept in 8 bits."""
+
+from __future__ import annotations
+
+from tests.mutants.bug import bug
+
+TORCH, JAX, JITTOR = (f"framebench/adapters/{name}/generation.py" for name in ("torch", "jax", "jittor"))
+QUANTIZED = "framebench/adapters/torch/quantized.py"
+GPT, FUSED = "models/transformer/torch_model.py", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+IN_TORCH, IN_JAX, IN_JITTOR = (f"transformer/{name}/generate/static_cache" for name in ("torch", "jax", "jittor"))
+GROWING, NO_CACHE = "transformer/torch/generate/growing_cache", "transformer/jax/generate/no_cache"
+IN_8_BITS = "transformer/torch/train/adamw_8bit/b4/cpu"
+
+GENERATION = (
+    bug("each new token at the first position", IN_TORCH, TORCH, "self.run.model(tokens, start)", "self.run.model(tokens, 0)"),
+    bug("one cache for all layers", IN_TORCH, TORCH, "self.cache.extend(next(self.layers),", "self.cache.extend(0,"),
+    bug("no causal mask in the prompt", IN_TORCH, TORCH, "is_causal=q.shape[2] > 1", "is_causal=False"),
+    bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.loss_of_prompt.clone()", "0 * self.loss_of_prompt"),
+    bug("the prompt's first token forgotten", GROWING, TORCH, "        old = self.kept[layer]\n", "        old = self.kept[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
+    bug("each new token at the first position, in JAX", IN_JAX, JAX, "logits = model(tokens, start)", "logits = model(tokens, None)"),
+    bug("keys in the place of values", IN_JAX, JAX, "(k, v))\n        )", "(k, k))\n        )"),
+    bug("a token sees the next place of the cache", IN_JAX, JAX, "<= self.start +", "<= 1 + self.start +"),
+    bug("logits of the token before", NO_CACHE, JAX, "dynamic_slice_in_dim(model(x), position, 1, 1)", "dynamic_slice_in_dim(model(x), position - 1, 1, 1)"),
+    bug("attention to the cache scaled by 1/d", IN_JITTOR, JITTOR, "q.shape[-1] ** -0.5", "q.shape[-1] ** -1.0"),
+    bug("what is cached 1 % too large", IN_JITTOR, JITTOR, "whole[:, :, start:end] = part", "whole[:, :, start:end] = part * 1.01"),
+)  # fmt: skip
+
+EIGHT_BITS = (
+    bug("no weight decay, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.eps, o.weight_decay, **options", "o.eps, 0.0, **options"),
+    bug("Adam's second beta 0.999, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.betas, o.eps", "(o.betas[0], 0.999), o.eps"),
+    bug("causal mask dropped, weights in 8 bits", "transformer/torch/eval/int8_weights", GPT, FUSED, FUSED.replace("True", "False")),
+    bug("causal mask dropped, products in 8 bits", "transformer/torch/eval/int8_dynamic", GPT, FUSED, FUSED.replace("True", "False")),
+)  # fmt: skip
+
+BUGS = (*GENERATION, *EIGHT_BITS)
