@@ -30,6 +30,7 @@ from analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
+from framebench.suite.protocol import HELD
 
 WHERE = ROOT / "results/study"
 GOALS = {  # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
@@ -78,18 +79,18 @@ def kept(where: Path = WHERE) -> dict[str, list[Record]]:
 
 
 def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
-    """Every comparison of a condition, times of blocks and peaks of processes that were not timed. Of equal arms the first
+    """Every comparison of a condition, times, and the peaks of what is held. Of equal arms the first
     two, the next two, and so on; each planted arm with an equal arm of its own."""
     good = [r for r in records if r.status == "ok" and r.turns]
     known = Blocks(good)
     for case in sorted({r.case for r in good}):
         own = [r for r in good if r.case == case]
         framework = case.split("/")[1]
-        for share, base, change in matched([r for r in own if r.step_s], "spin"):
+        held = [r for r in own if r.turns and f"/{HELD}/" in r.turns.block]
+        for share, base, change in matched([r for r in own if r.step_s and r not in held], "spin"):
             if found := of_time(base, change, known):
                 yield Pair(condition, framework, case, TIME.name, share, found)
-        read = [by_host(r) for r in own if r.turns and not r.turns.round]
-        for share, base, change in matched([r for r in read if r.peaks], "extra"):
+        for share, base, change in matched([seen for r in held if (seen := by_host(r)).peaks], "extra"):
             if found := of_memory(base, change):
                 yield Pair(condition, framework, case, PEAK.name, share, found)
 

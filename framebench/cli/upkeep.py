@@ -141,7 +141,7 @@ def study(
             Run(opened.id, runner.Options(), where, progress) as run,
         ):
             measure(plan.timed(found, ready), run, blocks)
-            run.options = replace(run.options, rounds=0)  # of these only the memory matters
+            run.options = replace(run.options, rounds=1)  # of these only the memory matters
             larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
             measure(plan.held(larger, ready), run)
     say(f"keep the records: python -m analysis.studies.study {condition} {where}; judge them: make report")

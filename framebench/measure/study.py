@@ -14,6 +14,7 @@ from framebench.measure.environments import Environment
 from framebench.measure.groups import Group
 from framebench.measure.live import Arm
 from framebench.suite.case import Case
+from framebench.suite.protocol import HELD
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
@@ -75,7 +76,7 @@ def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     """Equal processes, and such that hold more memory."""
     shares = (*(0.0,) * EQUAL_IN_MEMORY, *EXTRAS)
     found = {case: ready[case.framework] for case in chosen}
-    return [Group(f"study-memory/{c.id}", tuple(Arm(c, where, extra=share) for share in shares)) for c, where in found.items()]
+    return [Group(f"{HELD}/{c.id}", tuple(Arm(c, where, extra=share) for share in shares)) for c, where in found.items()]
 
 
 @contextmanager

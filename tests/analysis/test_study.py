@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +20,21 @@ OTHER = Case("transformer", "jax", "train", "fp32", 4, "tiny")
 
 
 def measured(case: Case, spread: float, seed: int) -> list[Record]:
-    """Blocks of four equal arms and one for each slowdown; then, without times, four equal processes and one for each share of
-    more memory."""
+    """Blocks of four equal arms and one for each slowdown; then one of four equal processes and one for each share of more
+    memory."""
     rng, slow, large = np.random.default_rng(seed), [*[0.0] * 4, *SPINS], [*[0.0] * 4, *EXTRAS]
     times = [(1 + spin) * np.exp(rng.normal(0, spread, (5, 1)) + rng.normal(0, 0.01, (5, 8))) for spin in slow]
     peaks = [round(100 * MIB * (1 + extra)) for extra in large]
     timed = blocks([(case, arm.tolist()) for arm in times])
-    held = blocks([(case, [[math.nan]]) for _ in large], peaks=peaks)
-    return [*planted(timed, "spin", slow), *planted(held, "extra", large)]
+    held = blocks([(case, [[1.0]]) for _ in large], peaks=peaks)
+    return [*planted(timed, "study", "spin", slow), *planted(held, "study-memory", "extra", large)]
 
 
-def planted(found: list[Record], what: str, shares: list[float]) -> list[Record]:
+def planted(found: list[Record], group: str, what: str, shares: list[float]) -> list[Record]:
     made = []
     for r in found:
         assert r.turns
-        turns = r.turns.model_copy(update={"block": f"{what}/{r.case} {r.turns.block}"})
+        turns = r.turns.model_copy(update={"block": f"s/{group}/{r.case}/{r.turns.block}"})
         share = shares[r.turns.arm]
         origin = r.provenance.model_copy(update={"planted": {what: share} if share else {}})
         made.append(r.model_copy(update={"turns": turns, "provenance": origin}))

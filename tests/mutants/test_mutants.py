@@ -46,7 +46,7 @@ def test_bugs_have_names_of_their_own_and_cover_every_framework_scenario_and_pre
     assert max(Counter((bug.name, bug.case_id) for bug in BUGS).values()) == 1
     assert len(BUGS) >= 80
     found = {(bug.case.framework, bug.case.scenario) for bug in BUGS}
-    scenarios = ("train", "eval", "finetune", "varlen", "pair", "pipeline", "custom_op")
+    scenarios = ("train", "eval", "finetune", "varlen", "pair", "pipeline", "custom_op", "generate")
     assert found == {(framework, scenario) for framework in FRAMEWORKS for scenario in scenarios}
     assert {(bug.case.framework, bug.case.plan.precision) for bug in BUGS} >= {
         ("torch", "bf16"),

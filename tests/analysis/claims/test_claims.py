@@ -37,7 +37,7 @@ from framebench.suite.strategy import FRAMEWORKS, AlwaysOn
 from tests.handmade import blocks, provenance, record
 from tests.processes import ROOT
 
-IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5), ("R", 14)) for n in range(1, last + 1)]
+IDS = [f"{source}{n}" for source, last in (("A", 8), ("B", 21), ("C", 15), ("D", 5), ("R", 15)) for n in range(1, last + 1)]
 VERDICTS = set(get_args(Verdict))
 APART = {"B1": "memory result", "B11": "peak states", "B21": "states memory speed", "D5": "speed collector"} | dict.fromkeys(
     ("B2", "B12", "B18", "B19", "D3"), "memory speed"
@@ -78,7 +78,8 @@ def test_claims_are_whole(claim: Any) -> None:
         for size in ("cpu", "tiny", "full"):
             for case in arm.measure.cases(size):
                 assert parse(case.id) == case
-                assert case.support.supported, case.id
+                too_small = f"{case.workload}/{case.framework}/{case.size}" in case.plan.exceptions
+                assert case.support.supported or too_small, case.id
     assert all(applies(arm, "cpu") for arm in claim.arms)
     assert all(arm.measure.where("cpu") for arm in claim.every_arm), "batch and size"
 
