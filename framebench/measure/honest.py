@@ -49,6 +49,8 @@ def cases(workload: str, size: str) -> list[Case]:
             found.setdefault((case.framework, case.scenario, case.strategy), case)
         if case.strategy == case.stage.baseline:  # few samples are the least well conditioned
             found.setdefault((case.framework, case.scenario, f"b{case.batch}"), case)
+        if plan.precision != "fp32" and any(part.axis == "optimizer" for part in plan.parts):  # so are moments that are rounded
+            found.setdefault((case.framework, case.strategy, f"b{case.batch}"), case)
     return list(dict.fromkeys(found.values()))
 
 

@@ -65,6 +65,7 @@ def test_every_paragraph_has_its_numbers_here() -> None:
         "Checkpointing",
         "bfloat16",
         "Accumulation",
+        "8 bits",
         "3-D convolutions",
         "Evaluation with gradients on",
         "Fusion",
@@ -102,6 +103,12 @@ def test_bfloat16(ratio: Ratio, table: pd.DataFrame) -> None:
 
 def test_accumulation(ratio: Ratio) -> None:
     assert ratio("peak", "resnet50", "jittor", "train", "accumulate") > 1.1
+
+
+def test_8_bits(ratio: Ratio) -> None:
+    assert ratio("peak", "transformer", "torch", "train", "adamw_8bit") == pytest.approx(5 / 6, abs=0.02)
+    assert 0.5 < ratio("peak", "transformer", "torch", "eval", "int8_weights") < 0.57, "little more than half"
+    assert ratio("peak", "transformer", "torch", "eval", "int8_dynamic") == pytest.approx(2 / 3, abs=0.03)
 
 
 def test_3d_convolutions(ratio: Ratio, table: pd.DataFrame) -> None:

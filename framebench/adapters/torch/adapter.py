@@ -226,7 +226,8 @@ class TorchAdapter(Adapter):
             for kind, value in state.items():
                 if isinstance(value, Tensor) and value.ndim > 0:
                     name = names.get(p, f"unknown weight {tuple(p.shape)}")
-                    yield State(STATES.get(kind, kind), name, on_host(value), sum(part.nbytes for part in parts(value)))
+                    whole = value.nbytes if hasattr(value, "full_tensor") else sum(part.nbytes for part in parts(value))
+                    yield State(STATES.get(kind, kind), name, on_host(value), whole)
 
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
