@@ -24,8 +24,10 @@ from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
 # one cell of each kind: of DeepSpeed the stage that divides everything; ZeroRedundancyOptimizer over four ranks below
-SEEN_IN_ANOTHER = ("deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer")
-SEEN_OF_RESNET = ("fsdp", "fully_sharded")
+SEEN_IN_ANOTHER = (
+    "deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer", "sharded_states",
+)  # fmt: skip
+SEEN_OF_RESNET = ("fsdp",)
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
     pytest.param(
