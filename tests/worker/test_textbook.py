@@ -46,7 +46,8 @@ class Trained:
 
     def states(self) -> Any:
         kinds = {"momentum": self.first} if self.o.name == "sgd" else {"first moment": self.first, "second moment": self.second}
-        return iter([State(kind, name, array, array.nbytes) for kind, arrays in kinds.items() for name, array in arrays.items()])
+        found = ((kind, name, array) for kind, arrays in kinds.items() for name, array in arrays.items())
+        return iter([State(kind, name, array, array.nbytes) for kind, name, array in found])
 
     def weights(self) -> Any:
         return iter(self.now.items())
