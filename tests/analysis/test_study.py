@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from analysis import statistics
 from analysis.studies import study
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.handmade import CASE, blocks
+from tests.processes import ROOT
 
 MIB = 2**20
 SPINS, EXTRAS = (0.03, 0.05, 0.10, 0.20), (0.01, 0.02, 0.05)
@@ -89,3 +91,21 @@ def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert {name: len(records) for name, records in study.kept(tmp_path).items()} == {"quiet": len(found)}
     assert len(study.rates(study.pairs("quiet", study.kept(tmp_path)["quiet"])).rows) == 9
     assert [c.rows for c in study.comparisons(tmp_path / "nowhere")] == [(), ()]
+
+
+def test_what_the_document_says_of_small_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of equal processes among the committed records, at the smallest sizes too, as `host.rss` was judged before."""
+    equal: dict[str, list[int]] = {}
+    for r in study.kept()["quiet"]:
+        if r.turns and "/study/" in r.turns.block and not r.provenance.planted and "host.rss" in r.peaks:
+            equal.setdefault(r.case, []).append(r.peaks["host.rss"])
+    pairs = [pair for peaks in equal.values() for pair in zip(peaks[::2], peaks[1::2])]
+    monkeypatch.setitem(statistics.RESOLUTION, "host.rss", (0.005, 2**15))
+    called = [
+        pair for pair in pairs
+        if statistics.verdict(statistics.of_peaks([pair[0]], [pair[1]], "host.rss"), statistics.PEAK)
+        in (statistics.PEAK.more, statistics.PEAK.less)
+    ]  # fmt: skip
+    text = (ROOT / "docs/study.md").read_text()
+    assert f"{len(called)} of {len(pairs)} pairs of equal processes were called different" in text
+    assert max(max(pair) for pair in called) < 15 * MIB
