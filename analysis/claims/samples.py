@@ -2,9 +2,8 @@
 
 - Times have no interval of their own, but ratios: of processes that made their steps in turn (`analysis/statistics.py`).
 - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
-  smallest to the largest value seen, widened by the instrument's resolution (docs/peak.md): counters and plans are
-  exact; `host.rss` is good to 0.1 %. One process alone cannot show how processes differ: five fresh ones stay within 1 %
-  (tests/instruments/test_memory.py), so its value gets half a per cent either way.
+  smallest to the largest value seen, widened by what equal processes differ by under the instrument (`analysis/statistics.py`):
+  nothing for counters and plans.
 - Shares of the step time: the mean over processes with its t interval; one process has none.
 - Counts from the evidence of an effect: exact, from the smallest to the largest seen.
 """
@@ -19,11 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.statistics import CONFIDENCE
+from analysis.statistics import CONFIDENCE, RESOLUTION
 from framebench.records.record import Record
 
-RESOLUTION = {"host.rss": 0.001}  # relative; every other instrument is exact
-ALONE = {"host.rss": 0.005}  # the same where there is a single process
 POOL_BLOCK = 2**20  # bytes: Jittor's pool takes and gives back no less
 SHARE = "share of the step time"
 SAME = "counted"  # the instrument of what no instrument of memory reads
@@ -49,9 +46,10 @@ class Quantity:
     estimate: Callable[[Sequence[Record]], Estimate | None]
 
 
-def bounds(values: Sequence[float], instrument: str, processes: int) -> Estimate:
-    wide = (RESOLUTION if processes > 1 else ALONE).get(instrument, 0.0)
-    return Estimate(max(values), min(values) * (1 - wide), max(values) * (1 + wide), instrument)
+def bounds(values: Sequence[float], instrument: str) -> Estimate:
+    share, size = RESOLUTION.get(instrument, (0.0, 0))
+    low, high = min(values), max(values)
+    return Estimate(high, low - share * abs(low) - size, high + share * abs(high) + size, instrument)
 
 
 def mean(values: Sequence[float]) -> Estimate:
@@ -70,7 +68,7 @@ def bytes_by(of: Callable[[Record, dict[str, int], str], float], instrument: str
         measured = [r for r in found if r.peak_samples]
         chosen = instrument or (measured[-1].peak_instrument or "" if measured else "")
         steps = [(r, step) for r in measured for step in r.peak_samples if chosen in step]
-        return bounds([of(r, step, chosen) for r, step in steps], chosen, len(measured)) if steps else None
+        return bounds([of(r, step, chosen) for r, step in steps], chosen) if steps else None
 
     return estimate
 

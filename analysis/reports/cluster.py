@@ -15,14 +15,16 @@ Block = list[Record]
 
 
 def comparisons(found: Sequence[Record]) -> Iterator[Comparison]:
-    """Of the machine and protocol that have the most blocks; nothing where nothing was measured in blocks."""
+    """Of the machine and protocol that have the most blocks with times, which had their machine to themselves; nothing where there
+    are none."""
     every: dict[tuple[str, int], dict[str, Block]] = defaultdict(lambda: defaultdict(list))
     for r in found:
         if r.turns and r.spent_s.get("total") and r.parsed.size != "tiny":
             every[r.provenance.machine, r.provenance.protocol][r.turns.block].append(r)
-    if every:
-        (machine, protocol), blocks = max(every.items(), key=lambda each: len(each[1]))
-        yield cost(machine, protocol, list(blocks.values()))
+    timed = {where: [b for b in blocks.values() if any(r.step_s for r in b)] for where, blocks in every.items()}
+    if any(timed.values()):
+        (machine, protocol), blocks = max(timed.items(), key=lambda each: len(each[1]))
+        yield cost(machine, protocol, blocks)
 
 
 def cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
@@ -33,7 +35,7 @@ def cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
         if some:
             rows.append(row(name, some))
     caption = (
-        f"Blocks on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, for the "
+        f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, for the "
         "time and, in a session's first block, for the memory; cases are those beside PyTorch's baseline, which JAX's and "
         f"Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} blocks each, on {MACHINES} "
         "machines that are never idle, without the environments, which each kind of machine builds once, and a minute of "
