@@ -15,7 +15,7 @@ Block = list[Record]
 
 
 def comparisons(found: Sequence[Record]) -> Iterator[Comparison]:
-    """Of the machine and protocol that have the most blocks with times, which had their machine to themselves; nothing where there
+    """Of the machine and protocol that have the most blocks with times, which were alone on their machine; nothing where there
     are none."""
     every: dict[tuple[str, int], dict[str, Block]] = defaultdict(lambda: defaultdict(list))
     for r in found:
@@ -35,9 +35,9 @@ def cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
         if some:
             rows.append(row(name, some))
     caption = (
-        f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, for the "
-        "time and, in a session's first block, for the memory; cases are those beside PyTorch's baseline, which JAX's and "
-        f"Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} blocks each, on {MACHINES} "
+        f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, "
+        "for the time and, in a session's first block, for the memory; cases are those beside PyTorch's baseline, which JAX's "
+        f"and Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} blocks each, on {MACHINES} "
         "machines that are never idle, without the environments, which each kind of machine builds once, and a minute of "
         "calibration on each."
     )

@@ -212,8 +212,9 @@ def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
     for strategy, peak in (("fp32", 100), ("compile", 80)):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak, instrument="host.rss")
     found = one(results, "B19")
-    assert found.low == pytest.approx(0.8 * 0.995 / 1.005)
-    assert found.high == pytest.approx(0.8 * 1.005 / 0.995)
+    eighth = MIB / 8
+    assert found.low == pytest.approx((80 * MIB * 0.995 - eighth) / (100 * MIB * 1.005 + eighth))
+    assert found.high == pytest.approx((80 * MIB * 1.005 + eighth) / (100 * MIB * 0.995 - eighth))
 
 
 def test_two_instruments_have_no_ratio(results: Path) -> None:
