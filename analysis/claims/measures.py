@@ -165,9 +165,9 @@ def in_blocks(store: Store, base: Case, change: Case) -> Effect:
 
 
 def quotient(change: Estimate, base: Estimate) -> Effect:
-    """Raises Nothing where the base is zero."""
+    """Raises Nothing where the base may be zero, as far as its instrument can tell."""
     if base.low <= 0:
-        raise Nothing(f"{change.value:g} / {base.value:g} is no ratio")
+        raise Nothing(f"{change.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
     return Effect(change.value / base.value, change.low / base.high, change.high / base.low)
 
 

@@ -16,10 +16,10 @@ from analysis.claims import as_json, detail, ledger, parts, table
 from analysis.claims.arms import SOME
 from analysis.claims.claim import Registry, UnknownClaim
 from analysis.claims.ledger import Entry, applies, names, wanted
-from analysis.claims.measures import OfProbe, Predicted, Value
+from analysis.claims.measures import Nothing, OfProbe, Predicted, Value, quotient
 from analysis.claims.registry import REGISTRY
 from analysis.claims.rule import MEASURED, Verdict
-from analysis.claims.samples import TIME
+from analysis.claims.samples import TIME, bounds
 from analysis.claims.store import Measured
 from analysis.lower_bound import lower_bound
 from analysis.results import Results
@@ -215,6 +215,13 @@ def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
     eighth = MIB / 8
     assert found.low == pytest.approx((80 * MIB * 0.995 - eighth) / (100 * MIB * 1.005 + eighth))
     assert found.high == pytest.approx((80 * MIB * 1.005 + eighth) / (100 * MIB * 0.995 - eighth))
+
+
+def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
+    small, large = (bounds([size], "host.rss") for size in (2**16, 2**20))
+    with pytest.raises(Nothing, match="may be zero by host"):
+        quotient(large, small)
+    assert quotient(bounds([2**16], "allocator.in_use"), bounds([2**15], "allocator.in_use")).value == 2
 
 
 def test_two_instruments_have_no_ratio(results: Path) -> None:
