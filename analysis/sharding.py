@@ -162,4 +162,5 @@ STRATEGIES = {
     "replicated": Held(Formula("", 12, 0, ""), everything, everything, why=INSIDE),
     "sharded_states": Held(Formula("ZeRO-1 without gradients", 4, 8, ""), everything, longest_axis),
     "fully_sharded": Held(Formula("ZeRO-3 without gradients", 0, 12, ""), longest_axis, longest_axis),
+    "fully_sharded_processes": Held(Formula("ZeRO-3 without gradients", 0, 12, ""), longest_axis, longest_axis),
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """One case over several ranks, one part of it: `python -m framebench.worker.ranks '{"case": ..., "part": "time"}'`.
 
 As `worker.py`, but for the times: ranks that share cores tell nothing of them. Where a framework has a process for each rank,
-this one becomes the framework's launcher, which starts it once more in every rank. They go through the same steps together, and
-the first rank speaks for all of them; an error may come from any.
+this one becomes the framework's launcher, which starts it once more in every rank; JAX has none, and its processes are started
+here. They go through the same steps together, and the first rank speaks for all of them; an error may come from any.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import importlib
 import json
 import os
 import platform
+import socket
+import subprocess
 import sys
+import time
 from typing import Any
 
 from framebench import adapters
@@ -29,10 +32,29 @@ LAUNCHED = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node
 
 def launch(case: Case) -> None:
     """Become the framework's launcher, unless it has started this process, or needs none."""
-    if case.framework in LAUNCHED and "RANK" not in os.environ:
+    if "RANK" in os.environ:
+        return
+    again = ["-m", "framebench.worker.ranks", *sys.argv[1:]]
+    if case.framework in LAUNCHED:
         die_with_parent()
-        command = ["-m", *LAUNCHED[case.framework], str(case.ranks), "-m", "framebench.worker.ranks", *sys.argv[1:]]
-        os.execv(sys.executable, [sys.executable, *command])
+        os.execv(sys.executable, [sys.executable, "-m", *LAUNCHED[case.framework], str(case.ranks), *again])
+    if any(part.options.get("processes") for part in case.parts):
+        die_with_parent()
+        sys.exit(start(case.ranks, again))
+
+
+def start(ranks: int, arguments: list[str]) -> int:
+    """So many processes that meet at an address, until all have ended or one has failed; its exit status."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    variables = os.environ | {"JAX_COORDINATOR_ADDRESS": f"localhost:{port}"}
+    every = [subprocess.Popen([sys.executable, *arguments], env=variables | {"RANK": str(i)}) for i in range(ranks)]
+    while None in (codes := [process.poll() for process in every]) and not any(codes):
+        time.sleep(0.05)
+    for process in every:
+        process.kill()
+    return next(filter(None, codes), 0)
 
 
 def first() -> bool:

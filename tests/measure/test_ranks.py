@@ -26,8 +26,9 @@ from tests.processes import framebench, run_inside
 # one cell of each kind: of DeepSpeed the stage that divides everything; ZeroRedundancyOptimizer over four ranks below
 SEEN_IN_ANOTHER = (
     "deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer", "sharded_states",
+    "replicated",
 )  # fmt: skip
-SEEN_OF_RESNET = ("fsdp",)
+SEEN_OF_RESNET = SEEN_IN_EVALUATION = ("fsdp",)
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
     pytest.param(
@@ -36,6 +37,7 @@ OVER_TWO = [
         marks=[pytest.mark.all_cells]
         if case.strategy in SEEN_IN_ANOTHER
         or (case.workload == "resnet50" and (case.strategy not in SEEN_OF_RESNET or not case.stage.trains))
+        or (not case.stage.trains and case.strategy not in SEEN_IN_EVALUATION)
         else [],
     )
     for case in CASES
@@ -125,6 +127,7 @@ UNDIVIDED = "tests.measure.undivided"
     [
         "torch/train/fsdp",
         "jax/train/fully_sharded",
+        "jax/train/fully_sharded_processes",
         *(
             pytest.param(name, marks=pytest.mark.all_cells)
             for name in ("torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")

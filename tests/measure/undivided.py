@@ -1,5 +1,6 @@
 """A rank of a case whose strategy divides nothing, though all its numbers are right: what `worker.ranks` starts, with
-PyTorch's `fully_shard`, DeepSpeed's stage or JAX's division undone before."""
+PyTorch's `fully_shard`, DeepSpeed's stage or JAX's division undone before. Devices of JAX that should be in processes of their
+own are in this one."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def undo(case: Case) -> None:
             return replicate(module) if hasattr(module, "blocks") else module
 
         torch.distributed.fsdp.fully_shard = fully_shard  # type: ignore[assignment]
-    else:
+    elif "processes" not in case.strategy:
         from framebench.adapters.jax import ranks as ours
 
         ours.along = lambda count, shape: ours.NamedSharding(ours.every_rank(count), ours.PartitionSpec())  # type: ignore[assignment]

@@ -102,6 +102,7 @@ class JaxAdapter(Adapter):
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
         self.kept: Any = None  # these residuals
         self.sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
+        self.values: Callable[[Array], np.ndarray] = np.asarray  # of an array, on the host
         self.models: Callable[[], Iterator[tuple[Tree, Tree]]]  # the parameters and statistics of a pair, one after the other
 
     def make(self) -> None:
@@ -277,13 +278,13 @@ class JaxAdapter(Adapter):
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.decoded()
-        logits = np.asarray(self.output, np.float64)
+        logits = self.values(self.output).astype(np.float64)
         volumes = logits.ndim == self.inputs[0].ndim > 3
         return np.moveaxis(logits, -1, 1) if volumes else logits
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         for path, value in jax.tree_util.tree_leaves_with_path((self.params, self.constants["frozen"], self.stats)):
-            yield from self.names.unload(keys(path), np.asarray(value))
+            yield from self.names.unload(keys(path), self.values(value))
         for path, value in jax.tree_util.tree_leaves_with_path(self.constants.get("teacher", ())):
             for name, array in self.teacher_names.unload(keys(path), np.asarray(value)):
                 yield f"teacher.{name}", array
@@ -294,7 +295,7 @@ class JaxAdapter(Adapter):
         for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
             fields = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
             if value.ndim > 0 and "acc_grads" not in fields:
-                for name, array in self.names.unload(keys(path), np.asarray(value)):
+                for name, array in self.names.unload(keys(path), self.values(value)):
                     yield State(STATES.get(fields[-1], fields[-1]), name, array, array.nbytes)
 
     def restore(self) -> None:
@@ -373,7 +374,7 @@ class JaxAdapter(Adapter):
 
     def statistics(self) -> dict[str, int]:
         """Of the device's allocator; None, here empty, on the CPU and where there is no pool."""
-        return jax.devices()[0].memory_stats() or {}
+        return jax.local_devices()[0].memory_stats() or {}
 
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""

@@ -1,18 +1,23 @@
 """How JAX shares a step among devices: the strategies of `suite/catalog/ranks.py`, and what proves them. See `base.py`.
 
-One process has all devices, and one program is written for them together; XLA divides it by where its arguments lie.
+One program is written for all devices together; XLA divides it by where its arguments lie. One process has all devices, or each
+has one of its own.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections import Counter
 from functools import cache
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from framebench.adapters.base import Evidence, Proof, Switches
@@ -25,19 +30,37 @@ switch = Switches()
 
 
 def begin(ranks: int) -> None:
-    """Before any device is asked for."""
-    jax.config.update("jax_num_cpu_devices", ranks)
+    """Before any device is asked for. Of several processes each has one, and waits for the others."""
+    if "RANK" in os.environ:
+        jax.distributed.initialize(num_processes=ranks, process_id=int(os.environ["RANK"]))
+    else:
+        jax.config.update("jax_num_cpu_devices", ranks)
 
 
 def gathered(run: JaxAdapter, found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each device. The process's memory is that of all together, and no device's."""
+    """Of each device. The memory of one process for all of them is no device's; every one of several must call it."""
     every = [found | {"held": share} for share in held(run)]
+    if jax.process_count() > 1:
+        return exchanged(*every)
     if "peaks" not in found:
         return every
     samples = [own(sample) for sample in found["peak_samples"]]
     plan = {"peaks": own(found["peaks"]), "peak_samples": samples, "cold_peaks": own(found["cold_peaks"])}
     live = bytes_by_device(jax.live_arrays()).values()
     return [one | plan | {"live_bytes": size} for one, size in zip(every, live, strict=True)]
+
+
+def exchanged(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What every process found, in their order: as text, each as long as the longest."""
+    text = np.frombuffer(json.dumps(found).encode(), np.uint8)
+    longest = int(process_allgather(np.int32(text.size)).max())
+    return [json.loads(bytes(row).rstrip(b"\0")) for row in process_allgather(np.pad(text, (0, longest - text.size)))]
+
+
+def whole(array: Array) -> np.ndarray:
+    """Its values, those of other processes too; every process must call it."""
+    here = array.is_fully_replicated or array.is_fully_addressable
+    return np.asarray(array if here else process_allgather(array, tiled=True))
 
 
 def own(peaks: dict[str, int]) -> dict[str, int]:
@@ -68,23 +91,24 @@ def along(ranks: int, shape: tuple[int, ...]) -> NamedSharding:
 
 
 @switch
-def sharded(run: JaxAdapter, split: tuple[str, ...]) -> Proof:
-    """`split`: what is divided besides the batch, of `params` and `state`. The rest is on every device."""
+def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
+    """`split`: what is divided besides the batch, of `params` and `state`. The rest is on every device. `processes`: each device
+    is in one of its own."""
     ranks = run.case.ranks
-    whole = NamedSharding(every_rank(ranks), PartitionSpec())
+    everywhere = NamedSharding(every_rank(ranks), PartitionSpec())
     batch = NamedSharding(every_rank(ranks), PartitionSpec(AXIS))
 
     def sharding(what: str, shape: tuple[int, ...]) -> NamedSharding:
         if what == "batch":
             return batch
-        return along(ranks, shape) if what in split else whole
+        return along(ranks, shape) if what in split else everywhere
 
-    run.sharding = sharding
+    run.sharding, run.values = sharding, whole
 
     def proof(e: Evidence) -> bool:
         """What is divided is as small on each device as it was declared. Gradients are summed up over devices; in evaluation
         what is whole everywhere needs nothing sent."""
-        e["held"], e["collectives"] = held(run), collectives(run)
+        e["held"], e["collectives"], e["processes"] = held(run), collectives(run), jax.process_count()
         trees = {"params": ("parameters", arrays(run.params)), "state": ("optimizer states", arrays(run.optimizer_state))}
         trees = {what: found for what, found in trees.items() if found[1]}
         e["whole"] = {name: sum(a.nbytes for a in found) for name, found in trees.values()}
@@ -93,7 +117,8 @@ def sharded(run: JaxAdapter, split: tuple[str, ...]) -> Proof:
         divided = {what for what, (name, _) in trees.items() if e["share"][name] < e["whole"][name]}
         sent = ({"all-reduce"} if run.case.stage.trains else set()) | ({"all-gather"} if split else set())
         silent = run.case.stage.trains or bool(split) or not e["collectives"]
-        return as_declared and divided == {*split} & trees.keys() and sent <= e["collectives"].keys() and silent
+        apart = e["processes"] == (ranks if processes else 1)
+        return apart and as_declared and divided == {*split} & trees.keys() and sent <= e["collectives"].keys() and silent
 
     def share(what: str, found: list[Array]) -> int:
         shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in found]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from framebench.suite.strategy import Native, Strategy, Unsupported, cells
 
-_PYTORCH_ONLY = Unsupported("a way of PyTorch's; JAX's are replicated, sharded_states and fully_sharded")
+_PYTORCH_ONLY = Unsupported("a way of PyTorch's; JAX's are replicated, sharded_states, fully_sharded and fully_sharded_processes")
 _JAX_ONLY = Unsupported("a way of JAX's; PyTorch's are ddp, zero_optimizer, fsdp_keep and fsdp")
 _JITTOR_AVERAGES = Unsupported(
     "Jittor only averages gradients, by MPI operators that it compiles with the machine's mpicc: no package can be pinned for it"
 )
 _JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy weights; every process keeps all states")
 _WORKLOADS = ("resnet50", "transformer")
+_ALL = ("params", "state")  # of JAX's step
 _CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
 _ENGINE = {
     name: f"DeepSpeed's engine {what} by a setting of its own"
@@ -79,16 +80,18 @@ ROWS = (
     *(
         Strategy(
             name, where, "ranks", summary, "bytes that each device holds; collectives of the compiled step",
-            cells(_JAX_ONLY, Native(how), _JITTOR_KEEPS if split else _JITTOR_AVERAGES),
-            how="sharded", options={"split": split}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+            cells(_JAX_ONLY, Native(how), _JITTOR_KEEPS if options["split"] else _JITTOR_AVERAGES),
+            how="sharded", options=options, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
         )
-        for name, where, split, summary, how in (
-            ("replicated", ("train", "eval"), (), "each device keeps everything; the batch is divided",
+        for name, where, options, summary, how in (
+            ("replicated", ("train", "eval"), {"split": ()}, "each device keeps everything; the batch is divided",
              "NamedSharding: weights and states on every device, the batch over a mesh of them"),
-            ("sharded_states", ("train",), ("state",), "each device keeps all weights and a part of the optimizer's states",
+            ("sharded_states", ("train",), {"split": ("state",)}, "each device keeps all weights and a part of the optimizer's states",
              "NamedSharding of the states by the longest axis that divides"),
-            ("fully_sharded", ("train", "eval"), ("params", "state"), "each device keeps a part of weights and states",
+            ("fully_sharded", ("train", "eval"), {"split": _ALL}, "each device keeps a part of weights and states",
              "NamedSharding of weights and states by the longest axis that divides; XLA decides what is gathered when"),
+            ("fully_sharded_processes", ("train", "eval"), {"split": _ALL, "processes": True},
+             "as fully_sharded; each device in a process of its own", "as fully_sharded, after jax.distributed.initialize; gloo between processes"),
         )
     ),
 )  # fmt: skip
