@@ -106,8 +106,6 @@ def obstacle(case: Case) -> str | None:
         return case.support.why
     if case.plan.micro_batches > 1 and any(part.how == "fsdp" for part in case.parts):
         return "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of micro-batches"
-    if case.ranks > 1 and not case.stage.trains:
-        return "of ranks only training steps are predicted"
     if case.support.package:
         return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
     if {"adamw_8bit", "int8"} & {part.how for part in case.parts}:

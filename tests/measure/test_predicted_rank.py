@@ -24,13 +24,17 @@ COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tens
 
 
 @cache
-def of(framework: str, strategy: str, batch: str) -> Prediction:
-    case = over_ranks(f"transformer/{framework}/train/{strategy}/{batch}/tiny")
+def of(framework: str, strategy: str, batch: str, scenario: str = "train") -> Prediction:
+    case = over_ranks(f"transformer/{framework}/{scenario}/{strategy}/{batch}/tiny")
     return predict(case, environments.ensure(framework))
 
 
 def chunk(ranks: int) -> int:
     return WIDE * first_chunks(SHAPES, ranks)
+
+
+def even(ranks: int) -> int:
+    return WIDE * longest_axis(SHAPES, ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 64])
@@ -61,8 +65,19 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
     assert 0 < states - 2 * WIDE * whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
 
 
-def even(ranks: int) -> int:
-    return WIDE * longest_axis(SHAPES, ranks)
+def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> None:
+    whole, divided = of("torch", "ddp", "b4x2", "eval"), of("torch", "fsdp", "b4x2", "eval")
+    assert (whole.parts["parameters"], divided.parts["parameters"]) == (WHOLE, chunk(2))
+    assert 0 < divided.parts["gathered parameters"] < WHOLE
+    assert not {"optimizer states", "gradients", "gradient buckets"} & (whole.parts.keys() | divided.parts.keys())
+    assert divided.peak_bytes < whole.peak_bytes
+
+
+@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even(4))])
+def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
+    found = of("jax", strategy, "b4x4", "eval")
+    assert found.parts["parameters"] == params
+    assert "optimizer states" not in found.parts
 
 
 @pytest.mark.parametrize(

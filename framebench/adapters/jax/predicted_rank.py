@@ -25,7 +25,7 @@ class Planned(JaxAdapter):
 
     def make(self) -> None:
         parts = self.split(self.abstract(self.config, self.training))
-        state = jax.eval_shape(self.optimizer.init, parts.params)
+        state = jax.eval_shape(self.optimizer.init, parts.params) if self.case.stage.trains else ()
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
         self.constants["frozen"] = self.placed("frozen", parts.frozen)
         self.optimizer_state = self.placed("state", state)

@@ -65,7 +65,7 @@ def built(case: Case) -> FakeRank:
 
 
 def begin(adapter: FakeRank) -> None:
-    """Two steps, of which the first makes the optimizer's states."""
+    """Two steps, of which the first of a training makes the optimizer's states."""
     for _ in range(2):
         adapter.step()
         adapter.release()
@@ -75,9 +75,10 @@ def begin(adapter: FakeRank) -> None:
 def tracked(case: Case) -> tuple[int, dict[str, int]]:
     """What an operator makes during the update counts as a state to the tracker; those that stay are told apart."""
     adapter = built(case)  # in as many parts as there are ranks: not worth watching
+    optimizer = adapter.optimizer if case.stage.trains else None
     with Storages():  # which answers the optimizer when it reads a number
         begin(adapter)
-        with private.Tracked(adapter.model, adapter.optimizer, adapter.inputs) as tracker:
+        with private.Tracked(adapter.model, optimizer, adapter.inputs) as tracker:
             adapter.step()
     peak, parts = tracker.peak()
     states = size(t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors())
@@ -92,16 +93,16 @@ def counted(case: Case) -> tuple[int, dict[str, int]]:
     with Storages() as storages:
         adapter = built(case)
         begin(adapter)
-        adapter.optimizer.zero_grad()
-        held = {
-            "parameters": size(adapter.parameters()),
-            "optimizer states": size(adapter.state_tensors()),
-            "inputs": size(adapter.held_inputs()),
-        }
-        held["gradient buckets"] = storages.alive - sum(held.values())
+        held = {"parameters": size(adapter.parameters()), "inputs": size(adapter.held_inputs())}
+        inside = "activations and temporaries"
+        if case.stage.trains:
+            adapter.optimizer.zero_grad()
+            held["optimizer states"] = size(adapter.state_tensors())
+            held["gradient buckets"] = storages.alive - sum(held.values())
+            inside = "activations, gradients and temporaries"
         storages.peak = storages.alive
         adapter.step()
-    return storages.peak, held | {"activations, gradients and temporaries": storages.peak - sum(held.values())}
+    return storages.peak, held | {inside: storages.peak - sum(held.values())}
 
 
 def size(tensors: Iterable[Tensor]) -> int:

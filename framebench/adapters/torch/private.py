@@ -37,7 +37,7 @@ def fake_group(rank: int, ranks: int) -> None:
 class Tracked:
     """A context in which FSDP's memory is tracked, from what model and optimizer hold when it is entered."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer | None, inputs: tuple[Tensor, ...]) -> None:
         try:
             from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 
