@@ -70,7 +70,6 @@ def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> 
     assert (whole.parts["parameters"], divided.parts["parameters"]) == (WHOLE, chunk(2))
     assert 0 < divided.parts["gathered parameters"] < WHOLE
     assert not {"optimizer states", "gradients", "gradient buckets"} & (whole.parts.keys() | divided.parts.keys())
-    assert divided.peak_bytes < whole.peak_bytes
 
 
 @pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even(4))])

@@ -156,7 +156,9 @@ class JaxAdapter(Adapter):
         """On the device; over several, where the strategy has them."""
         if (where := self.sharding) is None:
             return jax.device_put(tree)
-        return jax.tree.map(lambda a: jax.device_put(a, where(what, a.shape)), tree)
+        # what lies here alone goes by NumPy: over processes JAX 0.10 makes of a count of steps what cannot be taken apart
+        here = jax.tree.map(lambda a: np.asarray(a) if getattr(a, "is_fully_addressable", True) else a, tree)
+        return jax.tree.map(lambda a: jax.device_put(a, where(what, a.shape)), here)
 
     def programmed(self, graph: nnx.GraphDef) -> Program:
         functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss, "generate": self.decoding}
