@@ -92,8 +92,8 @@ def along(ranks: int, shape: tuple[int, ...]) -> NamedSharding:
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
-    """`split`: what is divided besides the batch, of `params` and `state`. The rest is on every device. `processes`: each device has
-    one of its own."""
+    """`split`: what is divided besides the batch, of `params` and `state`; the rest is on every device. With `processes` each
+    device is in one of its own."""
     ranks = run.case.ranks
     everywhere = NamedSharding(every_rank(ranks), PartitionSpec())
     batch = NamedSharding(every_rank(ranks), PartitionSpec(AXIS))
