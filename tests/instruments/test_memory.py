@@ -22,7 +22,9 @@ def test_strategies_move_the_peak_of_a_transformer(steady: Steady) -> None:
     assert found["eval/grad"] > 1.5 * found["eval/no_grad"], found
 
 
-@pytest.mark.parametrize(("framework", "processes"), [("torch", 5), ("jax", 2), ("jittor", 2)])
+@pytest.mark.parametrize(
+    ("framework", "processes"), [("torch", 3), ("jax", 2), pytest.param("jittor", 2, marks=pytest.mark.all_cells)]
+)
 def test_fresh_repeats_agree(framework: str, processes: int, steady: Steady) -> None:
     """Two processes show whether a counter or a plan is exact; resident memory may scatter."""
     found = [peaks[OWN[framework]] for peaks in steady(f"transformer/{framework}/train/fp32/b4/cpu", processes)]

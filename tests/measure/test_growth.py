@@ -97,7 +97,8 @@ def test_a_list_of_losses_with_their_graph(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", pytest.param("jittor", marks=pytest.mark.all_cells)])
+@pytest.mark.all_cells
+@pytest.mark.parametrize("framework", ["torch", "jittor"])
 def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
     code, found = grow(f"transformer/{framework}/train/fp32/b4/tiny", results, CACHE)
     assert (code, found["verdict"]) == (1, "grows")
