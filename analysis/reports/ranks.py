@@ -34,9 +34,9 @@ SHOWN = {
 }
 CAPTION = (
     "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the most that any rank does); "
-    "its peak in a step. Predicted: by framebench predict, without running. JAX has all devices in one process, so a peak is a "
-    "device's plan; gradients live inside its step. DeepSpeed drops gradients after the update: they are "
-    "those that it starts from. "
+    "its peak in a step. Predicted: by framebench predict, without running. JAX's is a device's plan: all "
+    "of them are in one process unless the strategy says otherwise; gradients live inside its step. DeepSpeed drops gradients "
+    "after the update: they are those that it starts from. "
 )
 
 
