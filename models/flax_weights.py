@@ -111,6 +111,10 @@ class Names:
         self.names = names
         self.back = {key(path): BACK[layout_of(module, path[-1])] for module, path, _ in leaves(model)}
 
+    def turned(self, path: Sequence[Any]) -> bool:
+        """Whether Flax has the canonical matrix's rows as columns."""
+        return self.back[key(path)] is linear
+
     def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """The leaf at `path`, which is several where it holds the layers of a stack."""
         found = sources(tuple(path), self.names)

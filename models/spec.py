@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -63,19 +64,27 @@ class Param:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """SGD with momentum or AdamW (Loshchilov & Hutter 2019), in the textbook form that all three frameworks share."""
+    """SGD with momentum, AdamW (Loshchilov & Hutter 2019), in the textbook form that all three frameworks share, or Adafactor
+    (Shazeer & Stern 2018) without a first moment, as PyTorch and optax have it."""
 
-    name: str  # "sgd" | "adamw"; "own" where a user's file makes it
-    lr: float
+    name: str  # "sgd" | "adamw" | "adafactor"; "own" where a user's file makes it
+    lr: float  # adafactor: of the weight's own size
     momentum: float = 0.9  # sgd
     betas: tuple[float, float] = (0.9, 0.95)  # adamw
-    eps: float = 1e-8  # adamw
+    eps: float = 1e-8  # adamw, adafactor: of gradients
     weight_decay: float = 0.0
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What it keeps for each weight; empty where nothing is known of it."""
-        return {"sgd": ("momentum",), "adamw": ("first moment", "second moment")}.get(self.name, ())
+        """What it keeps, as large as each weight; empty where nothing is known of it."""
+        return {"sgd": ("momentum",), "adamw": ("first moment", "second moment"), "adafactor": ("second moment",)}.get(self.name, ())
+
+    def numbers(self, shape: tuple[int, ...]) -> int:
+        """How many it keeps for a weight of this shape. Of a matrix's second moment Adafactor has the means over rows and over
+        columns."""
+        if self.name == "adafactor" and len(shape) > 1:
+            return math.prod(shape) // shape[-1] + math.prod(shape) // shape[-2]
+        return len(self.states) * math.prod(shape)
 
 
 @dataclass(frozen=True)

@@ -338,5 +338,25 @@ def lengths_of(case: Case) -> str:
     return next(part.name for part in case.parts if part.axis == "lengths")
 
 
+def factored(adapter: Adapter) -> Proof:
+    """The case's optimizer is Adafactor already; the proof counts what it keeps."""
+
+    def proof(evidence: Evidence) -> bool:
+        shapes = {p.name: p.shape for p in adapter.workload.params(adapter.config) if p.trainable}
+        kept: Counter[str] = Counter()
+        for state in adapter.states():
+            kept[state.name] += state.array.size
+        matrices = [name for name, shape in shapes.items() if len(shape) > 1]
+        evidence |= {
+            "matrices": len(matrices),
+            "numbers_of_matrices": sum(math.prod(shapes[name]) for name in matrices),
+            "numbers_kept_of_them": sum(kept[name] for name in matrices),
+        }
+        expected = {name: adapter.case.optimizer.numbers(shape) for name, shape in shapes.items()}
+        return kept == expected and 0 < evidence["numbers_kept_of_them"] < evidence["numbers_of_matrices"]
+
+    return proof
+
+
 # what needs nothing of a framework
-COMMON: dict[str, Switch] = {"variant": variant, "collector": collector, "loading": loading, "stream": stream}
+COMMON: dict[str, Switch] = {"factored": factored, "variant": variant, "collector": collector, "loading": loading, "stream": stream}

@@ -102,6 +102,10 @@ class Case:
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
 
     @property
+    def optimizer(self) -> spec.Optimizer:
+        return self.plan.optimizer or self.spec.optimizer
+
+    @property
     def support(self) -> Cell:
         """The table's cell, refined by what the workload allows."""
         cell = self.plan.cells[self.framework]

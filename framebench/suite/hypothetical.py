@@ -110,6 +110,8 @@ def obstacle(case: Case) -> str | None:
         return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
     if {"adamw_8bit", "int8"} & {part.how for part in case.parts}:
         return "torchao's tensors in 8 bits are not followed on fake tensors"
+    if any(part.how == "factored" for part in case.parts):
+        return "Adafactor's update asks how large weights are, and fake tensors have no numbers"
     if "execution" in parts or parts.get("pair", "").startswith("scripted"):
         return "only eager execution is predicted: a compiler decides anew what is kept"
     if "loading" in parts:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from models.spec import NAMES
+from models.spec import NAMES, Optimizer
 
 FRAMEWORKS = ("torch", "jax", "jittor")
 
@@ -92,6 +92,7 @@ class Strategy:
     micro_batches: int = 1
     variant: str = ""  # of the model: the mathematics differs, with golden values of its own
     mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
+    optimizer: Optimizer | None = None  # in the place of the workload's
     workloads: tuple[str, ...] = NAMES
     exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework, or with its size -> why not there
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
@@ -139,7 +140,7 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         name, (scenario.name,), "combination", " and ".join(p.summary for p in parts), "; ".join(p.effect for p in parts),
         {f: join(f, parts) for f in FRAMEWORKS},
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
-        mathematics=first("mathematics", ""), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
+        mathematics=first("mathematics", ""), optimizer=first("optimizer", None), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
         exceptions={k: v for p in parts for k, v in p.exceptions.items()},
         only_for_claims=any(p.only_for_claims for p in parts), over_ranks=any(p.over_ranks for p in parts), parts=parts,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
     """Of the first step, from the optimizer's state: SGD's momentum is then the gradient, and Adam's first moment (1 - beta1)
     times it. So nothing needs to be added to the step that is measured. What a user's optimizer keeps under these names is
     taken as it is; where it keeps none, the first update stands for the gradient."""
-    o = adapter.workload.optimizer
+    o = adapter.case.optimizer
     kinds, scale = {"sgd": (("momentum",), 1.0), "adamw": (("first moment",), 1 - o.betas[0])}.get(
         o.name, (("momentum", "first moment"), 1.0)
     )

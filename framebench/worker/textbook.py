@@ -36,7 +36,7 @@ class Textbook:
     def follow(self, adapter: Adapter) -> None:
         """Call it after every update."""
         self.steps += 1
-        if adapter.workload.optimizer.name == OWN:  # of a user's there is no textbook
+        if adapter.case.optimizer.name in (OWN, "adafactor"):  # there is no textbook of a user's; the latter's needs the gradient
             return
         start = adapter.case.weights
         found: dict[str, dict[str, np.ndarray]] = {}
@@ -46,7 +46,7 @@ class Textbook:
             found.setdefault(state.name, {})[state.kind] = state.array
         for name in found.keys() & start.keys():
             weight = start[name] + self.change.get(name, np.zeros(())).astype(np.float64)
-            self.change[name] = (moved(adapter.workload.optimizer, self.steps, weight, found[name]) - start[name]).astype("f4")
+            self.change[name] = (moved(adapter.case.optimizer, self.steps, weight, found[name]) - start[name]).astype("f4")
 
     def errors(self, adapter: Adapter, before: dict[str, np.ndarray]) -> dict[str, float]:
         """By tensor: the norm of what its change has beside the textbook's and rounding, relative to the textbook's."""

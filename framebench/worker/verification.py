@@ -89,7 +89,7 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
         tensors["update"] = compare_updates(case, observed.updates, expected.wider)
     margins = [error[name] / allowed[name] for name in error] + [c.margin for c in tensors.values()]
     reason = stray(observed.tensors, expected.tensors)
-    known = bool(case.spec.optimizer.states) and observed.state_bytes is not None  # of a user's optimizer nothing is
+    known = bool(case.optimizer.states) and observed.state_bytes is not None  # of a user's optimizer nothing is
     if not reason and known and observed.state_bytes != (size := state_bytes(case, observed)):
         reason = f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
     return {
@@ -145,14 +145,14 @@ def stray(observed: Summaries, expected: Summaries) -> str:
 def state_bytes(case: Case, observed: Observed) -> int:
     """Bytes of the optimizer's states as the textbook has them, as wide as the weights: float32, but for Jittor's `amp_level` 4
     to 6, which turn the weights to float16 too, and for moments that are asked for in bfloat16 or 8 bits."""
-    sizes = {p.name: int(np.prod(p.shape)) for p in case.spec.params(case.config)}
-    weights = [sizes.get(name, 0) for name in observed.tensors["gradient"]]  # a stray one is named elsewhere
+    shapes = {p.name: p.shape for p in case.spec.params(case.config)}
+    weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]  # a stray one is named elsewhere
     if case.plan.precision == "8-bit moments":
-        return len(case.spec.optimizer.states) * sum(map(moment_bytes, weights))
+        return len(case.optimizer.states) * sum(moment_bytes(math.prod(shape)) for shape in weights)
     width = {"fp16": 2 if case.framework == "jittor" else 4, "bf16 moment": 3}.get(
         case.plan.precision, 4
     )  # the mean of 2 and 4
-    return width * len(case.spec.optimizer.states) * sum(weights)
+    return width * sum(map(case.optimizer.numbers, weights))
 
 
 def without_values(case: Case, observed: Observed) -> dict[str, Any]:

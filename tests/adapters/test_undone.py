@@ -103,6 +103,10 @@ TORCH = [
     Deed("adamw_8bit, one moment in float32", f"{TRAIN}/adamw_8bit/b4/cpu",
          "adapter.step(); states = next(s for s in adapter.optimizer.state.values() if hasattr(s['exp_avg'], 'codes')); "
          "states['exp_avg'] = states['exp_avg'].dequantize()"),
+    Deed("adafactor", f"{TRAIN}/adafactor/b4/tiny", proven=True),
+    Deed("adafactor, AdamW in its place", f"{TRAIN}/adafactor/b4/tiny",
+         "from framebench.adapters.torch.adapter import make_optimizer; "
+         "adapter.optimizer = make_optimizer(adapter.workload.optimizer, adapter.parameters())"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
          "import torch; adapter.objective = lambda x, y: "
@@ -183,6 +187,11 @@ JAX = [
     Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
          "from framebench.adapters.jax.adapter import make_optimizer; "
          "adapter.optimizer = make_optimizer(adapter.workload.optimizer); "
+         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "adapter.program = adapter.programmed(adapter.graph)"),
+    Deed("adafactor", "transformer/jax/train/adafactor/b4/tiny", proven=True),
+    Deed("adafactor, of moments as large as the weights", "transformer/jax/train/adafactor/b4/tiny",
+         "import optax; adapter.optimizer = optax.adafactor(1e-2, factored=False); "
          "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),

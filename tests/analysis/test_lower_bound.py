@@ -70,6 +70,13 @@ def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
 SAVING = ["attention_plain", "fp32", "chunked_loss", "amp_bf16", "accumulate", "checkpoint", "checkpoint+accumulate"]
 
 
+def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
+    """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
+    rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))
+    vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
+    assert lower_bound.optimizer_bytes(parse("transformer/torch/train/adafactor/b4/tiny")) == 4 * (rows_and_columns + vectors)
+
+
 def test_activations_are_proportional_to_the_batch() -> None:
     for workload in spec.NAMES:
         one, four = (lower_bound.forward(Case(workload, "torch", "eval", "grad", b, "tiny")) for b in (1, 4))

@@ -17,6 +17,8 @@ HEAD = "self.head(self.wte, self.ln_f(self.decode(x)))"
 NORM3 = "y = self.bn3(self.conv3(y))"
 NORM = "nnx.BatchNorm(channels, momentum=0.9, epsilon=1e-5, **types)"
 CAT = "jnp.concatenate((self.upsample(x), skip), -1)"
+FACTORED = "transformer/jax/train/adafactor"
+ADAFACTOR = "optax.adafactor(o.lr, min_dim_size_to_factor=1, weight_decay_rate=decay, eps=o.eps**2, **options)"
 ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)"
 SGD = "optax.sgd(o.lr, o.momentum, **options)"
 UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
@@ -80,6 +82,13 @@ MODELS = (
 )  # fmt: skip
 
 OPTIMIZERS = (
+    bug("Adafactor's rate 1 % too large", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("(o.lr", "(1.01 * o.lr")),
+    bug("Adafactor's weight decay not times the rate", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("=decay", "=o.weight_decay")),
+    bug("Adafactor's updates not clipped", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "clipping_threshold=None, **options")),
+    bug("Adafactor's rate not of the weight's size", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "multiply_by_parameter_scale=False, **options")),
+    bug("Adafactor's second moment follows faster", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "decay_rate=0.7, **options")),
+    bug("Adafactor with optax's own least size of a matrix", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("=1", "=128")),
+    bug("Adafactor over scanned layers, which it takes together", "transformer/jax/train/adafactor+checkpoint", STEPS, ' and run.case.optimizer.name != "adafactor"', ""),
     bug("AdamW with optax's own weight decay, 1e-4", TRAIN, ADAPTER, ADAMW, ADAMW.replace(", weight_decay=o.weight_decay", "")),
     bug("weight decay on matrices alone", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params))"),
     bug("AMSGrad", TRAIN, ADAPTER, ADAMW, "optax.chain(optax.scale_by_amsgrad(*o.betas, o.eps), optax.add_decayed_weights(o.weight_decay), optax.scale(-o.lr))"),

@@ -12,7 +12,9 @@ MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 ATTENTION = "x = x + self.attention(self.ln1(x))"
 HEAD = "self.head(self.ln_f(x), self.wte.weight)"
 NORM3 = "y = self.bn3(self.conv3(y))"
+FACTORED = "transformer/torch/train/adafactor"
 ADAMW = "torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)"
+ADAFACTOR = "torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)"
 SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)"
 CHUNKED, CHUNKS = "transformer/torch/train/chunked_loss", "parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))"
 UPDATE = "self.scaler.step(self.optimizer)"
@@ -173,6 +175,11 @@ OPTIMIZERS = (
     bug("Adam's betas swapped", TRAIN, ADAPTER, ADAMW, ADAMW.replace("o.betas", "o.betas[::-1]")),
     bug("Adam's eps 1e-6", TRAIN, ADAPTER, ADAMW, ADAMW.replace("o.eps", "1e-6")),
     bug("decay added to the gradient (Adam with L2)", TRAIN, ADAPTER, ADAMW, ADAMW.replace("AdamW", "Adam")),
+    bug("Adafactor's rate 1 % too large", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("o.lr", "1.01 * o.lr")),
+    bug("Adafactor without weight decay", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("=o.weight_decay", "=0.0")),
+    bug("Adafactor's updates not clipped", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "d=1e9, **options")),
+    bug("Adafactor's rate at least a tenth", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("1e-3", "0.1")),
+    bug("Adafactor's second moment follows faster", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "beta2_decay=-0.7, **options")),
     bug("learning rate 1 % too large", TRAIN, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
     bug("learning rate 1 % too large, in bfloat16", HALF, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
     bug("NAdam for AdamW", TRAIN, ADAPTER, ADAMW, ADAMW.replace("AdamW", "NAdam")[:-1] + ", decoupled_weight_decay=True)"),

@@ -41,7 +41,8 @@ COUNTERS = {
     "largest_allocation_bytes": "largest_alloc_size",
     "limit_bytes": "bytes_limit",
 }
-STATES = {"trace": "momentum", "mu": "first moment", "nu": "second moment"}
+STATES = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
+MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix
 CACHE_EVENTS = {
     "/jax/compilation_cache/cache_hits": "programs_from_cache",
     "/jax/compilation_cache/cache_misses": "programs_compiled",
@@ -56,6 +57,9 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
         return workload(OWN).model("jax").optimizer()
     if o.name == "sgd":
         return optax.sgd(o.lr, o.momentum, **options)
+    if o.name == "adafactor":  # PyTorch's has means of matrices of any size, and decays weights by the rate's share
+        decay = o.lr * o.weight_decay
+        return optax.adafactor(o.lr, min_dim_size_to_factor=1, weight_decay_rate=decay, eps=o.eps**2, **options)
     return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)
 
 
@@ -86,7 +90,7 @@ class JaxAdapter(Adapter):
         self.training = case.stage.trains  # the mode of batch norm
         self.model_options: dict[str, Any] = {}  # of the model's build()
         self.trained: Callable[[str], bool] = lambda name: True  # by canonical name
-        self.optimizer = make_optimizer(self.workload.optimizer)
+        self.optimizer = make_optimizer(self.case.optimizer)
         self.calls = 1  # of the compiled step, each with its part of the batch
         self.eager = False
         self.jit_options: dict[str, Any] = {"donate_argnums": (0, 1, 2)} if case.stage.trains else {}
@@ -293,12 +297,23 @@ class JaxAdapter(Adapter):
 
     def states(self) -> Iterator[State]:
         """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers. The gradients that
-        `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`."""
+        `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`. Where Adafactor keeps nothing, a single
+        number stands."""
         for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
-            fields = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
-            if value.ndim > 0 and "acc_grads" not in fields:
+            field = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
+            stands_in = field and field[-1] in (*MEANS, "v") and value.shape == (1,)
+            if value.ndim > 0 and "acc_grads" not in field and not stands_in:
+                kind = self.mean_of(field[-1], keys(path)) if field[-1] in MEANS else STATES.get(field[-1], field[-1])
                 for name, array in self.names.unload(keys(path), self.values(value)):
-                    yield State(STATES.get(fields[-1], fields[-1]), name, array, array.nbytes)
+                    yield State(kind, name, array, array.nbytes)
+
+    def mean_of(self, field: str, path: list[Any]) -> str:
+        """optax calls that `v_row` which is left of a leaf without its longer axis; a row is one of the canonical weight."""
+        weight = self.params
+        for key in path:
+            weight = weight[key]
+        axis = int(np.argsort(weight.shape)[MEANS.index(field)]) ^ self.names.turned(path)
+        return ("row mean", "column mean")[axis]
 
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""

@@ -26,7 +26,7 @@ def no_donate(run: JaxAdapter) -> Proof:
 @switch
 def mu_bf16(run: JaxAdapter) -> Proof:
     """The update is computed from the moment before it is rounded."""
-    run.optimizer = make_optimizer(run.workload.optimizer, mu_dtype=jnp.bfloat16)
+    run.optimizer = make_optimizer(run.case.optimizer, mu_dtype=jnp.bfloat16)
 
     def proof(e: Evidence) -> bool:
         moments = Counter((state.kind, str(state.array.dtype)) for state in run.states())

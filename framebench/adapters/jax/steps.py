@@ -172,8 +172,8 @@ def without_remat(run: JaxAdapter) -> dict[str, Any]:
 
 
 def scannable(run: JaxAdapter) -> bool:
-    """A frozen half of a stack could not be told from the other."""
-    return run.workload.scan_layers and run.case.scenario == "train"
+    """A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together."""
+    return run.workload.scan_layers and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
 
 
 @switch

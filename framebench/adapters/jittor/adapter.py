@@ -99,7 +99,7 @@ class JittorAdapter(Adapter):
             change(self.model)
         self.watched |= {"forward_passes": [self.model], "block_runs": self.model_module.blocks_of(self.model)}
         if self.case.stage.trains:
-            self.optimizer = make_optimizer(self.workload.optimizer, trainable(self.model))
+            self.optimizer = make_optimizer(self.case.optimizer, trainable(self.model))
         if self.evaluates:
             self.set_evaluation(self.model)
 

@@ -71,7 +71,7 @@ def train_once(run: JittorAdapter, model: Module) -> int:
     """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
     x, y = run.inputs
     before = values(model)
-    optimizer = make_optimizer(run.workload.optimizer, trainable(model))
+    optimizer = make_optimizer(run.case.optimizer, trainable(model))
     optimizer.step(run.model_module.loss(model(x), y))
     run.synchronize()
     changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())

@@ -32,7 +32,14 @@ COUNTERS = {
     "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
     "ooms": "num_ooms",
 }
-STATES = {"momentum_buffer": "momentum", "exp_avg": "first moment", "exp_avg_sq": "second moment"}
+STATES = {
+    "momentum_buffer": "momentum",
+    "exp_avg": "first moment",
+    "exp_avg_sq": "second moment",
+    "variance": "second moment",
+    "row_var": "row mean",
+    "col_var": "column mean",
+}
 
 TF32_AT_IMPORT = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
@@ -65,6 +72,8 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
         return workload(OWN).model("torch").optimizer(params, **options)
     if o.name == "sgd":
         return torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)
+    if o.name == "adafactor":
+        return torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
@@ -133,7 +142,7 @@ class TorchAdapter(Adapter):
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
-            self.optimizer = self.wrap_optimizer(self.workload.optimizer, trained, **self.optimizer_options)
+            self.optimizer = self.wrap_optimizer(self.case.optimizer, trained, **self.optimizer_options)
             self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
 

@@ -101,7 +101,7 @@ def attach(run: TorchAdapter, stage: int) -> None:
         """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
         for name, p in run.model.named_parameters():
             for kind, called in STATES.items():
-                if called not in run.workload.optimizer.states:
+                if called not in run.case.optimizer.states:
                     continue
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
                 yield State(called, name, on_host(whole), whole.nbytes)

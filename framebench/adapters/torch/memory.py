@@ -78,7 +78,7 @@ def by_default(run: TorchAdapter) -> set[str]:
     for weight in weights:
         weight.grad = torch.ones_like(weight)
     with Observed([], []) as seen:
-        make_optimizer(run.workload.optimizer, weights).step()
+        make_optimizer(run.case.optimizer, weights).step()
     return set(seen.operators)
 
 

@@ -47,7 +47,7 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
         coded = [s for s in moments if any(p.dtype == torch.uint8 for p in parts(s))]
         large = [p for p in run.parameters() if p.requires_grad and p.numel() >= LEAST and p.numel() % BLOCK == 0]
         e |= {"moments": len(moments), "moments_in_8_bits": len(coded), "state_bytes": unique_bytes(moments)}
-        return len(coded) == len(run.workload.optimizer.states) * len(large) > 0
+        return len(coded) == len(run.case.optimizer.states) * len(large) > 0
 
     return proof
 

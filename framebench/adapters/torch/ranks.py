@@ -77,7 +77,7 @@ def counted(run: TorchAdapter, e: Evidence) -> Evidence:
 
 def states_of(run: TorchAdapter) -> int:
     """So many numbers the optimizer keeps for each weight."""
-    return len(run.workload.optimizer.states)
+    return len(run.case.optimizer.states)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, cells
+from models.spec import Optimizer
 
 _JITTOR_ONLY = Unsupported("a setting of Jittor's")
 XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")
@@ -51,6 +52,19 @@ _BUFFERS = (
             Unsupported("jt.optim keeps its states in float32"),
         ),
         precision="bf16 moment", workloads=("transformer",),
+    ),
+    Strategy(
+        "adafactor", ("train",), "optimizer",
+        "Adafactor: of the second moment of each matrix the means over rows and columns, no first moment (Shazeer & Stern 2018)",
+        "numbers that are kept for each weight",
+        cells(
+            Native("torch.optim.Adafactor"),
+            Native("optax.adafactor, for matrices of any size, its weight decay times the learning rate, as PyTorch has it"),
+            Unsupported("jt.optim has no Adafactor"),
+        ),
+        how="factored", mathematics="adafactor", workloads=("transformer",),
+        optimizer=Optimizer("adafactor", lr=1e-2, eps=1e-12, weight_decay=0.1),
+        clashes={"scan": "JAX's would take the stacked layers together"},
     ),
     Strategy(
         "channels_last", ("train", "eval"), "memory format", "channels as the fastest axis", "strides of the convolutions' inputs",
