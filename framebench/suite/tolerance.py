@@ -79,10 +79,12 @@ def larger(one: Pair, other: Pair) -> Pair:
     return max(one[0], other[0]), max(one[1], other[1])
 
 
-def group(key: str) -> tuple[str, str, str]:
-    """What shares tolerances, whatever batch and variant are: size, scenario, and micro-batches where they matter (`m4`)."""
+def group(key: str) -> tuple[str, str, tuple[str, ...]]:
+    """What shares tolerances, whatever batch and variant are: size, scenario, micro-batches where they matter (`m4`), and an
+    optimizer in the place of the workload's: Adafactor makes a gradient that is rounding alone, as of the biases of keys, as
+    large as any other."""
     size, scenario, *rest = key.split("/")
-    return size, scenario, next((part for part in rest if re.fullmatch(r"m\d+", part)), "")
+    return size, scenario, tuple(part for part in rest if re.fullmatch(r"m\d+|adafactor", part))
 
 
 @cache
@@ -90,9 +92,9 @@ def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
     """The largest over the keys of this group; where none was measured, over those of other sizes, all of the scenario, all.
     What is usual for none of them (`OUTLIER`) counts for the key that has it."""
     known = measured(workload, precision).get(framework, {})
-    size, scenario, micro = group(key)
+    size, scenario, apart = group(key)
     same = {k for k in known if group(k)[1] == scenario}
-    alike = {k for k in same if group(k)[2] == micro}
+    alike = {k for k in same if group(k)[2] == apart}
     for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(known)):
         if keys:
             return joined([*usual([known[k] for k in sorted(keys)]), known.get(key, {})])

@@ -1,4 +1,4 @@
-"""JAX's loss scale reacts to an overflow, and float16 with it trains on a CPU too."""
+"""JAX's loss scale reacts to an overflow, and float16 with it trains on a CPU too; Adafactor takes no layers together."""
 
 from __future__ import annotations
 
@@ -55,3 +55,18 @@ def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(workload: str, enviro
     assert found["verification"]["passed"], found["verification"]
     assert found["evidence"]["scale"] > 1 <= found["evidence"]["steps_without_overflow"]
     assert not found["proven"], "XLA:CPU has begun to multiply float16"
+
+
+SCANNED = """
+import json, sys
+from framebench import adapters
+from framebench.adapters.jax.steps import scannable
+from framebench.suite.selectors import parse
+print(json.dumps([scannable(adapters.load(parse(name))) for name in sys.argv[1:]]))
+"""
+
+
+def test_adafactor_is_not_given_layers_as_one_stack(environment: dict[str, Environment]) -> None:
+    """optax would clip, and take the size, of all of them together; AdamW takes each number alone."""
+    cases = [f"transformer/jax/train/{strategy}/b4/tiny" for strategy in ("checkpoint", "adafactor+checkpoint")]
+    assert run_inside(environment["jax"], SCANNED, *cases) == [True, False]

@@ -88,7 +88,6 @@ OPTIMIZERS = (
     bug("Adafactor's rate not of the weight's size", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "multiply_by_parameter_scale=False, **options")),
     bug("Adafactor's second moment follows faster", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "decay_rate=0.7, **options")),
     bug("Adafactor with optax's own least size of a matrix", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("=1", "=128")),
-    bug("Adafactor over scanned layers, which it takes together", "transformer/jax/train/adafactor+checkpoint", STEPS, ' and run.case.optimizer.name != "adafactor"', ""),
     bug("AdamW with optax's own weight decay, 1e-4", TRAIN, ADAPTER, ADAMW, ADAMW.replace(", weight_decay=o.weight_decay", "")),
     bug("weight decay on matrices alone", TRAIN, ADAPTER, ADAMW, ADAMW[:-1] + ", mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params))"),
     bug("AMSGrad", TRAIN, ADAPTER, ADAMW, "optax.chain(optax.scale_by_amsgrad(*o.betas, o.eps), optax.add_decayed_weights(o.weight_decay), optax.scale(-o.lr))"),

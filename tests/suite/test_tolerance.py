@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from framebench.suite import tolerance as t
+from framebench.suite.registry import STRATEGIES
 from models import spec
 
 GRADIENT = {"fc.bias": (1e-5, 4e-5)}
@@ -89,11 +90,19 @@ def test_the_nearest_that_was_measured_stands_in(key: str, machines: dict[str, A
     assert allowed(key=key) == allowed()
 
 
-def test_its_own_group_counts_alone(machines: dict[str, Any]) -> None:
+@pytest.mark.parametrize("apart", ["m4", "adafactor"])
+def test_its_own_group_counts_alone(apart: str, machines: dict[str, Any]) -> None:
     machines["m"] = entry(torch=GRADIENT)
-    machines["m"]["errors"]["torch"]["fp32"]["tiny/train/b4/m4"] = {"gradient": {"fc.bias": (1e-2, 1e-2)}}
+    machines["m"]["errors"]["torch"]["fp32"][f"tiny/train/b4/{apart}"] = {"gradient": {"fc.bias": (1e-2, 1e-2)}}
     assert allowed() == (4e-5, 4 * 4e-5)
-    assert allowed(key="tiny/train/b8/m4") == (4e-2, 4e-2)
+    assert allowed(key=f"tiny/train/b8/{apart}") == (4e-2, 4e-2)
+
+
+def test_an_optimizer_in_the_place_of_the_workloads_has_tolerances_of_its_own() -> None:
+    own = [p.mathematics for p in STRATEGIES.values() if p.optimizer]
+    assert own
+    for name in own:
+        assert t.group(f"tiny/train/b4/{name}") != t.group("tiny/train/b4")
 
 
 def test_a_precision_that_was_not_measured_rounds_no_worse_than_a_coarser_one(machines: dict[str, Any]) -> None:
