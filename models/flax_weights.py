@@ -111,13 +111,17 @@ class Names:
         self.names = names
         self.back = {key(path): BACK[layout_of(module, path[-1])] for module, path, _ in leaves(model)}
 
+    def of(self, path: Sequence[Any]) -> list[str]:
+        """Of the leaf at `path`: several where it holds the layers of a stack."""
+        return sources(tuple(path), self.names)
+
     def turned(self, path: Sequence[Any]) -> bool:
         """Whether Flax has the canonical matrix's rows as columns."""
         return self.back[key(path)] is linear
 
     def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """The leaf at `path`, which is several where it holds the layers of a stack."""
-        found = sources(tuple(path), self.names)
+        """The tensors of the leaf at `path`."""
+        found = self.of(path)
         layers = [value] if found == [canonical(path)] else value
         for name, layer in zip(found, layers, strict=True):
             yield name, self.back[key(path)](layer)

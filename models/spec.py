@@ -77,7 +77,8 @@ class Optimizer:
     @property
     def states(self) -> tuple[str, ...]:
         """What it keeps, as large as each weight; empty where nothing is known of it."""
-        return {"sgd": ("momentum",), "adamw": ("first moment", "second moment"), "adafactor": ("second moment",)}.get(self.name, ())
+        kept = {"sgd": ("momentum",), "adamw": ("first moment", "second moment"), "adafactor": ("second moment",)}
+        return kept.get(self.name, ())
 
     def numbers(self, shape: tuple[int, ...]) -> int:
         """How many it keeps for a weight of this shape. Of a matrix's second moment Adafactor has the means over rows and over

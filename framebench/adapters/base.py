@@ -359,4 +359,10 @@ def factored(adapter: Adapter) -> Proof:
 
 
 # what needs nothing of a framework
-COMMON: dict[str, Switch] = {"factored": factored, "variant": variant, "collector": collector, "loading": loading, "stream": stream}
+COMMON: dict[str, Switch] = {
+    "factored": factored,
+    "variant": variant,
+    "collector": collector,
+    "loading": loading,
+    "stream": stream,
+}

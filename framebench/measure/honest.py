@@ -39,7 +39,7 @@ ROUNDS = {
 def cases(workload: str, size: str) -> list[Case]:
     """Those that this machine can compute: one for each framework, precision, kind of step and group of keys that share
     tolerances, one for each strategy that has another model or may change the order of sums, the baselines at each batch."""
-    found: dict[tuple[str, ...], Case] = {}
+    found: dict[tuple[object, ...], Case] = {}
     base = spec.workload(workload).preset(size).base
     mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
     for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first

@@ -13,6 +13,7 @@ from framebench.suite import own
 from framebench.suite.registry import SCENARIOS, find
 from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupported
 from models import spec
+from models.spec import Optimizer
 
 DEFAULT_SIZE = "cpu"
 DECODED = 32
@@ -102,7 +103,7 @@ class Case:
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
 
     @property
-    def optimizer(self) -> spec.Optimizer:
+    def optimizer(self) -> Optimizer:
         return self.plan.optimizer or self.spec.optimizer
 
     @property

@@ -140,7 +140,8 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         name, (scenario.name,), "combination", " and ".join(p.summary for p in parts), "; ".join(p.effect for p in parts),
         {f: join(f, parts) for f in FRAMEWORKS},
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
-        mathematics=first("mathematics", ""), optimizer=first("optimizer", None), workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
+        mathematics=first("mathematics", ""), optimizer=first("optimizer", None),
+        workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
         exceptions={k: v for p in parts for k, v in p.exceptions.items()},
         only_for_claims=any(p.only_for_claims for p in parts), over_ranks=any(p.over_ranks for p in parts), parts=parts,
     )  # fmt: skip

@@ -36,7 +36,7 @@ class Textbook:
     def follow(self, adapter: Adapter) -> None:
         """Call it after every update."""
         self.steps += 1
-        if adapter.case.optimizer.name in (OWN, "adafactor"):  # there is no textbook of a user's; the latter's needs the gradient
+        if adapter.case.optimizer.name in (OWN, "adafactor"):  # none of a user's; the latter's needs the gradient
             return
         start = adapter.case.weights
         found: dict[str, dict[str, np.ndarray]] = {}

@@ -6,8 +6,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from framebench.adapters.base import Adapter
 from framebench.suite.case import Case
 from framebench.suite.catalog.quantized import moment_bytes

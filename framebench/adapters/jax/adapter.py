@@ -302,18 +302,25 @@ class JaxAdapter(Adapter):
         for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
             field = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
             stands_in = field and field[-1] in (*MEANS, "v") and value.shape == (1,)
-            if value.ndim > 0 and "acc_grads" not in field and not stands_in:
-                kind = self.mean_of(field[-1], keys(path)) if field[-1] in MEANS else STATES.get(field[-1], field[-1])
-                for name, array in self.names.unload(keys(path), self.values(value)):
-                    yield State(kind, name, array, array.nbytes)
+            if value.ndim == 0 or "acc_grads" in field or stands_in:
+                continue
+            if field[-1] in MEANS:
+                yield self.mean(field[-1], keys(path), self.values(value))
+                continue
+            for name, array in self.names.unload(keys(path), self.values(value)):
+                yield State(STATES.get(field[-1], field[-1]), name, array, array.nbytes)
 
-    def mean_of(self, field: str, path: list[Any]) -> str:
-        """optax calls that `v_row` which is left of a leaf without its longer axis; a row is one of the canonical weight."""
+    def mean(self, field: str, path: list[Any], value: np.ndarray) -> State:
+        """optax calls that `v_row` which is left of a leaf without its longer axis; a row is one of the canonical weight. What
+        has more axes, or holds several layers, goes by Flax's own name."""
         weight = self.params
         for key in path:
             weight = weight[key]
+        names = self.names.of(path)
+        if weight.ndim != 2 or len(names) > 1:
+            return State(field, ".".join(map(str, path)), value, value.nbytes)
         axis = int(np.argsort(weight.shape)[MEANS.index(field)]) ^ self.names.turned(path)
-        return ("row mean", "column mean")[axis]
+        return State(("row mean", "column mean")[axis], names[0], value, value.nbytes)
 
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
