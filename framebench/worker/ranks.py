@@ -54,6 +54,7 @@ def start(ranks: int, arguments: list[str]) -> int:
         time.sleep(0.05)
     for process in every:
         process.kill()
+        process.wait()
     return next(filter(None, codes), 0)
 
 

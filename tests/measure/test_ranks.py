@@ -20,6 +20,7 @@ from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse, select
+from framebench.worker.ranks import start
 from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
@@ -116,6 +117,12 @@ def test_ranks_of_pytorch_normalise_alone_as_micro_batches_do() -> None:
     tensors = {"weight": {}, "buffer": {}}
     assert comparable(torch, tensors).keys() == {"weight"}
     assert comparable(jax, tensors) == comparable(parse("resnet50/torch/train/fp32/b4/tiny"), tensors) == tensors
+
+
+def test_a_process_that_fails_ends_the_others() -> None:
+    fails = "import os, sys, time; sys.exit(3) if os.environ['RANK'] == '1' else time.sleep(600)"
+    assert start(2, ["-c", fails]) == 3
+    assert start(2, ["-c", "import os; assert os.environ['JAX_COORDINATOR_ADDRESS'].startswith('localhost:')"]) == 0
 
 
 UNDIVIDED = "tests.measure.undivided"
