@@ -107,6 +107,7 @@ def test_accumulation(ratio: Ratio) -> None:
 
 def test_8_bits(ratio: Ratio) -> None:
     assert ratio("peak", "transformer", "torch", "train", "adamw_8bit") == pytest.approx(5 / 6, abs=0.02)
+    assert 0.75 < ratio("peak", "transformer", "torch", "train", "adafactor") < 0.8, "little more than three quarters"
     assert 0.5 < ratio("peak", "transformer", "torch", "eval", "int8_weights") < 0.57, "little more than half"
     assert ratio("peak", "transformer", "torch", "eval", "int8_dynamic") == pytest.approx(2 / 3, abs=0.03)
 
