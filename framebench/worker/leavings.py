@@ -169,12 +169,13 @@ def size(things: list[Any]) -> int | None:
 
 
 def held_by(things: list[Any]) -> str:
-    """What refers to the last one: `held by `kept`, list of 36, in leak`; of a tensor with a graph also how large that is."""
-    last = things[-1]
-    holders = [container(h) for h in gc.get_referrers(last) if h is not things and not isinstance(h, FrameType)]
+    """What refers to the middle one, as the last may be a step's: `held by `kept`, list of 36, in leak`; of a tensor with a
+    graph also how large that is."""
+    one_of_many = things[len(things) // 2]
+    holders = [container(h) for h in gc.get_referrers(one_of_many) if h is not things and not isinstance(h, FrameType)]
     said = [one for one in holders if "`" in one][:1] or holders[:1]  # one that has a name, if there is one
-    if getattr(last, "grad_fn", None) is not None:
-        nodes = importlib.import_module("framebench.adapters.torch.observe").graph_nodes(last)
+    if getattr(one_of_many, "grad_fn", None) is not None:
+        nodes = importlib.import_module("framebench.adapters.torch.observe").graph_nodes(one_of_many)
         said.append(f"with a graph of {nodes} operations")
     return "; ".join(said)
 

@@ -17,6 +17,7 @@ from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimiz
 from framebench.adapters.torch.observe import unique_bytes
 from models.spec import Optimizer
 
+MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}  # by PyTorch's names
 BUCKET = 16  # DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here of a sixteenth
 
 
@@ -100,9 +101,8 @@ def attach(run: TorchAdapter, stage: int) -> None:
     def of_every_rank(own: Iterator[State]) -> Iterator[State]:
         """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
         for name, p in run.model.named_parameters():
-            for kind, called in STATES.items():
-                if called not in run.case.optimizer.states:
-                    continue
+            for kind in MOMENTS[run.case.optimizer.name]:
+                called = STATES[kind]
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
                 yield State(called, name, on_host(whole), whole.nbytes)
 

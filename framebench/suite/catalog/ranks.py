@@ -19,7 +19,7 @@ _ENGINE = {
         ("counts micro-batches", ("accumulate", "accumulate_2", "accumulate_8")), ("does autocast", ("amp_bf16", "amp_fp16")),
     )
     for name in names
-}
+} | {"adafactor": "DeepSpeed cuts weights into pieces, which have no rows and columns"}
 _ON_THE_CPU = {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
 
 ROWS = (
