@@ -13,6 +13,7 @@ _JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy w
 _WORKLOADS = ("resnet50", "transformer")
 _ALL = ("params", "state")  # of JAX's step
 _CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
+_DTENSOR = {"adafactor": "PyTorch 2.13's fails on divided weights: DTensor cannot square a norm in place (aten.pow_)"}
 _ENGINE = {
     name: f"DeepSpeed's engine {what} by a setting of its own"
     for what, names in (
@@ -45,19 +46,19 @@ ROWS = (
         "fsdp", ("train", "eval"), "ranks", "weights, gradients and states divided; each block's weights gathered for its forward pass, and again for its backward pass",
         "bytes that each rank holds, counted from storages; gathers per block",
         cells(Native("fully_shard of each block and of the model"), _PYTORCH_ONLY, _JITTOR_KEEPS),
-        options={"reshard": True}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+        options={"reshard": True}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES | _DTENSOR,
     ),
     Strategy(
         "fsdp_keep", ("train",), "ranks", "as fsdp; weights once gathered are kept until the backward pass is through with them",
         "bytes that each rank holds, counted from storages; gathers per block",
         cells(Native("fully_shard(reshard_after_forward=False)"), _PYTORCH_ONLY, _JITTOR_KEEPS),
-        how="fsdp", options={"reshard": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+        how="fsdp", options={"reshard": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES | _DTENSOR,
     ),
     Strategy(
         "fsdp_no_sync", ("train",), "ranks", "as fsdp; gradients of micro-batches are added up whole, and reduced with the last one's",
         "bytes that each rank holds, counted from storages; gathers and reductions per block",
         cells(Native("set_requires_gradient_sync(False) but for the last micro-batch"), _PYTORCH_ONLY, _JITTOR_KEEPS),
-        how="fsdp", options={"reshard": True, "sync": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES,
+        how="fsdp", options={"reshard": True, "sync": False}, over_ranks=True, workloads=_WORKLOADS, clashes=_CLASHES | _DTENSOR,
         needs=("accumulate", "accumulate_2", "accumulate_8"),
     ),
     *(
