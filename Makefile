@@ -1,11 +1,13 @@
-# Everything a newcomer needs: `make bench` and `make test`. VENV holds the control environment (asv, the command line, the
-# tests); the frameworks have environments of their own in the user's cache, built when first needed.
+# Everything a newcomer needs: `make bench` and `make test`. VENV holds the control environment: asv and the command line, and when
+# something here asks for them, what tests, lint and notebooks need (READY). The frameworks have environments of their own in the user's
+# cache, built when first needed.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 # the name that the results go under; by default the host's
 AS     := $(if $(MACHINE),--machine $(MACHINE))
-READY  := $(VENV)/.ready
+MEASURES := $(VENV)/.measures
+READY    := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
@@ -14,19 +16,23 @@ SHOWN  := xeon-2core
 
 setup: $(READY)
 
-$(READY): requirements/control.txt pyproject.toml
+$(MEASURES): requirements/control.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv module is incomplete (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "framebench needs Python 3.11 or newer"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -r requirements/control.txt
+	$(BIN)/pip install --quiet --no-compile -r requirements/control.txt
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(READY): $(MEASURES) requirements/develop.txt
+	$(BIN)/pip install --quiet --no-compile -r requirements/develop.txt
 	@touch $@
 
 # A first comparison through asv, on the screen as it comes: PyTorch's and JAX's while Jittor's core compiles. PROFILE=quick or
 # standard measures more; FRESH=1 builds every environment anew in an empty cache folder.
 PROFILE ?= first
-bench: $(READY)
+bench: $(MEASURES)
 ifneq ($(FRESH),)
 	rm -rf .fresh-cache
 	FRAMEBENCH_CACHE=$(CURDIR)/.fresh-cache $(MAKE) bench FRESH=
@@ -71,11 +77,11 @@ lint: $(READY)
 	$(BIN)/python -m tools.typecheck
 
 # The records as pages in site/, without network or server
-site: $(READY)
+site: $(MEASURES)
 	$(BIN)/framebench report --machine all --html --to site
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
-report: $(READY)
+report: $(MEASURES)
 	$(BIN)/framebench report --machine all $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
 	$(BIN)/framebench report --figures --machine $(SHOWN)
 	$(MAKE) site

@@ -7,6 +7,7 @@ versions of the kernel, so that the same records give the same bytes.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,11 @@ class NotFilled(RuntimeError):
 
 def sources() -> list[Path]:
     return sorted(SOURCES.glob("*.py"))
+
+
+def can_execute() -> bool:
+    """Whether what executes notebooks is installed: `make bench` alone does without."""
+    return all(find_spec(name) for name in ("jupytext", "nbclient", "ipykernel"))
 
 
 def execute(source: Path, results: Path, machine: str, more: str = "") -> NotebookNode:

@@ -50,7 +50,8 @@ class Building:
         while framework in self.left:
             if time.monotonic() - spoken > SAY_S:
                 spoken = time.monotonic()
-                say(f"waiting for {framework}: {self.said.get(framework, 'after ' + self.left[0])}")
+                ahead = "it is begun" if framework == self.left[0] else f"{self.left[0]} comes first"
+                say(f"waiting for {framework}: {self.said.get(framework, ahead)}")
             time.sleep(0.2)
         return self.failed.get(framework, "")
 

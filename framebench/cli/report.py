@@ -125,6 +125,8 @@ def run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | Non
     """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
     from analysis import notebook
 
+    if not notebook.can_execute():
+        fail("notebooks are executed by nbclient, which is not installed here: call `make setup`", 1)
     known = {source.stem: source for source in notebook.sources()}
     if wrong := [name for name in names if name not in (*known, provenance.ALL)]:
         fail(f"no notebook {wrong[0]!r}; there are: {', '.join(known)}, and {provenance.ALL}", 2)

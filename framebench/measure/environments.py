@@ -157,7 +157,7 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     beside = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{beside} (once per machine)")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
-    shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "-r", str(requirements)], say)
+    shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile", "-r", str(requirements)], say)
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.instruments import nvml
+from framebench.measure import runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options, passed, worker_variables
 from framebench.measure.supervisor import Outcome, Worker
@@ -77,6 +78,7 @@ class Live:
         self.scratch.mkdir(parents=True, exist_ok=True)
         arm, self.began = self.arm, time.monotonic()
         variables = worker_variables(arm.environment, arm.case, "time", self.options) | arm.environment.scratch(self.scratch)
+        self.options = runner.limited(arm.case, self.options)
         options = self.options.on(arm.environment)
         other = core if options.pin and core != options.core() else None
         task = options.task(arm.case, "time", reference, other, arm.spin).as_dict()

@@ -22,6 +22,7 @@ from framebench.measure.environments import Environment
 from framebench.measure.supervisor import Outcome, Worker
 from framebench.records import provenance, store
 from framebench.records.record import Compared, Proof, Provenance, Status, Verification
+from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
 
@@ -114,6 +115,12 @@ def too_slow(case: Case) -> str | None:
     if case.plan.precision == "bf16" and not nvml.gpus() and provenance.bfloat16_instructions() == set():
         return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
     return None
+
+
+def limited(case: Case, options: Options) -> Options:
+    """With the shorter limit that a first comparison has for what the processor is known to be slow at."""
+    shorter = profiles.described(options.profile).slow_limit_s if options.profile and too_slow(case) else None
+    return replace(options, time_limit_s=min(shorter, options.time_limit_s)) if shorter else options
 
 
 MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "allocator")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framebench.measure import blocks, pending, room
+from framebench.measure import blocks, pending, room, runner
 from framebench.measure.blocks import Listener, Run, measure, measure_group
 from framebench.measure.environments import Environment
 from framebench.measure.groups import Group, groups
@@ -133,6 +133,16 @@ def test_no_bfloat16_units_is_said_of_what_takes_too_long(
     assert "no bfloat16 units here" in (found["amp_bf16"].reason or "")
     assert "bfloat16" not in (found["checkpoint"].reason or "")
     assert found["fp32"].status == "ok"
+
+
+def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
+    first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
+    monkeypatch.setattr("framebench.measure.runner.provenance.bfloat16_instructions", set)
+    assert runner.limited(bf16, first).time_limit_s == 30
+    assert (runner.limited(fp32, first), runner.limited(bf16, quick)) == (first, quick)
+    monkeypatch.setattr("framebench.measure.runner.provenance.bfloat16_instructions", lambda: {"avx512_bf16"})
+    assert runner.limited(bf16, first) == first
 
 
 def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
