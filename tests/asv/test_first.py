@@ -53,7 +53,7 @@ def test_frameworks_are_built_one_after_the_other_off_the_core_that_is_timed(
     assert not (tmp_path / "jittor").exists()
     assert built.wait("jittor", said.append) == ""
     assert built.wait("jax", said.append) == "no compiler"
-    assert said[0] == "waiting for torch: after torch"
+    assert said[0] == "waiting for torch: it is begun"
     cores = os.sched_getaffinity(0)
     if len(cores) > 1:
         assert (tmp_path / "jittor").read_text() == str(sorted(cores - {max(cores)}))
