@@ -22,6 +22,7 @@ from framebench.suite.profiles import profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
 QUIET, LOADED = "quiet", "loaded"
+PARTS = TIME, MEMORY = "time", "memory"
 dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
 app.add_typer(dev, name="dev", rich_help_panel=HERE)
 
@@ -125,23 +126,28 @@ def study(
     framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
     size: Annotated[str, typer.Option(help="of the long steps: tiny, cpu or full")] = DEFAULT_SIZE,
     blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each arm, so often")] = plan.BLOCKS,
+    part: Annotated[str | None, typer.Option(help="time or memory; both, one after the other, if none is named")] = None,
     results: Annotated[Path | None, typer.Option(help="where the records go, which no table shows")] = None,
 ) -> None:
     """Measure comparisons whose answer is known, for docs/study.md. An interrupted study goes on where it stopped."""
     if condition not in (QUIET, LOADED):
         fail(f"{condition!r} is no condition of the study; choose {QUIET} or {LOADED}", 2)
+    if part not in (None, *PARTS):
+        fail(f"{part!r} is no part of the study; choose {' or '.join(PARTS)}, or leave it out for both", 2)
     found = [c for c in plan.cases(size) if not runner.unsupported(c) and c.framework in (framework or FRAMEWORKS)]
     where = results or ROOT / f".study-{condition}"
     where.mkdir(parents=True, exist_ok=True)
-    with session(where, " ".join(["study", condition, size, str(blocks), *(framework or [])])) as opened:
+    with session(where, " ".join(["study", condition, size, str(blocks), *filter(None, (part, *(framework or ())))])) as opened:
         ready = {name: environments.ensure(name, say=say) for name in dict.fromkeys(c.framework for c in found)}
         with (
             plan.busy(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
             CaseProgress(found, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
             Run(opened.id, runner.Options(), where, progress) as run,
         ):
-            measure(plan.timed(found, ready), run, blocks)
+            if part != MEMORY:
+                measure(plan.timed(found, ready), run, blocks)
             run.options = replace(run.options, rounds=1)  # of these only the memory matters
             larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
-            measure(plan.held(larger, ready), run)
+            if part != TIME:
+                measure(plan.held(larger, ready), run)
     say(f"keep the records: python -m analysis.studies.study {condition} {where}; judge them: make report")

@@ -21,7 +21,7 @@ from framebench.instruments.nvml import ProcessPeak
 from framebench.measure.environments import Environment
 from framebench.measure.supervisor import Outcome, Worker
 from framebench.records import provenance, store
-from framebench.records.record import Compared, Proof, Provenance, Status, Verification
+from framebench.records.record import Compared, Proof, Provenance, Record, Status, Verification
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
@@ -115,6 +115,13 @@ def too_slow(case: Case) -> str | None:
     if case.plan.precision == "bf16" and not nvml.gpus() and provenance.bfloat16_instructions() == set():
         return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
     return None
+
+
+def expected(record: Record) -> bool:
+    """Whether a case without numbers could have had none on this machine: the processor has no units for it, or the framework
+    computes it wrong by itself."""
+    known = record.verification is not None and record.verification.known_fault
+    return (record.status == "wrong" and known) or (record.status == "timeout" and too_slow(record.parsed) is not None)
 
 
 def limited(case: Case, options: Options) -> Options:

@@ -12,8 +12,8 @@ SCENARIOS = ("train", "eval")
 TRIED = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
     "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
-    "expandable_segments", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps", "no_donate", "no_jit",
-    "no_grad", "inference_mode", "grad",
+    "expandable_segments", "malloc_async", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps",
+    "no_donate", "no_jit", "no_grad", "inference_mode", "grad",
 }  # fmt: skip
 
 

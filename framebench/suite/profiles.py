@@ -76,7 +76,7 @@ class Profile:
 PROFILES = {
     "first": Profile(
         "training alone, the baselines and what saves most: what make bench measures", "cpu", quick=True,
-        only=FIRST, rounds=5, limit_s=300.0, slow_limit_s=30.0,
+        only=FIRST, rounds=5, limit_s=300.0, slow_limit_s=20.0,
     ),
     "tiny": Profile("as quick, in a second or two for each case", "tiny", quick=True),
     "quick": Profile(

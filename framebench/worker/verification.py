@@ -68,7 +68,7 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     observed.tensors = comparable(case, observed.tensors)
     found = compare(case, observed, expected)
     if fault := adapter.known_fault():
-        found |= {"passed": False, "reason": fault}
+        found |= {"passed": False, "reason": fault, "known_fault": True}
     against = {"against": reference.case} if reference and expected.wider != 1.0 else {}
     return found | {"state_bytes": observed.state_bytes} | against
 

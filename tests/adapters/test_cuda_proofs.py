@@ -56,6 +56,11 @@ for name, kinds in (("segments", [True, True]), ("segments, some not", [True, Fa
     torch.cuda.memory._snapshot = lambda: {"segments": [{"is_expandable": kind} for kind in kinds]}
     found[name] = SWITCHES["expandable_segments"](None)({})
 
+# c10's CUDAMallocAsyncAllocator asks the driver for bytes, and leaves what the native one counts at zero
+for name, reserved, segments in (("driver's pool", 7 << 30, 0), ("native pool", 7 << 30, 12), ("no pool", 0, 0)):
+    torch.cuda.memory_stats = lambda: {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
+    found[name] = SWITCHES["malloc_async"](None)({})
+
 made = 0
 def convolve(x, w):
     global made
@@ -75,7 +80,7 @@ def test_torch_s_proofs(environment: dict[str, Environment]) -> None:
         "foreach": True, "foreach, the default there": False,
         "fraction": True, "fraction, ignored": False, "fraction, of a card that others fill": False,
         "segments": True, "segments, some not": False, "segments, none": False,
-        "autotune": True, "autotune, undone": False,
+        "driver's pool": True, "native pool": False, "no pool": False, "autotune": True, "autotune, undone": False,
     }  # fmt: skip
 
 
@@ -101,6 +106,10 @@ jax.default_backend = lambda: "gpu"
 # PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
 for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
     found[name] = SWITCHES["pool_off"](SimpleNamespace(statistics=lambda: counted))({})
+# XLA's GpuCudaMallocAsyncAllocator counts allocations and bytes in use; bytes of a pool only its BFCAllocator
+driver = {"num_allocs": 9, "bytes_in_use": 10, "bytes_limit": 10**9}
+for name, counted in (("driver's pool", driver), ("XLA's pool", driver | {"pool_bytes": 20}), ("nothing counted", {})):
+    found[name] = SWITCHES["malloc_async"](SimpleNamespace(statistics=lambda: counted))({})
 print(json.dumps(found))
 """
 
@@ -108,7 +117,7 @@ print(json.dumps(found))
 def test_jax_s_proofs(environment: dict[str, Environment]) -> None:
     off = run_inside(environment["jax"], JAX, "0", variables={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
     on = run_inside(environment["jax"], JAX, "4")
-    pools = {"no pool": True, "a pool": False}
+    pools = {"no pool": True, "a pool": False, "driver's pool": True, "XLA's pool": False, "nothing counted": False}
     assert off == {"evidence": {"allocations_untried": 0, "allocations_tried": 20}, "autotune": True} | pools
     assert on == {"evidence": {"allocations_untried": 20, "allocations_tried": 20}, "autotune": False} | pools
 

@@ -139,7 +139,7 @@ def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monk
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
     monkeypatch.setattr("framebench.measure.runner.provenance.bfloat16_instructions", set)
-    assert runner.limited(bf16, first).time_limit_s == 30
+    assert runner.limited(bf16, first).time_limit_s == 20
     assert (runner.limited(fp32, first), runner.limited(bf16, quick)) == (first, quick)
     monkeypatch.setattr("framebench.measure.runner.provenance.bfloat16_instructions", lambda: {"avx512_bf16"})
     assert runner.limited(bf16, first) == first

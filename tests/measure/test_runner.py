@@ -16,13 +16,14 @@ import psutil
 import pytest
 
 from framebench.instruments import nvml
-from framebench.measure import blocks, doctor, supervisor
+from framebench.measure import blocks, doctor, runner, supervisor
 from framebench.measure.blocks import Listener
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options
 from framebench.records import store
-from framebench.records.record import Record
+from framebench.records.record import Record, Verification
 from framebench.suite.case import Case
+from tests import handmade
 from tests.campaign import Tried
 from tests.processes import ROOT, acting, framebench
 
@@ -32,6 +33,19 @@ CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
     return acting("measure/misbehaving.py", tmp_path)
+
+
+def test_what_cannot_have_a_number_on_this_machine_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
+    monkeypatch.setattr(runner.provenance, "bfloat16_instructions", set)
+    assert runner.expected(handmade.record(bf16, status="timeout"))
+    assert not runner.expected(handmade.record(fp32, status="timeout"))
+    assert not runner.expected(handmade.record(bf16, status="crashed"))
+    monkeypatch.setattr(runner.provenance, "bfloat16_instructions", lambda: {"avx512_bf16"})
+    assert not runner.expected(handmade.record(bf16, status="timeout")), "this processor has the units"
+    for known in (True, False):
+        wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
+        assert runner.expected(handmade.record(bf16, status="wrong", verification=wrong)) == known
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_what_the_framework_is_known_to_compute_wrong_is_wrong_whatever_came_out
     observed = right(TRAIN)
     assert verify(adapter(TRAIN), observed)["passed"]
     found = verify(adapter(TRAIN, known_fault=lambda: "a kernel leaves it unwritten"), observed)
-    assert (found["passed"], found["reason"]) == (False, "a kernel leaves it unwritten")
+    assert (found["passed"], found["reason"], found["known_fault"]) == (False, "a kernel leaves it unwritten", True)
 
 
 @pytest.mark.parametrize("case", [TRAIN, EVAL, FROZEN], ids=str)

@@ -85,6 +85,17 @@ def pool_off(run: JaxAdapter) -> Proof:
 
 
 @switch
+def malloc_async(run: JaxAdapter) -> Proof:
+    """Allocations are counted, but no bytes of a pool: that is the driver's, where XLA would have one of its own."""
+
+    def proof(e: Evidence) -> bool:
+        e["counted"] = run.statistics()
+        return jax.default_backend() == "gpu" and e["counted"].get("num_allocs", 0) > 0 and "pool_bytes" not in e["counted"]
+
+    return proof
+
+
+@switch
 def memory_fraction(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
         ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]

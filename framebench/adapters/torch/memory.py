@@ -159,6 +159,18 @@ def expandable_segments(run: TorchAdapter) -> Proof:
 
 
 @switch
+def malloc_async(run: TorchAdapter) -> Proof:
+    """The driver counts the bytes of its pool; segments are the native allocator's alone, and it has taken none."""
+
+    def proof(e: Evidence) -> bool:
+        stats = torch.cuda.memory_stats()
+        e["reserved_bytes"], e["segments"] = stats["reserved_bytes.all.current"], stats["segment.all.allocated"]
+        return e["reserved_bytes"] > 0 == e["segments"]
+
+    return proof
+
+
+@switch
 def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     if run.where.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)

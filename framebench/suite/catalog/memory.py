@@ -103,6 +103,15 @@ _ALLOCATOR = (
         ),
     ),
     Strategy(
+        "malloc_async", ("train",), "allocator", "the CUDA driver's own pool, in the order of a stream (cudaMallocAsync)",
+        "what is counted: the driver's pool, and nothing of the framework's",
+        cells(
+            Native("backend:cudaMallocAsync", gpu=True, env={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+            Native("XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", gpu=True, env={"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"}),
+            Unsupported("not among its allocators"),
+        ),
+    ),
+    Strategy(
         "memory_fraction", ("train",), "limit", "the process may take 80 % of the card",
         "PyTorch: more is refused, and had without the limit; JAX: the allocator's limit",
         cells(
