@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -142,11 +141,11 @@ def study(
         with (
             plan.busy(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
             CaseProgress(found, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
-            Run(opened.id, runner.Options(), where, progress) as run,
+            Run(opened.id, runner.Options(memory=False), where, progress) as run,
         ):
             if part != MEMORY:
                 measure(plan.timed(found, ready), run, blocks)
-            run.options = replace(run.options, rounds=1)  # of these only the memory matters
+            run.options = runner.Options(rounds=1)  # of these only the memory matters
             larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
             if part != TIME:
                 measure(plan.held(larger, ready), run)

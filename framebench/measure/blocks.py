@@ -248,7 +248,8 @@ def complete(timed: list[Timed], run: Run) -> None:
     roomy = fits([max((t.outcome.held for t in left), default=0)], free_memory(), len(run.options.cores()))
     for some in parted(left, len(run.options.cores()) if roomy else 1):
         with ExitStack() as stack:
-            wanted = [t for t in some if run.options.peaks_each_block or t.turns.arm not in having]
+            due = [t for t in some if run.options.peaks_each_block or t.turns.arm not in having]
+            wanted = due if run.options.memory else []
             memory = {t.turns.arm: m for t in wanted if (m := memory_of(t, run, stack))}
             for t in some:
                 run.write(record(t, run, memory.get(t.turns.arm)), t.arm)

@@ -40,6 +40,7 @@ class Options:
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
+    memory: bool = True  # else times alone, as a study of them needs
 
     def task(
         self, case: Case, part: str, reference: Reference | None = None, built_on: int | None = None, spin: float = 0.0,

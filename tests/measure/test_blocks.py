@@ -145,6 +145,12 @@ def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monk
     assert runner.limited(bf16, first) == first
 
 
+def test_a_study_of_times_reads_no_memory(impostor: Environment, results: Path) -> None:
+    with run(results, Options(memory=False)) as opened:
+        measure([group(impostor)], opened)
+    assert {(r.status, bool(r.step_s), bool(r.peaks)) for r in by_strategy(results).values()} == {("ok", True, False)}
+
+
 def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
     impostor: Environment, results: Path, diary: Path
 ) -> None:

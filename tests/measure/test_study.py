@@ -56,3 +56,5 @@ def test_a_condition_that_is_none_is_answered(results: Path) -> None:
     done = framebench("dev", "study", "calm", "--results", str(results))
     assert done.returncode == 2
     assert "choose quiet or loaded" in done.stderr
+    done = framebench("dev", "study", "quiet", "--part", "speed", "--results", str(results))
+    assert (done.returncode, "choose time or memory" in done.stderr) == (2, True)
