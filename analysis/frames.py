@@ -75,6 +75,9 @@ class Row(NamedTuple):
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
+    eager_ratio: Annotated[
+        float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
+    ]
     time_ratio: Annotated[float | None, "", "step time over the baseline's, from the blocks that both were in; else missing"]
     time_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks"]
     time_ratio_high: Annotated[float | None, "", "upper end of it"]
@@ -129,7 +132,17 @@ def rows(found: Iterable[Record]) -> list[Row]:
     bases = {alike(m): m for m in (*older, *cases) if is_base(m.newest)}
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
-    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), known) for m in cases]
+    by_parts = {(alike(m), parts_of(m)): m for m in cases}
+    eager = [by_parts.get((alike(m), parts_of(m) - {COMPILED})) if COMPILED in parts_of(m) else None for m in cases]
+    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, known) for m, e in zip(cases, eager)]
+
+
+COMPILED = "compile"
+
+
+def parts_of(m: Measured) -> frozenset[str]:
+    """The names of what is combined; of a baseline none."""
+    return frozenset(part.name for part in m.newest.parsed.plan.parts) - {m.newest.parsed.stage.baseline}
 
 
 def is_base(r: Record) -> bool:
@@ -147,7 +160,7 @@ def of_torch(m: Measured) -> tuple[object, ...]:
     return case.workload, case.scenario, case.batch, case.size, case.ranks, proof.machine, proof.protocol
 
 
-def row(m: Measured, base: Measured | None, torch: Measured | None, known: Blocks) -> Row:
+def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, known: Blocks) -> Row:
     r, read, steps = m.newest, m.read, m.timed or (m.newest,)
     case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
     of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
@@ -208,6 +221,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, known: Block
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
         peak_ratio=peak_ratio(m, base),
+        eager_ratio=peak_ratio(m, eager),
         time_ratio=of_base and of_base.value,
         time_ratio_low=of_base and of_base.low,
         time_ratio_high=of_base and of_base.high,

@@ -26,6 +26,21 @@ def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
     assert ratio["transformer/jax/train/fp32/b4/tiny"] == 1.0
 
 
+def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> None:
+    found = (
+        made("fp32", 200, 1.0),
+        made("compile", 220, 1.0),
+        made("checkpoint", 100, 1.5),
+        made("amp_bf16+checkpoint+compile", 90, 1.0),
+    )
+    ratio = frame(*found).set_index("strategy")["eager_ratio"]
+    assert ratio["compile"] == 1.1, "over the baseline"
+    assert ratio[["fp32", "checkpoint"]].isna().all(), "not compiled"
+    assert pd.isna(ratio["amp_bf16+checkpoint+compile"]), "the same without the compiler was not measured"
+    ratio = frame(*found, made("amp_bf16+checkpoint", 60, 1.5)).set_index("strategy")["eager_ratio"]
+    assert ratio["amp_bf16+checkpoint+compile"] == 1.5
+
+
 def test_peaks_of_two_instruments_have_no_ratio() -> None:
     table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
     assert pd.isna(table.set_index("strategy").loc["checkpoint"]["peak_ratio"])
