@@ -109,3 +109,12 @@ def test_what_the_document_says_of_small_peaks(monkeypatch: pytest.MonkeyPatch) 
     text = (ROOT / "docs/study.md").read_text()
     assert f"{len(called)} of {len(pairs)} pairs of equal processes were called different" in text
     assert max(max(pair) for pair in called) < 15 * MIB
+
+
+def test_what_the_document_says_of_the_loaded_machine() -> None:
+    found = list(study.pairs("loaded", study.kept()["loaded"]))
+    assert {p.framework for p in found} == {"torch"}
+    equal = [p for p in found if not p.planted]
+    assert (len(equal), sum(p.counts for p in equal)) == (20, 0), "no false alarm"
+    assert sum(not p.covered for p in found) == 1, "every interval but one"
+    assert [sum(p.counts for p in found if p.planted == share) for share in (0.05, 0.10)] == [0, 3]
