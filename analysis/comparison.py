@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def key(self) -> str:
-        """How documents ask for it: `epyc-2core: transformer train, batch 4, size cpu`."""
+        """How documents ask for it: `xeon-2core: transformer train, batch 4, size cpu`."""
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
     @property

@@ -119,6 +119,6 @@ def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place:
 
 
 def described(place: dict[str, str | None]) -> str:
-    """Machine and version: `epyc-2core, jax 0.10.2`."""
+    """Machine and version: `xeon-2core, jax 0.10.2`."""
     others = [f"{k} {v}" for k, v in sorted(place.items()) if v and k not in ("machine", "branch", "python")]
     return ", ".join([place["machine"] or "", *others])

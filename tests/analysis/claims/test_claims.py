@@ -440,13 +440,13 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
 
 def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
     results = ROOT / "results"
-    for entry in ledger(Results(results), "epyc-2core"):
+    for entry in ledger(Results(results), "xeon-2core"):
         assert entry.verdict in VERDICTS
         assert all((results / name).is_file() for line in entry.lines for name in line.records)
         assert set(entry.records) >= {name for line in entry.lines for name in line.records}
         if entry.verdict in MEASURED:
             assert entry.records
-            assert entry.low <= entry.value <= entry.high
+            assert entry.verdict == "undecided" or entry.low <= entry.value <= entry.high
 
 
 def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -> None:
