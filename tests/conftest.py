@@ -38,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "strategies", "max_batch", "memory", "asv", "cli", "predict", "advice", "undone", "statistics", "models", "faults",
-        "runner", "site", "gpu",
+        "strategies", "ranks", "own", "growth", "asv", "faults", "advice", "explain", "max_batch", "memory", "cli", "predict",
+        "undone", "statistics", "models", "runner", "site", "gpu",
     )
 ]  # fmt: skip
 
