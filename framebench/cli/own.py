@@ -29,7 +29,6 @@ from framebench.measure import blocks as measured
 from framebench.measure import max_batch as search
 from framebench.measure import own, runner
 from framebench.measure.environments import Environment
-from framebench.measure.groups import Group
 from framebench.measure.live import Arm
 from framebench.measure.own import UserModel
 from framebench.measure.progress import CaseProgress
@@ -72,7 +71,7 @@ def try_(
     try:
         model = own.look(file, batch, framework, scenario)
         where = results or FOLDER / model.name
-        options = runner.Options(rounds=rounds, time_limit_s=time_limit)
+        options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         with own.known(model), measuring(where):
             found, left_out = measure(model, strategies, options, blocks, where, env)
             fits = largest(found, room, own.environment(model, env, say), options, where) if room and max_batch else []
@@ -93,13 +92,14 @@ def measure(
         seen = own.survey(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
     say(own.in_short(model, seen["facts"]))
     cases, left_out = own.cases(model, named)
+    if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
+        say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
     arms = [Arm(case, environment) for case in cases]
-    group = Group(f"{model.name}/{environment.name}/b{model.batch}", tuple(arms[:1]), tuple(arms[1:]))
     with (
         CaseProgress(cases, where, err, blocks) as progress,
         measured.Run(secrets.token_hex(6), options, where, progress) as run,
     ):
-        measured.measure([group], run, blocks)
+        own.measure(arms, run, blocks)
         return [record for arm in arms for record in run.records(arm)], left_out
 
 

@@ -40,6 +40,8 @@ class Listener:
 
     def done(self, record: Record) -> None: ...
 
+    def skipped(self, case: Case) -> None: ...
+
 
 NOBODY = Listener()
 
@@ -66,6 +68,10 @@ class Run:
         """Only what a loaded machine does not change: whether cases are right, and their memory."""
         return not self.options.rounds
 
+    @property
+    def compiles_alone(self) -> bool:
+        return self.options.first_alone and not self.without_times
+
     def records(self, arm: Arm) -> list[Record]:
         """What this session has of an arm by now, oldest first."""
         where = store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
@@ -76,9 +82,9 @@ class Run:
         return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
 
     def can_share(self, arm: Arm) -> bool:
-        """Whether it may be built beside another: it has been compiled, or its first step's time is not wanted, and it waits
-        for no other's values."""
-        return (self.without_times or self.scratch_of(arm).exists()) and not references.needed(arm.case)
+        """Whether it may be built beside another: it has been compiled, or may compile there, and it waits for no other's
+        values."""
+        return (not self.compiles_alone or self.scratch_of(arm).exists()) and not references.needed(arm.case)
 
     def write(self, record: Record, arm: Arm) -> None:
         store.write(record, store.folder(self.results, record.provenance.machine, arm.environment.name, arm.case))
@@ -165,7 +171,7 @@ def start(arms: list[Arm], first: int, lives: list[Live], run: Run) -> None:
         ready, some = [live for live in lives if live.ready], list[Live]()
         for arm, core in zip(left, cores):
             must = len(lives) <= first
-            alone = some and (not run.can_share(arm) or (some[0].cold and not run.without_times))
+            alone = some and (not run.can_share(arm) or (some[0].cold and run.compiles_alone))
             if alone or not (must or room.fits_more(ready, 1 + len(some))):
                 break
             live = Live(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))

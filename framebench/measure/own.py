@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from framebench.measure import environments, installed, runner
+from framebench.measure import blocks, environments, installed, runner
 from framebench.measure.environments import Environment, Say
+from framebench.measure.groups import Group
+from framebench.measure.live import Arm
 from framebench.measure.runner import Options
 from framebench.measure.supervisor import Outcome, Worker
 from framebench.records.pins import REQUIREMENTS
@@ -135,6 +137,19 @@ def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], d
     wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))
     reasons = {case.strategy: why for case in wanted if (why := runner.unsupported(case))}
     return [case for case in wanted if case.strategy not in reasons], reasons
+
+
+def measure(arms: list[Arm], run: blocks.Run, number: int) -> None:
+    """So many blocks of these arms, of which the first is the baseline. What did not come out right in the first block, or
+    takes many times as long because the processor has no units for it, is in no other: its interval is not worth the wait."""
+    for n in range(number):
+        blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, n)
+        done = [arm for arm in arms if not run.records(arm)[-1].usable or runner.too_slow(arm.case)]
+        for arm in done:
+            run.told.skipped(arm.case)
+        if arms[0] in done:
+            return
+        arms = [arm for arm in arms if arm not in done]
 
 
 def in_short(model: UserModel, facts: dict[str, Any]) -> str:

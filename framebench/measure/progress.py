@@ -45,6 +45,10 @@ class CaseProgress(Listener):
     def phase(self, case: Case, what: str) -> None:
         self.bar.update(self.task, description=f"{case.id} [{what}]".replace("[", r"\["), left=self.remaining())
 
+    def skipped(self, case: Case) -> None:
+        """No more of it is measured."""
+        self.bar.update(self.task, advance=self.left.pop(case, 0), left=self.remaining())
+
     def done(self, record: Record) -> None:
         """Also of cases that were not asked for, but measured beside them."""
         if self.left.get(record.parsed, 0) > 0:

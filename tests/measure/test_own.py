@@ -18,10 +18,12 @@ from analysis.reports.own import named, within
 from framebench.cli import own as cli
 from framebench.measure import own
 from framebench.measure.environments import Environment
+from framebench.measure.live import HERE, Arm
 from framebench.measure.runner import Options
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
+from framebench.suite.case import Case
 from framebench.suite.own import why_not
 from framebench.suite.registry import find
 from models.own.loading import Fault
@@ -116,6 +118,27 @@ def test_a_search_begins_at_the_smallest_batch(
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
     assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
+
+
+def test_what_is_slow_or_not_right_is_in_the_first_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, skipped = list[list[str]](), list[str]()
+    arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "amp_bf16", "checkpoint", "compile")]
+    wrong = {"compile"}
+    run = SimpleNamespace(
+        records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong)],
+        told=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
+    )
+    monkeypatch.setattr(own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
+    monkeypatch.setattr(
+        own.blocks, "measure_group",
+        lambda group, _, number: asked.append([str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]),
+    )  # fmt: skip
+    own.measure(arms, run, 3)  # type: ignore[arg-type]
+    assert asked == [["0", "fp32", "amp_bf16", "checkpoint", "compile"], ["1", "fp32", "checkpoint"], ["2", "fp32", "checkpoint"]]
+    assert skipped == ["amp_bf16", "compile"]
+    wrong.add("fp32")
+    own.measure(arms, run, 3)  # type: ignore[arg-type]
+    assert len(asked) == 3 + 1, "without its baseline nothing is compared"
 
 
 # what is wrong -> the change to the file, and what is said
