@@ -160,6 +160,9 @@ CLAIMS = (
         if_so="Count what else a step holds before you take 8-bit states: the peaks are {measured} apart.",
         note="https://github.com/facebookresearch/bitsandbytes/issues/22, by nvidia-smi, in December 2021; tried with torchao's AdamW8bit",
         arms=each(lambda w, f: Apart(PEAK, ref(w, f, "train/adamw_8bit"), ref(w, f, "train/fp32")), below(SAVES), GPT, TORCH),
-        evidence=ratios("train/adamw_8bit", "train/fp32", LESS, GPT, TORCH, "in 8 bits"),
+        evidence=(
+            *ratios("train/adamw_8bit", "train/fp32", LESS, GPT, TORCH, "in 8 bits"),
+            *ratios("train/adamw_8bit_bnb", "train/fp32", LESS, GPT, TORCH, "by bitsandbytes"),
+        ),
     ),
 )  # fmt: skip

@@ -108,8 +108,8 @@ def obstacle(case: Case) -> str | None:
         return "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of micro-batches"
     if case.support.package:
         return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
-    if {"adamw_8bit", "int8"} & {part.how for part in case.parts}:
-        return "torchao's tensors in 8 bits are not followed on fake tensors"
+    if {"adamw_8bit", "adamw_8bit_bnb", "int8"} & {part.how for part in case.parts}:
+        return "tensors in 8 bits are not followed on fake tensors"
     if any(part.how == "factored" for part in case.parts):
         return "Adafactor's update asks how large weights are, and fake tensors have no numbers"
     if "execution" in parts or parts.get("pair", "").startswith("scripted"):

@@ -85,11 +85,11 @@ TORCH = [
          "adapter.on_model[-1](adapter.model)"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Growing; generation = adapter.generate.__self__; "
+         "from framebench.adapters.torch.generation import Growing; generation = adapter.whole_step.__self__; "
          "generation.cache = Growing(adapter.config.layers); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Static; generation = adapter.generate.__self__; "
+         "from framebench.adapters.torch.generation import Static; generation = adapter.whole_step.__self__; "
          "shape = (4, adapter.config.heads, adapter.config.length, adapter.config.width // adapter.config.heads); "
          "generation.cache = Static(adapter.config.layers, shape, adapter.model.wte.weight.detach()); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
@@ -103,6 +103,9 @@ TORCH = [
     Deed("adamw_8bit, one moment in float32", f"{TRAIN}/adamw_8bit/b4/cpu",
          "adapter.step(); states = next(s for s in adapter.optimizer.state.values() if hasattr(s['exp_avg'], 'codes')); "
          "states['exp_avg'] = states['exp_avg'].dequantize()"),
+    Deed("adamw_8bit_bnb", f"{TRAIN}/adamw_8bit_bnb/b4/cpu", proven=True),
+    Deed("adamw_8bit_bnb, large weights like small ones", f"{TRAIN}/adamw_8bit_bnb/b4/cpu",
+         "adapter.optimizer.args.min_8bit_size = 10**9"),
     Deed("adafactor", f"{TRAIN}/adafactor/b4/tiny", proven=True),
     Deed("adafactor, AdamW in its place", f"{TRAIN}/adafactor/b4/tiny",
          "from framebench.adapters.torch.adapter import make_optimizer; "
@@ -138,6 +141,11 @@ COMPILE = [
     Deed("memory_budget, of all", "transformer/torch/train/memory_budget/b4/tiny",
          "import torch._functorch.config as config; config.activation_memory_budget = 1.0"),
     Deed("never compiled", COMPILED, "adapter.forward = adapter.model"),
+    Deed("compile_step", f"{TRAIN}/compile_step/b4/tiny", proven=True),
+    Deed("compile_step, the model alone", f"{TRAIN}/compile_step/b4/tiny",
+         "import torch; adapter.forward = torch.compile(adapter.model); adapter.whole_step = adapter.train_step"),
+    Deed("compile_step, but for the update", f"{TRAIN}/compile_step/b4/tiny",
+         "import torch; adapter.optimizer.step = torch._dynamo.disable(adapter.optimizer.step)"),
     Deed("captured, not compiled", COMPILED,
          "import torch; adapter.forward = torch.compile(adapter.model, backend='aot_eager')"),
     Deed("compiled in float32", COMPILED, "adapter.contexts.clear()"),
@@ -180,7 +188,7 @@ JAX = [
     Deed("static_cache, another cache for each token", "transformer/jax/generate/static_cache/b4/tiny",
          "adapter.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
     Deed("static_cache, of the whole sequence for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "generation = adapter.generate.__self__; generation.written = None; adapter.model_options.clear(); "
+         "generation = adapter.whole_step.__self__; generation.written = None; adapter.model_options.clear(); "
          "adapter.graph = adapter.split(adapter.abstract(adapter.config, False)).graph; "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),

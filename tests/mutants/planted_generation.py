@@ -9,7 +9,7 @@ QUANTIZED = "framebench/adapters/torch/quantized.py"
 GPT, FUSED = "models/transformer/torch_model.py", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 IN_TORCH, IN_JAX, IN_JITTOR = (f"transformer/{name}/generate/static_cache" for name in ("torch", "jax", "jittor"))
 GROWING, NO_CACHE = "transformer/torch/generate/growing_cache", "transformer/jax/generate/no_cache"
-IN_8_BITS = "transformer/torch/train/adamw_8bit/b4/cpu"
+IN_8_BITS, BY_BNB = (f"transformer/torch/train/{name}/b4/cpu" for name in ("adamw_8bit", "adamw_8bit_bnb"))
 
 GENERATION = (
     bug("each new token at the first position", IN_TORCH, TORCH, "self.run.model(tokens, start)", "self.run.model(tokens, 0)"),
@@ -27,7 +27,9 @@ GENERATION = (
 
 EIGHT_BITS = (
     bug("no weight decay, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.eps, o.weight_decay, **options", "o.eps, 0.0, **options"),
-    bug("Adam's second beta 0.999, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.betas, o.eps", "(o.betas[0], 0.999), o.eps"),
+    bug("Adam's second beta 0.999, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.betas, o.eps, o.weight_decay, **", "(o.betas[0], 0.999), o.eps, o.weight_decay, **"),
+    bug("no weight decay, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.weight_decay, min_8", "0.0, min_8"),
+    bug("Adam's second beta 0.999, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.betas, o.eps, o.weight_decay, min", "(o.betas[0], 0.999), o.eps, o.weight_decay, min"),
     bug("causal mask dropped, weights in 8 bits", "transformer/torch/eval/int8_weights", GPT, FUSED, FUSED.replace("True", "False")),
     bug("causal mask dropped, products in 8 bits", "transformer/torch/eval/int8_dynamic", GPT, FUSED, FUSED.replace("True", "False")),
 )  # fmt: skip

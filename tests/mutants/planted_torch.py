@@ -12,7 +12,7 @@ MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 ATTENTION = "x = x + self.attention(self.ln1(x))"
 HEAD = "self.head(self.ln_f(x), self.wte.weight)"
 NORM3 = "y = self.bn3(self.conv3(y))"
-FACTORED = "transformer/torch/train/adafactor"
+FACTORED, WHOLE = (f"transformer/torch/train/{name}" for name in ("adafactor", "compile_step"))
 ADAMW = "torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)"
 ADAFACTOR = "torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)"
 SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)"
@@ -208,6 +208,8 @@ STEP = (
     bug("adapters scaled by 2", "transformer/torch/finetune/lora", GPT, "+ self.lora(x)", "+ 2 * self.lora(x)"),
     bug("adapters detach their input", "transformer/torch/finetune/lora", GPT, "+ self.lora(x)", "+ self.lora(x.detach())"),
     bug("the last norm trained beside the adapters", "transformer/torch/finetune/lora", SCENARIOS, "parameter.requires_grad_(name.startswith(prefixes))", 'parameter.requires_grad_(name.startswith((*prefixes, "ln_f.")))'),
+    bug("gradients of the step before kept, the whole step compiled", WHOLE, STEPS, "run.optimizer.zero_grad()\n            run.output", "run.output"),
+    bug("loss 1 % too large, the whole step compiled", WHOLE, STEPS, "run.model_module.loss(model(x), y)\n", "run.model_module.loss(model(x), y) * 1.01\n"),
     bug("loss in chunks that lose the last one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunks)", "chunks)[:-1]")),
     bug("loss in chunks against the targets of another one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunk(chunks)", "chunk(chunks)[::-1]", 1)),
     bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / (y.numel() // chunks)"),

@@ -100,7 +100,8 @@ class JaxAdapter(Adapter):
         self.loss_of: Callable[[Any, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
         # `generate`: the program of one token, the step that calls it for each, its arguments, the logits of all tokens
         self.decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = self.evaluation
-        self.generate: Callable[[], None] = self.train_step
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
         self.generating: Callable[[], tuple[Any, ...]]
         self.decoded: Callable[[], np.ndarray]
         self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
@@ -237,8 +238,7 @@ class JaxAdapter(Adapter):
         return self.params, self.stats, self.constants, *self.inputs
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
-        steps.get(self.case.scenario, self.train_step)()
+        self.whole_step()
 
     def train_step(self) -> None:
         self.inputs = self.next_batch()

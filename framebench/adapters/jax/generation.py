@@ -139,7 +139,7 @@ def generation(run: JaxAdapter, cached: bool) -> Generation:
         run.model_options["attend"] = found.written.attend
         run.jit_options["donate_argnums"] = (3,)
     run.before_first_step.append(found.begin)
-    run.decoding, run.generate, run.decoded, run.generating = found.decoding, found.step, found.logits, found.arguments
+    run.decoding, run.whole_step, run.decoded, run.generating = found.decoding, found.step, found.logits, found.arguments
     return found
 
 

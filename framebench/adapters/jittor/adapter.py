@@ -77,7 +77,8 @@ class JittorAdapter(Adapter):
         self.build_options: dict[str, Any] = {}  # of the model
         self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
         self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
-        self.generate: Callable[[], None] = self.train_step  # `generate`: the tokens after the prompt, one after the other
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
         self.decoded: Callable[[], np.ndarray]  # and the logits of all of them
         self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
         self.restored_at = 0  # steps until the weights were last put back
@@ -123,8 +124,7 @@ class JittorAdapter(Adapter):
         return inputs.stop_grad(), jt.array(y).stop_grad()
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
-        steps.get(self.case.scenario, self.train_step)()
+        self.whole_step()
 
     def train_step(self) -> None:
         losses = []

@@ -151,7 +151,7 @@ def generation(run: JittorAdapter, cached: bool) -> Generation:
     if cached:
         run.build_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.generate, run.decoded = found.step, found.logits
+    run.whole_step, run.decoded = found.step, found.logits
     return found
 
 

@@ -96,8 +96,9 @@ class TorchAdapter(Adapter):
         self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
         self.on_model: list[Callable[[Any], object]] = []  # what is done to the workload's model once it has its weights
         self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
-        self.generate: Callable[[], None] = self.train_step  # `generate`: the tokens after the prompt, one after the other
-        self.decoded: Callable[[], np.ndarray]  # and the logits of all of them
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
+        self.decoded: Callable[[], np.ndarray]  # `generate`: the logits of all tokens after the prompt
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.share = slice(None)  # of the batch: what this rank computes
         self.of_all_ranks: Callable[[Tensor], Tensor] = lambda loss: loss  # the mean of every rank's
@@ -163,8 +164,7 @@ class TorchAdapter(Adapter):
         return stack
 
     def one_step(self) -> None:
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step, "generate": self.generate}
-        steps.get(self.case.scenario, self.train_step)()
+        self.whole_step()
 
     def train_step(self) -> None:
         self.optimizer.zero_grad(**self.zero_grad_options)
@@ -253,7 +253,8 @@ class TorchAdapter(Adapter):
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
         kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
-        stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(s for s in self.state_tensors() if s.ndim)}
+        states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]  # codes are no numbers by themselves
+        stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(states)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
 
     def blocks(self) -> list[nn.Module]:
@@ -306,7 +307,7 @@ class TorchAdapter(Adapter):
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""
-        if any(part.how == "compile" for part in self.case.parts):
+        if any(part.how in ("compile", "compile_step") for part in self.case.parts):
             self.step()
             self.synchronize()
             self.release()

@@ -146,7 +146,7 @@ def generation(run: TorchAdapter, cached: bool) -> Generation:
     if cached:
         run.model_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.generate, run.decoded = found.step, found.logits
+    run.whole_step, run.decoded = found.step, found.logits
     run.beside = lambda: unique_bytes(found.cache.tensors()) if found.cache else 0
     return found
 

@@ -25,17 +25,19 @@ MATRIX = ("addmm", "mm", "bmm")
 
 
 class Profiled:
-    """Counts what one step does of which the forward pass is `model`, as it was compiled or not."""
+    """Counts what one step does of which the forward pass is `model`, as it was compiled or not. Without `model` passes are not
+    told apart."""
 
-    def __init__(self, model: nn.Module, blocks: int) -> None:
+    def __init__(self, model: nn.Module | None, blocks: int) -> None:
         self.model, self.blocks = model, blocks
         self.passes = self.samples_per_pass = 0
 
     def __enter__(self) -> Profiled:
         self.stack = contextlib.ExitStack()
         self.profile = self.stack.enter_context(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
-        for handle in (self.model.register_forward_pre_hook(self.on_pass), self.model.register_forward_hook(self.after_pass)):
-            self.stack.callback(handle.remove)
+        if self.model is not None:
+            self.stack.callback(self.model.register_forward_pre_hook(self.on_pass).remove)
+            self.stack.callback(self.model.register_forward_hook(self.after_pass).remove)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -60,8 +62,8 @@ class Profiled:
             "blocks": self.blocks,
             "block_runs": None,
             "saved_tensors": None,
-            "forward_passes": self.passes,
-            "samples_per_pass": self.samples_per_pass,
+            "forward_passes": self.passes if self.model is not None else None,
+            "samples_per_pass": self.samples_per_pass if self.model is not None else None,
             "compiled_regions": sum(e.name.startswith(REGION) for e in self.events),
             "graphs_forward": graphs.count(False),
             "graphs_backward": graphs.count(True),
@@ -72,6 +74,8 @@ class Profiled:
             "products_recomputed": recomputed(products),
             "convolutions": {"channels_last": orders["channels_last"], "channels_first": orders["channels_first"]},
             "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
+            "operators_outside_graphs": sum(e.name.startswith("aten::") and not within(e, GRAPH) for e in self.events),
+            "nodes_of_autograd": sum(e.name.startswith(BACKWARD) for e in self.events),
         }
 
     def products(self) -> list[Any]:

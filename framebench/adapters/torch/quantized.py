@@ -1,16 +1,16 @@
-"""How PyTorch switches on the strategies of `suite/catalog/quantized.py`, by torchao, and what proves that they were on."""
+"""How PyTorch switches on the strategies of `suite/catalog/quantized.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.base import Evidence, Proof, State, Switches
+from framebench.adapters.torch.adapter import TorchAdapter, on_host
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.profiled import Profiled
 from framebench.suite.catalog.quantized import BLOCK, LEAST
@@ -19,22 +19,23 @@ from models.spec import Optimizer
 switch = Switches()
 
 
-def torchao(run: TorchAdapter, module: str) -> Any:
-    """A module of torchao. Raises LookupError."""
+def beside(run: TorchAdapter, module: str) -> Any:
+    """A module of a package beside PyTorch. Raises LookupError."""
+    package = module.partition(".")[0]
     try:
-        found = importlib.import_module(f"torchao.{module}")
+        found = importlib.import_module(module)
     except ImportError as error:
         raise LookupError(
-            f"this interpreter cannot import torchao, of which requirements/torch.txt has a version: {error}"
+            f"this interpreter cannot import {package}, of which requirements/torch.txt has a version: {error}"
         ) from error
-    run.packages["torchao"] = importlib.import_module("torchao").__version__
+    run.packages[package] = importlib.import_module(package).__version__
     return found
 
 
 @switch
 def adamw_8bit(run: TorchAdapter) -> Proof:
     """The update is made of the moments before they are rounded. It is compiled, which nothing under a dispatch mode is."""
-    optimizers = torchao(run, "optim")
+    optimizers = beside(run, "torchao.optim")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
@@ -42,20 +43,45 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
     run.wrap_optimizer = make
     run.observer = lambda: Profiled(run.model, len(run.blocks()))
 
-    def proof(e: Evidence) -> bool:
-        moments = [s for s in run.state_tensors() if s.ndim]
-        coded = [s for s in moments if any(p.dtype == torch.uint8 for p in parts(s))]
-        large = [p for p in run.parameters() if p.requires_grad and p.numel() >= LEAST and p.numel() % BLOCK == 0]
-        e |= {"moments": len(moments), "moments_in_8_bits": len(coded), "state_bytes": unique_bytes(moments)}
-        return len(coded) == len(run.case.optimizer.states) * len(large) > 0
+    return lambda e: coded(run, e)
 
-    return proof
+
+def coded(run: TorchAdapter, e: Evidence) -> bool:
+    """Whether both moments of every large weight are codes. Adds what was counted to the evidence."""
+    states = [s for s in run.state_tensors() if s.ndim]
+    codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
+    large = [p for p in run.parameters() if p.requires_grad and p.numel() >= LEAST and p.numel() % BLOCK == 0]
+    e |= {"moments": len(run.case.optimizer.states) * len(run.parameters()), "moments_in_8_bits": len(codes)}
+    e["state_bytes"] = unique_bytes(states)
+    return len(codes) == len(run.case.optimizer.states) * len(large) > 0
+
+
+@switch
+def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
+    """States of one weight are codes, scales of blocks and the table of codes, each a tensor by itself."""
+    optimizers, dequantize = beside(run, "bitsandbytes.optim"), beside(run, "bitsandbytes.functional").dequantize_blockwise
+
+    def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
+        return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, min_8bit_size=LEAST, **options)
+
+    def moments(_: Iterator[State]) -> Iterator[State]:
+        names = {p: name for name, p in run.model.named_parameters()}
+        for p, state in run.optimizer.state.items():
+            for number, kind in enumerate(("first moment", "second moment"), 1):
+                kept = [state[f"{name}{number}"] for name in ("state", "absmax", "qmap") if f"{name}{number}" in state]
+                values, *scales = kept
+                if scales:
+                    values = dequantize(values, absmax=scales[0], code=scales[1], blocksize=BLOCK)
+                yield State(kind, names[p], on_host(values), unique_bytes(kept))
+
+    run.wrap_optimizer, run.all_states = make, moments
+    return lambda e: coded(run, e)
 
 
 @switch
 def int8(run: TorchAdapter, products: bool) -> Proof:
     """Of what multiplies weights only linear layers are changed: embedding and head share a weight that stays as it is."""
-    how = torchao(run, "quantization")
+    how = beside(run, "torchao.quantization")
     configuration = how.Int8DynamicActivationInt8WeightConfig if products else how.Int8WeightOnlyConfig
     run.on_model.append(lambda model: how.quantize_(model, configuration()))
 

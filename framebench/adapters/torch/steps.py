@@ -302,6 +302,40 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     return proof
 
 
+@switch
+def compile_step(run: TorchAdapter) -> Proof:
+    """Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by itself, at both ends of its
+    `step`: the update is a graph of its own."""
+    import torch._dynamo.config
+
+    torch._dynamo.config.trace_autograd_ops = True
+    torch._dynamo.reset()
+
+    def attach(model: Any) -> None:
+        def gradients(x: Tensor, y: Tensor) -> Tensor:
+            loss: Tensor = run.model_module.loss(model(x), y)
+            loss.backward()
+            return loss.detach()
+
+        passes, update = torch.compile(gradients, fullgraph=True), torch.compile(lambda: run.optimizer.step())
+
+        def step() -> None:
+            run.optimizer.zero_grad()
+            run.output = passes(*run.next_batch())
+            update()
+
+        run.whole_step = step
+        run.observer = lambda: Profiled(None, len(run.blocks()))
+
+    def proof(e: Evidence) -> bool:
+        """The engine that walks through autograd's graph had nothing to do, and no operator ran by itself."""
+        graphs = (e["graphs_forward"], e["graphs_backward"]) == (2, 0)
+        return graphs and e["nodes_of_autograd"] == e["operators_outside_graphs"] == 0 < sum(e["products"].values())
+
+    run.on_model.append(attach)
+    return proof
+
+
 def launches(run: TorchAdapter) -> int:
     """CUDA graphs that one step launches, as the profiler sees the runtime being called."""
     from torch.profiler import ProfilerActivity, profile

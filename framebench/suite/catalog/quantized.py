@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.suite.strategy import Native, Strategy, Unsupported, cells
 
-# of torchao's 8-bit optimizers: numbers that share a scale, the least that are worth it, bytes of a scale and of the codes' table
+# of 8-bit optimizers, torchao's and bitsandbytes': numbers that share a scale, the least that are worth it, bytes of a scale and of the codes' table
 BLOCK, LEAST, SCALE, TABLE = 256, 4096, 4, 1024
 _FLOAT_LAYERS = "its layers keep and multiply floating-point weights only"
 
@@ -16,6 +16,17 @@ ROWS = (
             Native("torchao.optim.AdamW8bit, which compiles its update; moments of fewer than 4096 numbers stay in float32"),
             Unsupported("optax has no 8-bit states; see mu_bf16"),
             Unsupported("jt.optim has no 8-bit states"),
+        ),
+        precision="8-bit moments", workloads=("transformer",),
+        exceptions={"transformer/torch/tiny": f"no weight has {LEAST} numbers there, and smaller ones keep float32 moments"},
+    ),
+    Strategy(
+        "adamw_8bit_bnb", ("train",), "optimizer", "the same by bitsandbytes, whose states all tensors share one table of codes for",
+        "moments that are codes and scales; bytes of the states",
+        cells(
+            Native("bitsandbytes.optim.AdamW8bit with its blocks of 256; moments of fewer than 4096 numbers stay in float32"),
+            Unsupported("bitsandbytes is for PyTorch; see mu_bf16"),
+            Unsupported("bitsandbytes is for PyTorch"),
         ),
         precision="8-bit moments", workloads=("transformer",),
         exceptions={"transformer/torch/tiny": f"no weight has {LEAST} numbers there, and smaller ones keep float32 moments"},

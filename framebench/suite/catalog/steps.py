@@ -183,6 +183,20 @@ _EXECUTION = (
         ),
     ),
     Strategy(
+        "compile_step", ("train",), "execution", "forward pass, backward pass and update compiled, not the model alone",
+        "graphs run, operators outside of them and nodes that autograd walked through, by the profiler",
+        cells(
+            Native("torch.compile with torch._dynamo.config.trace_autograd_ops; the update, where torch.optim breaks the graph, is one of its own"),
+            AlwaysOn("jax.jit compiles the whole step"),
+            AlwaysOn("Jittor fuses and compiles every operator it meets"),
+        ),
+        clashes=dict.fromkeys(
+            ("amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads", "chunked_loss"),
+            "it compiles a plain step: one pass, its loss, and the update",
+        ),
+        workloads=("transformer",),
+    ),
+    Strategy(
         "memory_budget", ("train",), "execution",
         "compiled, the compiler recomputing until the model keeps half of the activations that it would keep", "as for compile; products computed again",
         cells(
