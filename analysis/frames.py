@@ -43,6 +43,9 @@ class Row(NamedTuple):
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
+    activation_bytes: Annotated[
+        int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
+    ]
     step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
     step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where there are no blocks"]
     step_high_s: Annotated[float | None, "s", "the longest of them"]
@@ -191,6 +194,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         host_rss_bytes=read.peaks.get("host.rss"),
         cold_peak_bytes=read.cold_peaks.get(instrument) if instrument else None,
         live_bytes=read.live_bytes,
+        activation_bytes=read.effect.evidence.get("activation_bytes") if read.effect else None,
         step_time_s=step_s,
         step_low_s=min(times) if m.timed else None,
         step_high_s=max(times) if m.timed else None,

@@ -12,7 +12,9 @@ from analysis.tables import SHOWN, cells, conditions, timing
 from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 
-COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes", "step_time_s", "range", "relative", "first_step_s")
+COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes")
+SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
+TIMES = ("step_time_s", "range", "relative", "first_step_s")
 CHECKS = ("worst_error", "effect_proven", "peak_instrument")
 
 
@@ -23,12 +25,17 @@ def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
-        f"that of the first step, with compilation. verified = largest relative error of the losses and the gradient's norm "
+        f"that of the first step, with compilation; saved = what the forward pass keeps for the backward pass, where PyTorch "
+        f"runs eagerly. verified = largest relative error of the losses and the gradient's norm "
         f"against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen to be on. "
         f"{timing(df)} "
         f"{conditions(df)}",
         cells(df),
-        {name: SHOWN[name] for name in COLUMNS} | {"worst_error": Shown("verified", ".0e")} | {n: SHOWN[n] for n in CHECKS[1:]},
+        {name: SHOWN[name] for name in COLUMNS}
+        | (SAVED if df["activation_bytes"].any() else {})
+        | {name: SHOWN[name] for name in TIMES}
+        | {"worst_error": Shown("verified", ".0e")}
+        | {n: SHOWN[n] for n in CHECKS[1:]},
         left=1,
         notes=(*lost, *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items())),
         machine=first["machine"],

@@ -55,6 +55,7 @@ def key_numbers(r: pd.Series) -> Comparison:
             ("peak", mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
             ("peak x base", number(r["peak_ratio"], ".3f")),
             ("kept between steps", mib(r["live_bytes"])),
+            ("saved for the backward pass", mib(r["activation_bytes"])),
             ("peak of the first step", mib(r["cold_peak_bytes"])),
             ("step, median", with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
             ("range over blocks", interval_ms(r)),

@@ -108,6 +108,38 @@ def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
     assert found.peak.bytes == pytest.approx(found.measured["host.rss"], rel=0.05)
 
 
+COUNTED = """
+import json, sys
+from framebench import adapters
+from framebench.adapters.torch.account import Labelled
+from framebench.suite.selectors import parse
+
+found = {}
+for case in sys.argv[1:]:
+    adapter = adapters.load(parse(case))
+    adapter.build()
+    adapter.step()
+    counted = adapter.observe()["activation_bytes"]
+    adapter.release()
+    with Labelled(adapter) as storages:
+        adapter.step()
+    saved = [v for v in storages.account.values if v.kind == "saved for backward"]
+    found[case] = counted, max(sum(v.size for v in saved if v.at(event)) for event in range(storages.account.events))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_record_says_was_saved_is_what_the_account_finds(environment: dict[str, Environment]) -> None:
+    cases = [f"transformer/torch/train/{s}/b4/tiny" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
+    found = run_inside(environment["torch"], COUNTED, *cases)
+    assert isinstance(found, dict)
+    assert all(counted == saved > 0 for counted, saved in found.values()), found
+    plain, checkpointed, in_four, _ = (found[case][0] for case in cases)
+    assert checkpointed < plain / 4
+    assert in_four == pytest.approx(plain / 4, rel=0.01)
+
+
 @pytest.mark.slow
 def test_where_checkpointing_acts() -> None:
     """Saved are the blocks' inputs alone; one block's activations are there again, the last one's that has its turn."""

@@ -120,7 +120,7 @@ class TorchAdapter(Adapter):
         self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
         self.optimizer_options: dict[str, Any] = {}
         self.zero_grad_options: dict[str, Any] = {}
-        self.observer: Callable[[], Any] = lambda: Observed(self.held, self.blocks())  # what counts while a step is observed
+        self.observer: Callable[[], Any] = lambda: Observed(self.held, self.blocks(), self.lasting())  # counts an observed step
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
@@ -276,10 +276,12 @@ class TorchAdapter(Adapter):
 
     def live_bytes(self) -> int:
         """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
-        tensors = [self.output, *self.held_inputs(), *(b for model in self.held for b in model.buffers())]
-        parameters = self.parameters()
-        tensors += parameters + [p.grad for p in parameters if p.grad is not None]
-        return unique_bytes(tensors + self.state_tensors()) + self.beside()
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        return unique_bytes([self.output, *self.lasting(), *gradients, *self.state_tensors()]) + self.beside()
+
+    def lasting(self) -> list[Tensor]:
+        """What is there before a step as after it: weights, buffers, inputs."""
+        return [*self.parameters(), *(b for model in self.held for b in model.buffers()), *self.held_inputs()]
 
     def held_inputs(self) -> list[Tensor]:
         return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]

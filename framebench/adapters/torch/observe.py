@@ -54,10 +54,14 @@ def dtypes(tensors: Iterable[Tensor]) -> Evidence:
 class Observed(torch.utils._python_dispatch.TorchDispatchMode):
     """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
 
-    def __init__(self, models: list[nn.Module], blocks: list[nn.Module]) -> None:
+    def __init__(self, models: list[nn.Module], blocks: list[nn.Module], lasting: Iterable[Tensor] = ()) -> None:
+        """`lasting`: what is there between two steps, too, and so costs nothing when it is saved."""
         super().__init__()
         self.models, self.blocks = models, blocks
+        self.lasting = {part.untyped_storage().data_ptr() for tensor in lasting for part in parts(tensor)}
         self.saved: dict[int, int] = {}
+        self.activations: dict[int, int] = {}  # that one forward pass saved by now
+        self.activation_bytes = 0  # the most that one forward pass saved
         self.saved_count = 0
         self.samples_per_pass = 0
         self.count: Counter[str] = Counter()
@@ -77,7 +81,8 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
     def __enter__(self) -> Observed:
-        handles = [model.register_forward_hook(self.on_pass) for model in self.models]
+        handles = [model.register_forward_pre_hook(lambda *_: self.activations.clear()) for model in self.models]
+        handles += [model.register_forward_hook(self.on_pass) for model in self.models]
         # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
         handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
         handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
@@ -101,7 +106,11 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
 
     def on_save(self, tensor: Tensor) -> Tensor:
         self.saved_count += 1
-        self.saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        storage = tensor.untyped_storage()
+        self.saved[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in self.lasting:
+            self.activations[storage.data_ptr()] = storage.nbytes()
+            self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
         return tensor
 
     def evidence(self) -> Evidence:
@@ -112,6 +121,7 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             "samples_per_pass": self.samples_per_pass,
             "saved_tensors": self.saved_count,
             "saved_bytes": sum(self.saved.values()),
+            "activation_bytes": self.activation_bytes,
             "block_output_dtypes": dict(self.dtypes),
             "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
             "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
