@@ -14,6 +14,7 @@ from framebench.suite.registry import BASELINES
 
 COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes")
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
+MEANING = "; saved = what the forward pass keeps for the backward pass"
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 CHECKS = ("worst_error", "effect_proven", "peak_instrument")
 
@@ -21,18 +22,18 @@ CHECKS = ("worst_error", "effect_proven", "peak_instrument")
 def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
     """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
     first = df.iloc[0]
+    saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
-        f"that of the first step, with compilation; saved = what the forward pass keeps for the backward pass, where PyTorch "
-        f"runs eagerly. verified = largest relative error of the losses and the gradient's norm "
-        f"against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen to be on. "
+        f"that of the first step, with compilation{meaning}. verified = largest relative error of the losses and the gradient's "
+        f"norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen to be on. "
         f"{timing(df)} "
         f"{conditions(df)}",
         cells(df),
         {name: SHOWN[name] for name in COLUMNS}
-        | (SAVED if df["activation_bytes"].any() else {})
+        | saved
         | {name: SHOWN[name] for name in TIMES}
         | {"worst_error": Shown("verified", ".0e")}
         | {n: SHOWN[n] for n in CHECKS[1:]},

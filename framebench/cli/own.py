@@ -37,6 +37,7 @@ from framebench.records.search import Fit
 from models.own.loading import Fault
 
 FOLDER = runner.RESULTS / "own"
+BLOCKS = 3  # the fewest that give an interval
 
 
 @app.command("try", rich_help_panel=MEASURE)
@@ -45,7 +46,12 @@ def try_(
     batch: Annotated[int, typer.Option(min=1, help="samples of one step")] = 8,
     scenario: Annotated[str, typer.Option(help="train, or eval: what inference takes")] = "train",
     strategies: Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")] = None,
-    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each strategy; 3 or more for intervals")] = 3,
+    blocks: Annotated[
+        int | None, typer.Option(min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="without --blocks: more, until ratios of times are decided, that end within so many")
+    ] = 10.0,
     rounds: Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")] = 8,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a strategy's processes")] = 900.0,
     framework: Annotated[str | None, typer.Option(help="where the file imports several")] = None,
@@ -73,7 +79,7 @@ def try_(
         where = results or FOLDER / model.name
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         with own.known(model), measuring(where):
-            found, left_out = measure(model, strategies, options, blocks, where, env)
+            found, left_out = measure(model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env)
             fits = largest(found, room, own.environment(model, env, say), options, where) if room and max_batch else []
     except Fault as error:
         fail(str(error), 2)
@@ -82,9 +88,17 @@ def try_(
 
 
 def measure(
-    model: UserModel, strategies: str | None, options: runner.Options, blocks: int, where: Path, env: str | None
+    model: UserModel,
+    strategies: str | None,
+    options: runner.Options,
+    blocks: int,
+    seconds: float,
+    where: Path,
+    env: str | None,
 ) -> tuple[list[Record], dict[str, str]]:
     """The records of this session, and why strategies were left out. Raises Fault."""
+    from analysis import frames
+
     environment = own.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     own.cases(model, named)  # a strategy that does not exist is told before anything runs
@@ -99,7 +113,13 @@ def measure(
         CaseProgress(cases, where, err, blocks) as progress,
         measured.Run(secrets.token_hex(6), options, where, progress) as run,
     ):
-        own.measure(arms, run, blocks)
+
+        def decided(left: list[Arm]) -> bool:
+            """Without rounds nothing is."""
+            found = frames.frame([record for arm in left for record in run.records(arm)])
+            return run.without_times or bool(frames.decided(found).all())
+
+        own.measure(arms, run, blocks, seconds, decided)
         return [record for arm in arms for record in run.records(arm)], left_out
 
 

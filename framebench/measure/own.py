@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +141,26 @@ def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], d
     return [case for case in wanted if case.strategy not in reasons], reasons
 
 
-def measure(arms: list[Arm], run: blocks.Run, number: int) -> None:
-    """So many blocks of these arms, of which the first is the baseline. What did not come out right in the first block, or
-    takes many times as long because the processor has no units for it, is in no other: its interval is not worth the wait."""
-    for n in range(number):
-        blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, n)
+def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decided: Callable[[list[Arm]], bool]) -> None:
+    """At least so many blocks of these arms, of which the first is the baseline, and more until their ratios are decided, as
+    far as these end so many seconds after the beginning.
+
+    What did not come out right in the first block, or takes many times as long because the processor has no units for it, is in
+    no other: its interval is not worth the wait.
+    """
+    began = time.monotonic()
+    for number in count():
+        before = time.monotonic()
+        blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, number)
         done = [arm for arm in arms if not run.records(arm)[-1].usable or runner.too_slow(arm.case)]
         for arm in done:
             run.told.skipped(arm.case)
         if arms[0] in done:
             return
         arms = [arm for arm in arms if arm not in done]
+        now = time.monotonic()
+        if number + 1 >= least and (now - began + (now - before) > seconds or decided(arms)):
+            return
 
 
 def in_short(model: UserModel, facts: dict[str, Any]) -> str:

@@ -120,7 +120,8 @@ def test_a_search_begins_at_the_smallest_batch(
     assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
 
 
-def test_what_is_slow_or_not_right_is_in_the_first_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is slow or not right is in the first alone; there are more blocks than the least while a ratio is undecided."""
     asked, skipped = list[list[str]](), list[str]()
     arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "amp_bf16", "checkpoint", "compile")]
     wrong = {"compile"}
@@ -133,13 +134,18 @@ def test_what_is_slow_or_not_right_is_in_the_first_block_alone(monkeypatch: pyte
         own.blocks, "measure_group",
         lambda group, _, number: asked.append([str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]),
     )  # fmt: skip
-    own.measure(arms, run, 3)  # type: ignore[arg-type]
-    later = ["fp32", "checkpoint"]
-    assert asked == [["0", "fp32", "amp_bf16", "checkpoint", "compile"], ["1", *later], ["2", *later]]
+
+    def tried(seconds: float, blocks_it_takes: int = 5) -> list[list[str]]:
+        asked.clear()
+        own.measure(arms, run, 3, seconds, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes)  # type: ignore[arg-type]
+        return asked
+
+    left = ["fp32", "checkpoint"]
+    assert tried(1e9) == [["0", "fp32", "amp_bf16", "checkpoint", "compile"], *([str(n), *left] for n in (1, 2, 3, 4))]
     assert skipped == ["amp_bf16", "compile"]
+    assert len(tried(0)) == len(tried(1e9, 1)) == 3, "no time for more, or no need"
     wrong.add("fp32")
-    own.measure(arms, run, 3)  # type: ignore[arg-type]
-    assert len(asked) == 3 + 1, "without its baseline nothing is compared"
+    assert len(tried(1e9)) == 1, "without its baseline nothing is compared"
 
 
 # what is wrong -> the change to the file, and what is said
