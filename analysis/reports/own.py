@@ -27,8 +27,9 @@ def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
-        f"that of the first step, with compilation{meaning}. verified = largest relative error of the losses and the gradient's "
-        f"norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen to be on. "
+        f"that of the first step, with compilation{meaning}. verified = largest relative error of the losses and the "
+        f"gradient's norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
+        f"to be on. "
         f"{timing(df)} "
         f"{conditions(df)}",
         cells(df),
