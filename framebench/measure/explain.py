@@ -24,7 +24,7 @@ def obstacle(case: Case) -> str | None:
         return "explain follows a single process; framebench predict tells the parts of a rank's peak"
     if case.scenario not in ("train", "eval"):
         return f"explain covers train and eval, not {case.scenario}"
-    if "compile" in hows:
+    if {"compile", "compile_step"} & hows:
         return "explain follows PyTorch operator by operator, and torch.compile leaves no operators to follow"
     if {"adamw_8bit", "int8"} & hows:
         return "explain follows storages, and a tensor of torchao's is made of several"

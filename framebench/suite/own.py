@@ -8,8 +8,8 @@ from framebench.suite.registry import STRATEGIES, find, names
 from framebench.suite.strategy import Strategy
 
 SCENARIOS = ("train", "eval")
-# by `how` of the row: tried with models that the suite does not know
-TRIED = {
+# by `how` of the row: what needs nothing that only the suite's models have
+GENERAL = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
     "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
     "expandable_segments", "malloc_async", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps",
@@ -24,7 +24,7 @@ def strategies(scenario: str) -> list[str]:
 
 
 def known(plan: Strategy) -> bool:
-    return {part.how for part in plan.parts} <= TRIED
+    return {part.how for part in plan.parts} <= GENERAL
 
 
 def why_not(plan: Strategy, workload: Any) -> str | None:
@@ -43,4 +43,4 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     return None
 
 
-assert {how for how in TRIED} <= {plan.how for plan in STRATEGIES.values()}
+assert {how for how in GENERAL} <= {plan.how for plan in STRATEGIES.values()}
