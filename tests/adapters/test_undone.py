@@ -167,12 +167,12 @@ def test_torch_compile(environment: dict[str, Environment]) -> None:
 # one array of the statistics is put back after each step
 ONE_STATISTIC_STAYS = """
 import jax
-def stepped(step=adapter.eval_step):
+def stepped(step=adapter.whole_step):
     first = jax.tree.leaves(adapter.stats)[0]
     step()
     leaves, tree = jax.tree.flatten(adapter.stats)
     adapter.stats = jax.tree.unflatten(tree, [first, *leaves[1:]])
-adapter.eval_step = stepped
+adapter.whole_step = stepped
 """
 OTHER_PAIR = """
 from framebench.adapters.jax.scenarios import canonical_pair, on_device
