@@ -115,7 +115,7 @@ def measure(
     ):
 
         def decided(left: list[Arm]) -> bool:
-            """Without rounds nothing is."""
+            """Also where there are no times, and nothing is left to decide."""
             found = frames.frame([record for arm in left for record in run.records(arm)])
             return run.without_times or bool(frames.decided(found).all())
 

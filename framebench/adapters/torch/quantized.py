@@ -51,8 +51,7 @@ def coded(run: TorchAdapter, e: Evidence) -> bool:
     states = [s for s in run.state_tensors() if s.ndim]
     codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
     large = [p for p in run.parameters() if p.requires_grad and p.numel() >= LEAST and p.numel() % BLOCK == 0]
-    e |= {"moments": len(run.case.optimizer.states) * len(run.parameters()), "moments_in_8_bits": len(codes)}
-    e["state_bytes"] = unique_bytes(states)
+    e |= {"large_weights": len(large), "moments_in_8_bits": len(codes), "state_bytes": unique_bytes(states)}
     return len(codes) == len(run.case.optimizer.states) * len(large) > 0
 
 

@@ -21,7 +21,7 @@ ROWS = (
         exceptions={"transformer/torch/tiny": f"no weight has {LEAST} numbers there, and smaller ones keep float32 moments"},
     ),
     Strategy(
-        "adamw_8bit_bnb", ("train",), "optimizer", "the same by bitsandbytes, whose states all tensors share one table of codes for",
+        "adamw_8bit_bnb", ("train",), "optimizer", "Adam's moments in 8 bits by bitsandbytes, with one table of codes for all weights",
         "moments that are codes and scales; bytes of the states",
         cells(
             Native("bitsandbytes.optim.AdamW8bit with its blocks of 256; moments of fewer than 4096 numbers stay in float32"),
