@@ -38,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "strategies", "ranks", "own", "growth", "asv", "faults", "advice", "explain", "max_batch", "memory", "cli", "predict",
-        "undone", "statistics", "models", "runner", "site", "gpu",
+        "ranks", "own", "advice", "strategies", "growth", "explain", "asv", "notebooks", "undone", "gpu", "predict",
+        "max_batch", "figures", "predicted_rank", "faults", "cli", "memory", "runner", "claim_probes", "compare", "site",
     )
 ]  # fmt: skip
 

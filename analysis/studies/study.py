@@ -168,10 +168,27 @@ def by_framework(found: Iterable[Pair]) -> Comparison:
     return Comparison.of_text("Step times of equal arms", caption, head, rows)
 
 
+def of_peaks(found: Iterable[Pair]) -> Comparison:
+    """By framework and what was planted: which ratios of peaks were seen."""
+    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
+    for pair in found:
+        if pair.quantity == PEAK.name:
+            groups[pair.condition, pair.framework, pair.planted].append(pair)
+    rows = []
+    for (condition, framework, share), own in sorted(groups.items()):
+        ratios = sorted(pair.found.ratio for pair in own)
+        said = f"+{share:.0%}" if share else "nothing"
+        seen = (f"{ratio - 1:+.1%}" for ratio in (ratios[0], median(ratios), ratios[-1]))
+        rows.append((condition, framework, said, str(len(own)), str(sum(pair.counts for pair in own)), *seen))
+    caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
+    head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
+    return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
+
+
 def comparisons(where: Path = WHERE) -> list[Comparison]:
-    """Both tables, from the records that are kept; without rows where nothing was measured under this rule."""
+    """All tables, from the records that are kept; without rows where nothing was measured under this rule."""
     found = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
-    return [rates(found), by_framework(found)]
+    return [rates(found), of_peaks(found), by_framework(found)]
 
 
 if __name__ == "__main__":

@@ -199,6 +199,10 @@ class Adapter(ABC):
     def parameter_count(self) -> int:
         """Trainable numbers of the model as it was built."""
 
+    def batched_products(self) -> int:
+        """How many products of matrices in batches, as attention's are, a step has; 0 where no strategy asks."""
+        return 0
+
     def release(self) -> None:
         """Drop the last step's outputs, so that a graph which they hold does not count as state."""
 

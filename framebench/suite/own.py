@@ -32,10 +32,10 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     facts = workload.facts
     if not known(plan) or not plan.same_loss:
         return "is not for models of one's own"
-    if facts.get("framework") == "jax" and plan.precision != "fp32":
-        return "rounds every layer's output in Flax, and how far a model of one's own may then be off is not known"
     if {part.axis for part in plan.parts} & {"recomputation"} - {"offload"} and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
+    if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
+        return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
     if plan.micro_batches > 1 and facts.get("couples"):
         return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
     if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):

@@ -31,7 +31,7 @@ from models.spec import OWN, workload
 # that differ, as they are added up in another order: some hundred terms then differ by as much as if each moved by eight
 # roundoffs.
 ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-9}
-NUDGES = 3  # runs from weights that are rounded otherwise
+NUDGES = {"fp32": 3, "bf16": 5}  # runs from weights that are rounded otherwise: a loss is one number, and may be close by luck
 UNDETERMINED = (
     0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
 )
@@ -78,6 +78,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter = same(adapter, observed)
         emit({"phase": "first steps, from other weights"})
         facts["undetermined"], honest = sensitivity(adapter, case, observed)
+        facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
     key = case.golden_key
@@ -131,7 +132,14 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    other = adapters.load(case)
+    return loaded(case, getattr(adapter, "model_options", {}))
+
+
+def loaded(case: Case, options: dict[str, Any]) -> Adapter:
+    """The case in another adapter, its model built by these options."""
+    other: Any = adapters.load(case)
+    if options:
+        other.model_options |= options
     other.build()
     return other
 
@@ -166,8 +174,13 @@ def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
 
 
 def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
-    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision."""
-    seen = {precision: [nudged(adapter, case, seed, off) for seed in range(NUDGES)] for precision, off in ROUNDOFF.items()}
+    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. PyTorch's autocast rounds
+    what goes into products, as weights that are moved do; in Flax a lower precision is that of each layer's inputs and output,
+    which are moved, too."""
+    seen = {}
+    for precision, off in ROUNDOFF.items():
+        one = loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
+        seen[precision] = [nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
     gradient = [differences(one, observed) for one in seen["fp32"]]
     lost = sorted(
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
@@ -204,7 +217,9 @@ def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
         for kind, each in one.tensors.items()
     }
     found["update"] = largest({name: (error, error) for name, error in one.updates.items()})
-    found["value"] = {name: (abs(value / other.values[name] - 1), 0.0) for name, value in one.values.items()}
+    off = {name: abs(value / other.values[name] - 1) for name, value in one.values.items()}
+    losses = max((share for name, share in off.items() if name.startswith("loss")), default=0.0)
+    found["value"] = {name: (max(share, losses * name.startswith("loss")), 0.0) for name, share in off.items()}
     return found
 
 

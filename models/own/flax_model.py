@@ -16,7 +16,8 @@ from jax import Array
 
 from models import flax_weights
 from models.flax_blocks import Remat, as_it_is
-from models.own import blocks
+from models.own import blocks, flax_rounding
+from models.own.flax_rounding import floating
 from models.own.loading import Fault, UserFile, kind
 from models.spec import OWN, workload
 
@@ -45,16 +46,20 @@ def routed(block: type) -> type:
     return type(block.__name__, (block,), {"__call__": call})
 
 
-def build(config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> nnx.Module:
-    """The file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
+def build(
+    config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is, roundoff: float = 0.0
+) -> nnx.Module:
+    """The file's model: every layer that has a `dtype` computes in this one, or as if it rounded so. Raises Fault."""
     model = plain()
     for number, block in enumerate(blocks_in(model)):
         kind_of: Any = type(block)
         block.__class__ = routed(kind_of)
         block.remat, block.number = remat, number
-    for _, module in nnx.iter_modules(model):
-        if hasattr(module, "dtype"):
-            module.dtype = dtype
+    layers = [module for _, module in nnx.iter_modules(model) if hasattr(module, "dtype")]
+    for layer in layers:
+        layer.dtype = dtype
+    if roundoff:
+        flax_rounding.imitate(layers, roundoff)
     return model
 
 
@@ -75,10 +80,6 @@ def loss(output: Any, target: Array) -> Array:
     wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
     found: Array = user().loss(jax.Array, "an array", wide, target)
     return found.reshape(())
-
-
-def floating(array: Any) -> bool:
-    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def optimizer() -> optax.GradientTransformation:

@@ -175,7 +175,7 @@ def told(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
 
 @pytest.mark.slow
 def test_the_same_records_give_the_same_notebook(tmp_path: Path) -> None:
-    source = notebook.SOURCES / "strategies.py"
+    source = notebook.SOURCES / "versions.py"
     first, second = (
         notebook.save(notebook.execute(source, ROOT / "results", MACHINE), tmp_path / f"{i}.ipynb").read_bytes()
         for i in range(2)

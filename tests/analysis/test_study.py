@@ -90,7 +90,7 @@ def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept.read_bytes() == study.gather(tmp_path / "measured", "quiet").read_bytes()
     assert {name: len(records) for name, records in study.kept(tmp_path).items()} == {"quiet": len(found)}
     assert len(study.rates(study.pairs("quiet", study.kept(tmp_path)["quiet"])).rows) == 9
-    assert [c.rows for c in study.comparisons(tmp_path / "nowhere")] == [(), ()]
+    assert [c.rows for c in study.comparisons(tmp_path / "nowhere")] == [(), (), ()]
 
 
 def test_what_the_document_says_of_small_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +118,26 @@ def test_what_the_document_says_of_the_loaded_machine() -> None:
     assert (len(equal), sum(p.counts for p in equal)) == (20, 0), "no false alarm"
     assert sum(not p.covered for p in found) == 1, "every interval but one"
     assert [sum(p.counts for p in found if p.planted == share) for share in (0.05, 0.10)] == [0, 3]
+
+
+def test_what_the_document_says_of_memory() -> None:
+    records = study.kept()["epyc"]
+    found = [p for p in study.pairs("epyc", records) if p.quantity == "peak memory"]
+    assert (sum(not p.planted for p in found), sum(p.counts for p in found if not p.planted)) == (60, 0)
+    two, five = ([p for p in found if p.planted == share] for share in (0.02, 0.05))
+    assert (len(two), sum(p.counts for p in two), sum(p.counts for p in five)) == (15, 13, 15)
+    assert {p.framework for p in two if not p.counts} == {"jittor"}
+    off = {
+        p.case.partition("/train")[0]: abs(p.found.ratio - 1 - p.planted)
+        for p in sorted(found, key=lambda p: abs(p.found.ratio - 1 - p.planted))
+        if p.framework != "jittor" and p.planted
+    }
+    assert {case for case, share in off.items() if share > 0.005} == {"resnet50/jax"}
+    assert f"up to {off['resnet50/jax']:.1%}".replace("%", " %") in (ROOT / "docs/study.md").read_text()
+    jittor = [r for r in records if "/jittor/" in r.case]
+    for r in jittor:
+        least = min(other.peaks["allocator.in_use"] for other in jittor if other.case == r.case)
+        share = r.provenance.planted.get("extra", 0.0)
+        assert r.peaks["allocator.in_use"] / least - 1 == pytest.approx(share, abs=0.001)
+    resnet = {r.provenance.planted.get("extra", 0.0): r.peaks["host.rss"] / MIB for r in jittor if "resnet50" in r.case}
+    assert -10 < resnet[0.01] - resnet[0.0] < -8, "9 MiB less"

@@ -23,7 +23,7 @@ def test_strategies_move_the_peak_of_a_transformer(steady: Steady) -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "processes"), [("torch", 3), ("jax", 2), pytest.param("jittor", 2, marks=pytest.mark.all_cells)]
+    ("framework", "processes"), [("torch", 3), *(pytest.param(f, 2, marks=pytest.mark.all_cells) for f in ("jax", "jittor"))]
 )
 def test_fresh_repeats_agree(framework: str, processes: int, steady: Steady) -> None:
     """Two processes show whether a counter or a plan is exact; resident memory may scatter."""

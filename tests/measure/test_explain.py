@@ -102,7 +102,9 @@ def test_phases_of_a_pytorch_step_in_order() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
-@pytest.mark.parametrize("strategy", ["train/fp32", "train/checkpoint", "eval/no_grad"])
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("train/fp32", marks=pytest.mark.all_cells), "train/checkpoint", "eval/no_grad"]
+)
 def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
     found = account(f"transformer/torch/{strategy}/b4/cpu")
     assert found.peak.bytes == pytest.approx(found.measured["host.rss"], rel=0.05)
@@ -217,7 +219,9 @@ def test_a_program_of_xlas_is_followed_through_its_loop(environment: dict[str, E
     assert (entry, allocations) == ("main", 3)
 
 
-@pytest.mark.parametrize("strategy", ["train/fp32", pytest.param("train/checkpoint", marks=pytest.mark.slow), "eval/no_grad"])
+@pytest.mark.parametrize(
+    "strategy", ["train/fp32", pytest.param("train/checkpoint", marks=pytest.mark.all_cells), "eval/no_grad"]
+)
 def test_xlas_plan_is_its_buffers(strategy: str) -> None:
     """What is alive fills the plan, but for results that are reserved and not yet written; the names of modules in the program
     have changed nothing."""

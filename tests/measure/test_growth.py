@@ -109,6 +109,7 @@ def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_a_list_of_arrays(results: Path) -> None:
     code, found = grow("transformer/jax/train/fp32/b4/tiny", results, ARRAYS)
     assert (code, found["verdict"]) == (1, "grows")

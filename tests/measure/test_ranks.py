@@ -133,11 +133,10 @@ UNDIVIDED = "tests.measure.undivided"
     "name",
     [
         "torch/train/fsdp",
-        "jax/train/fully_sharded",
         "jax/train/fully_sharded_processes",
         *(
             pytest.param(name, marks=pytest.mark.all_cells)
-            for name in ("torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")
+            for name in ("jax/train/fully_sharded", "torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")
         ),
     ],
 )

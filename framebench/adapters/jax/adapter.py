@@ -29,7 +29,15 @@ from jax.tree_util import DictKey, GetAttrKey
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
-from framebench.adapters.jax.program import Program, buffers, compiled_operands, compiled_products, products, unique_bytes
+from framebench.adapters.jax.program import (
+    Program,
+    buffers,
+    compiled_operands,
+    compiled_products,
+    products,
+    unique_bytes,
+    with_batch,
+)
 from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import OWN, Optimizer, workload
@@ -365,6 +373,9 @@ class JaxAdapter(Adapter):
         """The programs of the step as they were traced."""
         traced = list(self.program.traced.values()) or [self.program.trace(*self.arguments())]
         return [t.jaxpr for t in traced]
+
+    def batched_products(self) -> int:
+        return with_batch(self.jaxprs())
 
     def otherwise(self, **changes: Any) -> Any:
         """The same training step, traced with some of the adapter's attributes changed, to compare with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -102,6 +102,12 @@ def equations(jaxpr: Jaxpr | ClosedJaxpr) -> Iterator[Any]:
 
 def products(jaxpr: ClosedJaxpr) -> list[Any]:
     return [e for e in equations(jaxpr) if e.primitive.name in PRODUCTS]
+
+
+def with_batch(jaxprs: Iterable[ClosedJaxpr]) -> int:
+    """Products of matrices in batches, as attention's are."""
+    found = [eq for q in jaxprs for eq in products(q) if eq.primitive.name == "dot_general"]
+    return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
 
 
 def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int) -> int:

@@ -19,13 +19,13 @@ import optax
 from flax import nnx
 from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import ClosedJaxpr, Primitive, primitives
+from jax.extend.core import Primitive, primitives
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.loss_scale import with_loss_scale
-from framebench.adapters.jax.program import PRODUCTS, as_large, compiled_products, equations, products, reductions
+from framebench.adapters.jax.program import PRODUCTS, as_large, compiled_products, equations, products, reductions, with_batch
 from models.flax_blocks import Run, as_it_is
 
 switch = Switches()
@@ -217,12 +217,6 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
         return more == asked and (asked > 0) != batched and e["reductions"] > e["reductions_without"]
 
     return proof
-
-
-def with_batch(jaxprs: list[ClosedJaxpr]) -> int:
-    """Products of matrices in batches, as attention's are."""
-    found = [eq for q in jaxprs for eq in products(q) if eq.primitive.name == "dot_general"]
-    return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
 
 
 @switch

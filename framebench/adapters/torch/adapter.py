@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.torch.known_faults import known_fault
-from framebench.adapters.torch.observe import Observed, dtypes, graph_nodes, parts, unique_bytes
+from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
 from framebench.suite.case import Case
 from models.spec import OWN, Optimizer, workload
 
@@ -256,6 +256,10 @@ class TorchAdapter(Adapter):
         states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]  # codes are no numbers by themselves
         stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(states)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
+
+    def batched_products(self) -> int:
+        operators = self.observe()["operators"]
+        return sum(operators.get(name, 0) for name in BATCHED)
 
     def blocks(self) -> list[nn.Module]:
         return [block for model in self.held for block in self.model_module.blocks_of(model)]

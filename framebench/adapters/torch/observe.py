@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from framebench.adapters.base import Evidence
 
 PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
+FUSED = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")  # PyTorch chooses one
+BATCHED = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED))  # products of matrices in batches, as attention's are
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 

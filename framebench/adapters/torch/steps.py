@@ -17,7 +17,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import FUSED, TF32_AT_IMPORT, TorchAdapter, allow_attention
-from framebench.adapters.torch.observe import Arrays
+from framebench.adapters.torch.observe import BATCHED, Arrays
 from framebench.adapters.torch.profiled import Profiled
 
 switch = Switches()
@@ -188,24 +188,12 @@ def scale_in_use(run: TorchAdapter) -> float:
 
 
 SAVED_PRODUCTS = ("mm", "addmm", "convolution")
-ATTENTION = (
-    "bmm",
-    *(
-        f"_scaled_dot_product_{kernel}"
-        for kernel in (
-            "flash_attention_for_cpu",
-            "flash_attention",
-            "efficient_attention",
-            "cudnn_attention",  # PyTorch chooses one
-        )
-    ),
-)
 
 
 @switch
 def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
-    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + ATTENTION * batched]
+    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + BATCHED * batched]
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)

@@ -386,10 +386,20 @@ def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
 
 @in_a_browser
 @pytest.mark.slow
-def test_the_committed_results_open_too(tmp_path: Path, tab: Any) -> None:
-    """Each kind of page, with asv's histories, from the real records of the machine that has fewest."""
-    results = Results(ROOT / "results")
-    build(results, tmp_path / "site", results.of_machine(results.machines[-1]))
+@pytest.mark.parametrize(
+    "records", ["*/transformer.*.train.*.b4.cpu", pytest.param("*/*", marks=pytest.mark.all_cells)], ids=["some", "all"]
+)
+def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
+    """Each kind of page, with asv's histories, from the real records of a machine."""
+    machine = Results(ROOT / "results").machines[0]
+    for folder in (ROOT / "results").iterdir():
+        if folder.is_dir() and folder.name != "records":
+            (tmp_path / "results").mkdir(exist_ok=True)
+            (tmp_path / "results" / folder.name).symlink_to(folder)
+    for folder in (ROOT / "results/records" / machine).glob(records):
+        shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
+    results = Results(tmp_path / "results")
+    build(results, tmp_path / "site", results.of_machine(machine))
     kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
     for path in kinds.values():
         tab.goto(path.as_uri())
