@@ -18,9 +18,9 @@ def write(target: Path, tables: Sequence[Comparison], sentences: Sequence[str], 
     """Its file. A page of ours that is in the folder is replaced. Raises Unbuildable if something else is there."""
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
-    writer, said = Writer(target), ("", "")
+    writer, finding = Writer(target), ""
     if figure is not None:
         writer.file("pareto.svg", page.svg(figure))
-        said = page.said(figure)
-    writer.page("index.html", "own.html", tables=tables, sentences=sentences, finding=said[0], source=said[1])
+        finding, _ = page.said(figure)  # the picture itself says where it comes from
+    writer.page("index.html", "own.html", tables=tables, sentences=sentences, finding=finding)
     return target / "index.html"

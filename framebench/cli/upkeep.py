@@ -102,6 +102,9 @@ def honest(
     for name in workloads or NAMES:
         workload(name)
         found = errors.measure(name, size or references.SIZES, say, errors.unknown if missing else lambda case: True)
+        if not found:
+            typer.echo(f"{name}: no case's errors are unknown")
+            continue
         for line in (strange := errors.outliers(found)):
             say(line)
         if strange and not take_all:

@@ -40,7 +40,9 @@ class Off:
 
     def key(self, array: Array) -> Array:
         """Of random numbers that are others for other values, though the program is the same."""
-        return jax.random.fold_in(jax.random.key(next(self.calls), impl="rbg"), lax.bitcast_convert_type(array.sum(), jnp.uint32))
+        return jax.random.fold_in(
+            jax.random.key(next(self.calls), impl="rbg"), lax.bitcast_convert_type(array.sum(), jnp.uint32)
+        )
 
     def of_sum(self, terms: float) -> float:
         return self.roundoff * max(1.0, math.sqrt(terms / 2))

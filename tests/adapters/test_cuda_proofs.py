@@ -126,7 +126,7 @@ JITTOR = """
 import contextlib, json
 from types import SimpleNamespace
 import jittor as jt
-from framebench.adapters.jittor import SWITCHES, memory, steps
+from framebench.adapters.jittor import SWITCHES, memory, precision, steps
 
 class OnCard:
     # Jittor as it is, but for what a build for CUDA has more of
@@ -134,8 +134,8 @@ class OnCard:
     def __getattr__(self, name):
         return getattr(jt, name)
 
-here = steps.jt = OnCard()
-nn = steps.nn = SimpleNamespace(**vars(jt.nn))
+here = steps.jt = precision.jt = OnCard()
+nn = steps.nn = precision.nn = SimpleNamespace(**vars(jt.nn))
 found, single = {}, {"variable_dtypes": {"float32": 3, "int32": 1}}
 
 def rounding(*names):

@@ -292,7 +292,7 @@ ROUNDING_XLA = """
 import json
 from types import SimpleNamespace
 from jax import lax
-from framebench.adapters.jax import SWITCHES, steps
+from framebench.adapters.jax import SWITCHES, precision
 
 def rounds(multiply):
     return lambda a, b: multiply(lax.reduce_precision(a, 8, 10), lax.reduce_precision(b, 8, 10))
@@ -301,9 +301,9 @@ seen = {"compiled_operands": {"float32": 4}, "operands": {"float32": 4}, "weight
 program = SimpleNamespace(precision="highest", options={})
 found = {}
 for names in ((), ("dot",), ("conv",), ("dot", "conv")):
-    steps.lax = SimpleNamespace(dot=rounds(lax.dot) if "dot" in names else lax.dot, conv=lax.conv)
+    precision.lax = SimpleNamespace(dot=rounds(lax.dot) if "dot" in names else lax.dot, conv=lax.conv)
     if "conv" in names:
-        steps.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
+        precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
     asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
     runs = {name: SimpleNamespace(program=program) for name in asked}
     found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]

@@ -245,7 +245,7 @@ def test_layers_and_kinds_of_a_jax_step() -> None:
     [
         "transformer/jittor/eval/no_grad/b4/tiny",
         "transformer/jittor/train/fp32/b4/tiny",
-        pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.slow),
+        pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.all_cells),
     ],
 )
 def test_jittors_account_is_the_measured_peak(case: str) -> None:

@@ -33,7 +33,7 @@ from tests.campaign import Tried, believed, borne_out
 from tests.handmade import provenance, record
 from tests.processes import ROOT, small_disk
 
-SWITCHES = "framebench/adapters/torch/steps.py"
+SWITCHES, PRECISION = (f"framebench/adapters/torch/{name}.py" for name in ("steps", "precision"))
 MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"
@@ -45,7 +45,7 @@ PLANTED = {  # file, right text, wrong text, case, expected status
     "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
     "strategy did nothing": (SWITCHES, ATTACH, ATTACH.replace("model.remat = remat", "pass"), "train/checkpoint", "ok"),
-    "precision did nothing": (SWITCHES, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
+    "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
 }
 
 

@@ -17,6 +17,7 @@ from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
 from framebench.worker.honest import Nudged, off
 from models.spec import NAMES
+from tests.processes import ROOT, framebench
 
 
 @pytest.mark.parametrize("size", ["tiny", "cpu"])
@@ -84,3 +85,10 @@ def test_new_references_are_written_beside_those_that_are_known(tmp_path: Path, 
     assert tensors == {"old": {"output": {"logits": [2.0, 1.0]}}, "new": values(1.0)["new"]["tensors"]}
     with pytest.raises(ValueError, match=r"differ by 1\.0e-03"):
         golden.write("any", values(1.0), values(1.001), beside=["old"])
+
+
+def test_where_nothing_is_missing_nothing_is_written() -> None:
+    before = (ROOT / "models/resnet50/honest.json").read_bytes()
+    done = framebench("dev", "honest", "resnet50", "--missing")
+    assert (done.returncode, done.stdout) == (0, "resnet50: no case's errors are unknown\n")
+    assert (ROOT / "models/resnet50/honest.json").read_bytes() == before

@@ -1,10 +1,10 @@
 """Jittor: the adapter, and the switches of its strategies from one module per room of the catalog."""
 
-from framebench.adapters.jittor import generation, memory, scenarios, steps
+from framebench.adapters.jittor import generation, memory, precision, scenarios, steps
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.suite.case import Case
 
-SWITCHES = steps.switch | memory.switch | scenarios.switch | generation.switch
+SWITCHES = precision.switch | steps.switch | memory.switch | scenarios.switch | generation.switch
 
 
 def make(case: Case) -> JittorAdapter:

@@ -1,10 +1,12 @@
 """PyTorch: the adapter, and the switches of its strategies from one module per room of the catalog."""
 
-from framebench.adapters.torch import generation, memory, quantized, ranks, scenarios, steps
+from framebench.adapters.torch import generation, memory, precision, quantized, ranks, scenarios, steps
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
-SWITCHES = steps.switch | memory.switch | quantized.switch | scenarios.switch | generation.switch | ranks.switch
+SWITCHES = (
+    precision.switch | steps.switch | memory.switch | quantized.switch | scenarios.switch | generation.switch | ranks.switch
+)
 
 
 def make(case: Case) -> TorchAdapter:

@@ -3,70 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import FUSED, TF32_AT_IMPORT, TorchAdapter, allow_attention
+from framebench.adapters.torch.adapter import FUSED, TorchAdapter, allow_attention
 from framebench.adapters.torch.observe import BATCHED, Arrays
 from framebench.adapters.torch.profiled import Profiled
 
 switch = Switches()
-
-
-def only(dtype: str, storage: str) -> Proof:
-    """Every product of the observed step took this type; weights and optimizer states lie in the other."""
-    return lambda e: set(e["products"]) == {dtype} and set(e["weight_dtypes"]) == {storage} >= set(e["state_dtypes"])
-
-
-def errors_of_products(run: TorchAdapter) -> dict[str, float]:
-    """In the context of a forward pass of this case."""
-
-    def called(operator: Any) -> rounding.Multiply:
-        def multiply(*operands: np.ndarray) -> np.ndarray:
-            with torch.no_grad(), run.context():
-                result: Tensor = operator(*(torch.from_numpy(a).to(run.where) for a in operands))
-            return result.float().cpu().numpy()
-
-        return multiply
-
-    return rounding.errors(called(torch.mm), called(F.conv2d))
-
-
-def single(e: Evidence) -> bool:
-    """Nothing but float32. What a CUDA graph replays shows no operators."""
-    return set(e["products"]) <= {"float32"} and set(e["weight_dtypes"]) | set(e["state_dtypes"]) == {"float32"}
-
-
-@switch
-def fp32(run: TorchAdapter) -> Proof:
-    def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and rounding.exact(e)
-
-    return proof
-
-
-@switch
-def amp_bf16(run: TorchAdapter) -> Proof:
-    """Fresh per forward pass: autocast caches the cast weights until it is left."""
-    run.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
-    return only("bfloat16", storage="float32")
-
-
-@switch
-def half(run: TorchAdapter, dtype: str) -> Proof:
-    run.dtype = getattr(torch, dtype)
-    return only(dtype, storage=dtype)
 
 
 def batch_norms(block: nn.Module) -> list[Any]:
@@ -128,63 +80,6 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
     return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
-
-
-@switch
-def tf32(run: TorchAdapter) -> Proof:
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-
-    def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and rounding.rounded(e)
-
-    return proof
-
-
-@switch
-def default(run: TorchAdapter) -> Proof:
-    """Where it rounds nothing it is `fp32` once more, and proves nothing."""
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = TF32_AT_IMPORT
-
-    def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and not rounding.exact(e)
-
-    return proof
-
-
-@switch
-def amp_fp16(run: TorchAdapter) -> Proof:
-    """The scale starts low enough that no step has to be skipped."""
-    run.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
-    run.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
-
-    def proof(e: Evidence) -> bool:
-        e["scale"] = scale_in_use(run)
-        return only("float16", storage="float32")(e) and e["scale"] > 1
-
-    return proof
-
-
-def scale_in_use(run: TorchAdapter) -> float:
-    """Of one more step: a gradient as the backward pass leaves it, against what the optimizer gets of it. 0 if it gets nothing.
-    A fused optimizer divides by itself."""
-    weight = next(p for p in reversed(run.parameters()) if p.requires_grad)
-    left: list[float] = []
-    used: list[float] = []
-
-    def norm() -> float:
-        assert weight.grad is not None
-        return float(weight.grad.norm())
-
-    def on_step(optimizer: Any, *_: Any) -> None:
-        used.append(norm() / float(1 if (scale := getattr(optimizer, "grad_scale", None)) is None else scale))
-
-    with ExitStack() as hooks:
-        hooks.callback(weight.register_post_accumulate_grad_hook(lambda _: left.append(norm())).remove)
-        hooks.callback(run.optimizer.register_step_pre_hook(on_step).remove)
-        run.one_step()
-    return left[-1] / used[0] if used and used[0] else 0.0
 
 
 SAVED_PRODUCTS = ("mm", "addmm", "convolution")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 
 from framebench.suite.catalog.memory import XLA_OWNS
-from framebench.suite.catalog.steps import FLOAT16_LOOPS
+from framebench.suite.catalog.precision import FLOAT16_LOOPS
 from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, cells, everywhere
 
 arm = partial(Strategy, only_for_claims=True)
 COLLECTOR = everywhere(Native("Python's gc module, around the framework's step"))
 SMALLER = everywhere(Native("a smaller configuration of the same model file"))
 
-STEPS = (
+PRECISION = (
     *(
         arm(
             f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is",
@@ -31,6 +31,9 @@ STEPS = (
         )
         for level in (3, 4, 5, 6)
     ),
+)
+
+STEPS = (
     arm(
         "long", ("train",), "structure", "sequences four times as long", "shape of the input",
         everywhere(Native("a longer configuration of the same model file")),
