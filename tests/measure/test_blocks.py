@@ -202,6 +202,16 @@ def test_what_is_compiled_is_built_and_checked_on_every_core(
     assert {r.provenance.core for r in store.read_all(results)} == {7}
 
 
+def test_where_first_steps_are_not_asked_for_nothing_is_built_alone(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    with run(results, Options(rounds=5, first_alone=False)) as opened:
+        measure([group(impostor)], opened, blocks=1)
+    built = [line.split()[3] for line in diary.read_text().splitlines() if line.startswith("start")]
+    assert Counter(built) == {"7": 2, "3": 1, "0": 1}
+
+
 class Interrupting(Listener):
     """Ctrl-C after so many records, or in a phase's beginning."""
 
