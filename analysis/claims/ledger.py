@@ -21,6 +21,7 @@ from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.protocol import VERSION
 
 GPU: Verdict = "needs a GPU"
+NOT_MEASURED: Verdict = "not measured"
 DEFINITION: Verdict = "by definition"
 NAMES = "names"  # the probe that looks names up
 SENTENCE = re.compile(r"(?<=\.) ")
@@ -119,6 +120,11 @@ def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterab
     return [max((entry(claim, measured, size) for measured in under), key=arms_measured) for claim in claims]
 
 
+def measured_there(found: Entry) -> bool:
+    """Whether its machine has records behind it: a claim about GPUs, or by definition, has a verdict without any."""
+    return bool(found.records) and found.verdict != NOT_MEASURED
+
+
 def arms_measured(found: Entry) -> int:
     return sum(one.decides and one.value is not None for one in found.lines)
 
@@ -164,7 +170,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     name = f"{arm.name} {arm.measure.where(size)}".strip()
     files = measured.files([] if missing else cases, probe, of_times(arm))
     blank = Line(
-        f"{claim.name}/{name}", name, arm in claim.arms, "not measured", arm.measure.form, arm.measure.about,
+        f"{claim.name}/{name}", name, arm in claim.arms, NOT_MEASURED, arm.measure.form, arm.measure.about,
         claimed=arm.target.value, cases=tuple(case.id for case in cases), missing=tuple(failures), records=tuple(files),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.claims.ledger import Entry, Line, ledger
+from analysis.claims.ledger import NOT_MEASURED, Entry, Line, ledger, measured_there
 from analysis.claims.rule import MEASURED
 from analysis.comparison import Comparison
 from analysis.results import Results
@@ -23,13 +23,13 @@ CAPTION = (
 )
 
 
-def table(entries: Sequence[Entry]) -> Comparison:
+def table(entries: Sequence[Entry], title: str = "") -> Comparison:
     """One row for each claim; remarks below."""
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     return Comparison.of_text(
-        REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims",
+        title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
         f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocols(entries)}",
         HEAD,
         tuple(row(entry) for entry in entries),
@@ -50,7 +50,7 @@ def protocols(entries: Sequence[Entry]) -> str:
 
 
 def row(entry: Entry) -> tuple[str, ...]:
-    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == "not measured" and entry.command else "")
+    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
     return (
         entry.name,
         entry.says,
@@ -102,8 +102,13 @@ def arm(one: Line) -> tuple[str, ...]:
 
 
 def tables(results: Results) -> list[Comparison]:
-    """What documents may show: the ledger of each machine that has records."""
-    return [table(part) for machine in results.machines for part in parts(ledger(results, machine))]
+    """What documents may show: the ledger of each machine that has records, and of what the published one has not measured
+    those claims that another has."""
+    published, *others = [ledger(results, machine) for machine in results.machines] or [[]]
+    own = [table(part) for entries in (published, *others) for part in parts(entries)]
+    lacking = {entry.name for entry in published if entry.verdict == NOT_MEASURED}
+    added = [[e for e in entries if e.name in lacking and measured_there(e)] for entries in others]
+    return own + [table(found, f"Claims not measured on {results.machines[0]}") for found in added if found]
 
 
 def parts(entries: Sequence[Entry]) -> list[list[Entry]]:

@@ -24,8 +24,9 @@ APART = timedelta(hours=1)
 
 
 class Twice(NamedTuple):
-    """One ratio in two sittings, with when each began."""
+    """One ratio of one machine in two sittings, with when each began."""
 
+    machine: str
     case: Case
     base: Case
     first: Ratio
@@ -60,19 +61,19 @@ def ratios(session: list[Record]) -> Iterator[tuple[tuple[Case, Case], Ratio]]:
 
 
 def twice(found: Iterable[Record]) -> list[Twice]:
-    """Of the records of one machine."""
-    sessions: dict[str, list[Record]] = defaultdict(list)
+    sessions: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for r in timed(of_one_version(found)):
-        sessions[r.provenance.session].append(r)
-    several: dict[tuple[Case, Case], list[tuple[datetime, Ratio]]] = defaultdict(list)
-    for session in sorted(sessions.values(), key=began):
+        sessions[r.provenance.machine, r.provenance.session].append(r)
+    several: dict[tuple[str, Case, Case], list[tuple[datetime, Ratio]]] = defaultdict(list)
+    for (machine, _), session in sorted(sessions.items(), key=lambda item: began(item[1])):
         for pair, ratio in ratios(session):
-            several[pair].append((began(session), ratio))
-    return [
-        Twice(*pair, sittings[0][1], sittings[-1][1], (sittings[0][0], sittings[-1][0]))
-        for pair, sittings in sorted(several.items(), key=lambda item: (len({c.framework for c in item[0]}), item[0][0].id))
+            several[machine, *pair].append((began(session), ratio))
+    found_twice = [
+        Twice(*place, sittings[0][1], sittings[-1][1], (sittings[0][0], sittings[-1][0]))
+        for place, sittings in several.items()
         if sittings[-1][0] - sittings[0][0] > APART
     ]
+    return sorted(found_twice, key=lambda one: (one.machine, one.of_frameworks, one.case.id))
 
 
 def began(session: list[Record]) -> datetime:
@@ -80,11 +81,11 @@ def began(session: list[Record]) -> datetime:
 
 
 def comparison(found: Iterable[Record]) -> Comparison:
-    """The table of one machine, its last row what all of them come to."""
+    """The caption says what all of them come to."""
     every = twice(found)
     rows = [
         (
-            one.case.id, f"{one.base.framework} {one.base.strategy}" if one.of_frameworks else one.base.strategy,
+            one.machine, one.case.id, f"{one.base.framework} {one.base.strategy}" if one.of_frameworks else one.base.strategy,
             f"{one.began[0]:%Y-%m-%d %H:%M}", between(one.first), f"{one.began[1]:%Y-%m-%d %H:%M}", between(one.last),
             "yes" if one.overlap else "NO",
         )
@@ -102,7 +103,7 @@ def comparison(found: Iterable[Record]) -> Comparison:
         "Step times measured twice",
         f"The {CONFIDENCE:.0%} intervals of {said} overlap. Each sitting's is of its own blocks, three at least; those of "
         "one ratio began more than an hour apart.",
-        ("case", "over", "first sitting", "ratio", "last sitting", "ratio", "overlap"),
+        ("machine", "case", "over", "first sitting", "ratio", "last sitting", "ratio", "overlap"),
         rows,
     )
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from analysis.claims.ledger import Entry, Wanted
     from analysis.results import Results as Folder
 
-NOT_MEASURED = "not measured"  # the verdict
-
 
 @app.command(rich_help_panel=READ)
 def claims(
@@ -70,23 +68,18 @@ def claims(
 def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
     """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
     not both."""
-    from analysis.claims import ledger
+    from analysis.claims import ledger, measured_there
 
     here = provenance.machine_name()
     others = [name for name in found.machines if name != here]
     if here not in found.machines or not others:
         return []
     own, published = (ledger(found, name, size, ids) for name in (here, others[0]))
-    merged = [mine if measured_here(mine) else theirs for mine, theirs in zip(own, published)]
-    count = sum(map(measured_here, own))
+    merged = [mine if measured_there(mine) else theirs for mine, theirs in zip(own, published)]
+    count = sum(map(measured_there, own))
     rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
     return sorted(merged, key=lambda entry: entry.machine != here)
-
-
-def measured_here(entry: Entry) -> bool:
-    """Whether its machine has records behind it: a claim about GPUs, or by definition, has a verdict without any."""
-    return bool(entry.records) and entry.verdict != NOT_MEASURED
 
 
 def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:

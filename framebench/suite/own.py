@@ -10,10 +10,10 @@ from framebench.suite.strategy import Strategy
 SCENARIOS = ("train", "eval")
 # by `how` of the row: what needs nothing that only the suite's models have
 GENERAL = {
-    "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "accumulate", "compile",
-    "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last", "empty_cache", "pool_off",
-    "expandable_segments", "malloc_async", "memory_fraction", "preallocate", "autotune", "autotune_off", "multi_steps",
-    "no_donate", "no_jit", "no_grad", "inference_mode", "grad",
+    "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "offload_streamed",
+    "accumulate", "compile", "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last",
+    "empty_cache", "pool_off", "expandable_segments", "malloc_async", "memory_fraction", "preallocate", "autotune",
+    "autotune_off", "multi_steps", "no_donate", "no_jit", "no_grad", "inference_mode", "grad",
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     facts = workload.facts
     if not known(plan) or not plan.same_loss:
         return "is not for models of one's own"
-    if {part.axis for part in plan.parts} & {"recomputation"} - {"offload"} and not facts.get("blocks", True):
+    if any(needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
     if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
         return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
@@ -41,6 +41,11 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
         return "is for convolutions over inputs of four axes"
     return None
+
+
+def needs_blocks(part: Strategy, framework: str | None) -> bool:
+    """PyTorch's hooks move every saved tensor, whichever module it is of."""
+    return part.axis == "recomputation" and not (framework == "torch" and part.how in ("offload", "offload_streamed"))
 
 
 assert {how for how in GENERAL} <= {plan.how for plan in STRATEGIES.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from framebench.suite.catalog import claims, memory, precision, quantized, ranks, scenarios, steps
+from framebench.suite.catalog import claims, memory, offload, precision, quantized, ranks, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -37,8 +37,8 @@ BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a tab
 
 # the parts of a combination stand in its name in this order
 _ROWS = (
-    *precision.ROWS, *steps.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS, *claims.MEMORY, *quantized.ROWS,
-    *scenarios.ROWS, *claims.SCENARIOS,
+    *precision.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS, *claims.MEMORY,
+    *quantized.ROWS, *scenarios.ROWS, *claims.SCENARIOS,
 )  # fmt: skip
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios

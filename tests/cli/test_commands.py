@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from analysis.claims import show
+from analysis.results import Results as Folder
 from framebench.cli import advice, measuring
 from framebench.cli.shared import Parts, app, parts
 from framebench.records import store
@@ -169,6 +171,15 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     assert memory("--machine", "here") == ("here", False)
     published(results, "here")
     assert memory() == ("here", True)
+
+
+def test_what_the_published_machine_lacks_documents_have_from_another(results: Path) -> None:
+    published(results, "published", (Case("transformer", "torch", "train", "fp32", 4),))  # it has the most records
+    published(results, "another")
+    (added,) = [one for one in show.tables(Folder(results)) if one.title == "Claims not measured on published"]
+    assert added.machine == "another"
+    assert {"B2 memory", "B2 speed"} <= {row[0] for row in added.rows}
+    assert all(row[5] != "not measured" for row in added.rows)
 
 
 def test_a_claim_with_a_verdict_but_no_record_is_not_counted_as_measured_here(

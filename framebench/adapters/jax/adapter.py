@@ -393,7 +393,7 @@ class JaxAdapter(Adapter):
         return self.count
 
     def live_bytes(self) -> int:
-        return unique_bytes(jax.live_arrays())
+        return unique_bytes([a for a in jax.live_arrays() if a.sharding.memory_kind != "pinned_host"])
 
     def own_peaks(self) -> dict[str, int]:
         """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,

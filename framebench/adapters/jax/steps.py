@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import Array, lax
-from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, primitives
 
 from framebench.adapters.base import Evidence, Proof, Switches
@@ -105,27 +104,6 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
         e["batched_products_recomputed"] = asked
         more = sum(e["compiled_products"].values()) - sum(e["compiled_products_without"].values())
         return more == asked and (asked > 0) != batched and e["reductions"] > e["reductions_without"]
-
-    return proof
-
-
-@switch
-def offload(run: JaxAdapter) -> Proof:
-    """Each block's input waits in host memory, the rest of the block is recomputed."""
-    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
-        names_which_can_be_saved=[], names_which_can_be_offloaded=["input"], offload_src="device", offload_dst="pinned_host"
-    )
-    recomputed(run, 1, scannable(run), policy=policy)
-    remat = run.model_options["remat"]
-    named = cache(lambda block: lambda self, *xs: block(self, *(checkpoint_name(x, "input") for x in xs)))
-    run.model_options["remat"] = lambda i, block: remat(i, named(block))
-
-    def proof(e: Evidence) -> bool:
-        """XLA:CPU drops the copies: its host memory and its device's are the same."""
-        moved = [v.aval for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "device_put" for v in eq.outvars]
-        e["bytes_to_host"] = sum(a.size * a.dtype.itemsize for a in moved if "<host>" in str(a))
-        e["compiled_host_bytes"] = sum(c.memory_analysis().host_temp_size_in_bytes for c in run.program.compiled.values())
-        return e["bytes_to_host"] > 0 and e["compiled_host_bytes"] > 0
 
     return proof
 

@@ -105,6 +105,7 @@ class TorchAdapter(Adapter):
         self.all_rows: Callable[[Tensor], Tensor] = lambda output: output  # those of every rank
         self.beside: Callable[[], int] = lambda: 0  # bytes between two steps that no tensor here refers to
         self.all_states: Callable[[Iterator[State]], Iterator[State]] = lambda own: own
+        self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
         self.on_input: Callable[[Tensor], Tensor] = lambda x: x
         self.forward: Callable[..., Tensor] = lambda x: self.model(x)
         self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
@@ -244,6 +245,8 @@ class TorchAdapter(Adapter):
         for p, state in self.optimizer.state.items():
             state.clear()
             state.update(copy.deepcopy(self.first_states.get(p, {})))
+        for follow in self.on_restore:
+            follow()
 
     def observe(self) -> Evidence:
         seen = self.observer()
@@ -279,9 +282,10 @@ class TorchAdapter(Adapter):
         return sum(p.numel() for p in self.parameters())
 
     def live_bytes(self) -> int:
-        """Unique storages; what the last evaluation's graph still holds is found by the saved-tensor count, not here."""
+        """Unique storages on the device. What the last evaluation's graph still holds is found by the saved-tensor count."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        return unique_bytes([self.output, *self.lasting(), *gradients, *self.state_tensors()]) + self.beside()
+        alive = [self.output, *self.lasting(), *gradients, *self.state_tensors()]
+        return unique_bytes([t for t in alive if t.device.type == self.where.type]) + self.beside()
 
     def lasting(self) -> list[Tensor]:
         """What is there before a step as after it: weights, buffers, inputs."""

@@ -113,13 +113,6 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
 
 @switch
-def offload(run: TorchAdapter) -> Proof:
-    """Its hooks lie over ours, which then see no tensor that is saved on the device."""
-    run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
-    return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
-
-
-@switch
 def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
     run.model_options["head"] = run.model_module.unprojected
 

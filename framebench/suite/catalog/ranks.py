@@ -12,7 +12,10 @@ _JITTOR_AVERAGES = Unsupported(
 _JITTOR_KEEPS = Unsupported("Jittor's MPI operators average gradients and copy weights; every process keeps all states")
 _WORKLOADS = ("resnet50", "transformer")
 _ALL = ("params", "state")  # of JAX's step
-_CLASHES = {"optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient"}
+_CLASHES = {
+    "optimizer_in_backward": "a weight must not be updated before the ranks have averaged its gradient",
+    "optimizer_offload": "PyTorch's copy of a gradient sets out before the ranks have averaged it; in JAX both say where states lie",
+}
 _DTENSOR = {"adafactor": "PyTorch 2.13's fails on divided weights: DTensor cannot square a norm in place (aten.pow_)"}
 _ENGINE = {
     name: f"DeepSpeed's engine {what} by a setting of its own"

@@ -50,17 +50,6 @@ _RECOMPUTATION = (
         ),
         how="checkpoint_dots", options={"batched": False}, workloads=("transformer",),
     ),
-    Strategy(
-        "offload", ("train",), "recomputation", "saved activations wait in host memory", "bytes moved to the host",
-        cells(
-            Native("torch.autograd.graph.save_on_cpu(pin_memory=True): every tensor that is saved for backward", gpu=True),
-            Native(
-                "jax.checkpoint that keeps each block's input in pinned_host, that alone, and recomputes the rest; XLA:CPU drops the "
-                "copies", gpu=True,
-            ),
-            Unsupported("a variable of a Jittor graph cannot be moved between devices"),
-        ),
-    ),
 )
 
 _BATCHING = (

@@ -1,0 +1,175 @@
+"""How PyTorch switches on the strategies of `suite/catalog/offload.py`, and what proves that they were on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
+from framebench.adapters.torch.observe import parts, unique_bytes
+from framebench.adapters.torch.quantized import beside as package
+from models.spec import Optimizer
+
+switch = Switches()
+LEAST = 4096  # what is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it
+AHEAD = 8  # saved tensors that are on their way back before they are asked for
+
+
+@switch
+def offload(run: TorchAdapter) -> Proof:
+    """Its hooks lie over ours, which then see no tensor that is saved on the device."""
+    run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
+    return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
+
+
+@dataclass(eq=False)
+class Moved:
+    """A saved tensor in pinned memory, and again on the device while it is on its way back."""
+
+    place: int  # among those of its forward pass
+    host: Tensor
+    device: torch.device
+    left: torch.cuda.Event
+    asked: bool = False
+    again: Tensor | None = None
+    arrived: torch.cuda.Event | None = None
+
+
+class Streams:
+    """One for copies to the host and one for those back, beside the computation's; and what went over them."""
+
+    def __init__(self) -> None:
+        self.out, self.back = torch.cuda.Stream(), torch.cuda.Stream()
+        self.sent = self.returned = self.ahead = 0
+
+
+class Streamed(torch.autograd.graph.saved_tensors_hooks):
+    """Of one forward pass. The allocator gives the memory of a tensor to others once its copy is done (`record_stream`). The
+    backward pass asks in nearly the opposite order: the tensors before the one it asks for set out at once."""
+
+    def __init__(self, streams: Streams, lasting: Iterable[Tensor]) -> None:
+        super().__init__(self.pack, self.unpack)
+        self.streams = streams
+        self.lasting = {part.untyped_storage().data_ptr() for tensor in lasting for part in parts(tensor)}
+        self.moved: list[Moved] = []
+
+    def pack(self, tensor: Tensor) -> Tensor | Moved:
+        if tensor.untyped_storage().data_ptr() in self.lasting or tensor.nbytes < LEAST:
+            return tensor
+        out = self.streams.out
+        out.wait_stream(torch.cuda.current_stream())
+        host = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        with torch.cuda.stream(out):
+            host.copy_(tensor, non_blocking=True)
+        tensor.record_stream(out)
+        self.moved.append(Moved(len(self.moved), host, tensor.device, out.record_event()))
+        self.streams.sent += 1
+        return self.moved[-1]
+
+    def unpack(self, saved: Tensor | Moved) -> Tensor:
+        if isinstance(saved, Tensor):
+            return saved
+        self.streams.ahead += saved.again is not None
+        saved.asked = False  # a graph that is kept asks twice
+        for moved in reversed(self.moved[max(0, saved.place - AHEAD) : saved.place + 1]):
+            if not moved.asked and moved.again is None:
+                self.fetch(moved)
+        tensor, saved.again, saved.asked = saved.again, None, True
+        assert tensor is not None
+        assert saved.arrived is not None
+        now = torch.cuda.current_stream()
+        now.wait_event(saved.arrived)
+        tensor.record_stream(now)
+        self.streams.returned += 1
+        return tensor
+
+    def fetch(self, moved: Moved) -> None:
+        back = self.streams.back
+        back.wait_event(moved.left)
+        with torch.cuda.stream(back):
+            moved.again = moved.host.to(moved.device, non_blocking=True)
+        moved.arrived = back.record_event()
+
+
+@switch
+def offload_streamed(run: TorchAdapter) -> Proof:
+    streams = Streams()
+    run.contexts.append(lambda: Streamed(streams, run.lasting()))
+
+    def proof(e: Evidence) -> bool:
+        """Nothing is saved on the device but weights and what is small. What left came back, most of it before it was asked
+        for, and the profiler sees the copies on streams that compute nothing."""
+        streams.sent = streams.returned = streams.ahead = 0
+        e["copies_beside_to_host"], e["copies_beside_to_device"] = copies_beside(device_events(run))
+        e |= {"tensors_sent": streams.sent, "tensors_returned": streams.returned, "tensors_ahead": streams.ahead}
+        beside_all = e["copies_beside_to_host"] >= streams.sent and e["copies_beside_to_device"] >= streams.returned
+        return (
+            e["saved_tensors"] == 0 and beside_all and streams.sent > e["blocks"] and 2 * streams.ahead > streams.returned > 0
+        )
+
+    return proof
+
+
+def device_events(run: TorchAdapter) -> list[Any]:
+    """What the device did in one more step."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        run.one_step()
+        run.synchronize()
+    return [event for event in seen.events() or () if event.device_type == DeviceType.CUDA]
+
+
+def copies_beside(events: Iterable[Any]) -> tuple[int, int]:
+    """Copies to the host and copies back on streams where no kernel ran, by the names that CUPTI's records have."""
+    events = list(events)
+    computing = {e.device_resource_id for e in events if not e.name.startswith(("Memcpy", "Memset"))}
+    others = [e.name for e in events if e.device_resource_id not in computing]
+    return sum(name.startswith("Memcpy DtoH") for name in others), sum(name.startswith("Memcpy HtoD") for name in others)
+
+
+@switch
+def optimizer_offload(run: TorchAdapter) -> Proof:
+    library = package(run, "torchao.optim")
+
+    class Offloaded(library.CPUOffloadOptimizer):  # type: ignore[misc, name-defined]
+        """With its states under the device's weights, as other optimizers have them."""
+
+        @property
+        def state(self) -> dict[nn.Parameter, dict[str, Any]]:
+            held = {p: optimizer.state[self.param_d2h_map[p]] for p, optimizer in self.optim_dict.items()}
+            return held | (self.d_opt.state if self.d_opt else {})
+
+        def copy_weights(self) -> None:
+            with torch.no_grad():
+                for p, held in self.param_d2h_map.items():
+                    held.copy_(p)
+
+    def least() -> int:
+        """Where no weight has so many numbers, all of them go."""
+        return LEAST if any(p.numel() >= LEAST for p in run.parameters()) else 0
+
+    def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
+        made = Offloaded(params, lambda groups, **_: make_optimizer(o, groups, **options), minimal_size=least())
+        run.on_restore.append(made.copy_weights)
+        return made
+
+    run.wrap_optimizer = make
+
+    def proof(e: Evidence) -> bool:
+        """Every moment of a large weight is in host memory, and every weight on the device."""
+        states = [(p, s) for p, kept in run.optimizer.state.items() for s in kept.values() if isinstance(s, Tensor) and s.ndim]
+        large = [s for p, s in states if p.numel() >= least()]
+        e["state_bytes_on_host"] = unique_bytes([s for _, s in states if s.device.type == "cpu"])
+        e["state_bytes"] = unique_bytes([s for _, s in states])
+        moved = [s for s in large if s.device.type == "cpu"]
+        stay = all(p.device == run.where for p in run.parameters())
+        return run.where.type != "cpu" and stay and len(moved) == len(large) > 0
+
+    return proof
