@@ -7,7 +7,7 @@ numbers come from stands below. What the rows cannot fill is not drawn.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -48,8 +48,11 @@ class Picture(NamedTuple):
     source: str
 
 
-def questions(df: pd.DataFrame, results: Results | None) -> Iterator[tuple[str, Question, pd.DataFrame]]:
-    """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows. Raises ValueError."""
+def questions(
+    df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()
+) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+    """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows. Versions that the
+    machine has not measured are shown as `others` have. Raises ValueError."""
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
@@ -58,12 +61,21 @@ def questions(df: pd.DataFrame, results: Results | None) -> Iterator[tuple[str, 
     for size, group in df.groupby("size"):
         yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
     yield "support", support, df
-    for judged in successive(results.of_machine(machines[0])) if results and machines else ():
-        yield f"versions-{judged[0].change.replace('==', '-')}", changes, pd.DataFrame(judged)
+    for name, judged in of_versions(results, (*machines, *others)).items() if results and machines else ():
+        yield name, changes, judged
     found = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
     for key, group in found.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(found) else ():
         workload, scenario, size, budget = key
         yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix(str(size))}", largest, group
+
+
+def of_versions(results: Results, machines: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """The rows of each figure, of the first of these machines that has any; the figure's last line names it."""
+    found: dict[str, pd.DataFrame] = {}
+    for machine in machines:
+        for judged in successive(results.of_machine(machine)):
+            found.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
+    return found
 
 
 def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
@@ -77,10 +89,10 @@ def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figu
     return {name: figure for name, figure in drawn.items() if figure}
 
 
-def pictures(df: pd.DataFrame, results: Results | None = None) -> list[Picture]:
+def pictures(df: pd.DataFrame, results: Results | None = None, others: Iterable[str] = ()) -> list[Picture]:
     """The same as text; drawn by as many processes as this one may use processors, since a figure takes half a second."""
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return [picture for picture in pool.map(written, *zip(*questions(df, results))) if picture]
+        return [picture for picture in pool.map(written, *zip(*questions(df, results, others))) if picture]
 
 
 def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
@@ -89,9 +101,11 @@ def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
 
 
 def save_all(df: pd.DataFrame, folder: Path, results: Results | None = None) -> list[Path]:
-    """Write every figure as `folder`/<name>.svg, the same bytes for the same rows. Raises OSError."""
+    """Write every figure as `folder`/<name>.svg, the same bytes for the same rows, and those of versions that only another
+    machine has measured. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {folder / f"{picture.name}.svg": picture.svg for picture in pictures(df, results)}
+    others = results.machines if results else ()
+    made = {folder / f"{picture.name}.svg": picture.svg for picture in pictures(df, results, others)}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
     return list(made)

@@ -28,7 +28,7 @@ from analysis.reports import (
 from analysis.reports.documents import Generated
 from analysis.results import Results
 from analysis.selection import of_one_version, unlimited
-from analysis.studies import sittings, study
+from analysis.studies import machines, sittings, study, widths
 from framebench.records.explanation import Explanation
 from framebench.records.record import Record
 
@@ -66,6 +66,8 @@ def for_documents(results: Results) -> list[Comparison]:
     rest += [
         *study.comparisons(results.root / "study"),
         sittings.comparison(results.records),
+        widths.comparison(results.records),
+        *machines.comparisons(results.records, results.machines),
         generation.comparison(results.records),
     ]
     rest += [*cluster.comparisons(results.records)]

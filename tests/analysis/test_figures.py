@@ -347,7 +347,7 @@ def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
 
 def test_the_published_records_fill_the_questions(published: pd.DataFrame, drawn: dict[str, Figure]) -> None:
     kinds = {re.match("train-eval|first-step|[a-z]+", name)[0] for name in drawn}  # type: ignore[index]
-    assert {"strategies", "batches", "parts", "train-eval", "first-step", "support", "largest", "versions"} <= kinds
+    assert {"strategies", "batches", "parts", "train-eval", "first-step", "support", "largest"} <= kinds
     for name, figure in drawn.items():
         title, foot = texts(figure)
         assert len(title) > 20, name

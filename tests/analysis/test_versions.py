@@ -18,6 +18,7 @@ from analysis.blocks import Blocks
 from analysis.reports import verdicts, versions
 from analysis.reports.report import of_records
 from analysis.reports.versions import FEW, IMPROVEMENT, INCOMPARABLE, NONE, REGRESSION, STATUS, UNDECIDED, UnknownVersion
+from analysis.results import Results
 from analysis.selection import of_one_version
 from analysis.site.machine import machines
 from analysis.statistics import PEAK, TIME, Quantity
@@ -288,6 +289,16 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.said(drawn)[0]
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
     assert figures.changes(none) is None
+
+
+def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
+    one = [changed(r, machine="one") for r in equal if r.framework_version == "0.10.2"]
+    write([*one, *(changed(r, machine="two") for r in equal)], results)
+    folder = Results(results)
+    assert not any(name.startswith("versions") for name in figures.draw_all(folder.table("one"), folder)), "its own alone"
+    (drawn,) = (path for path in figures.save_all(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
+    assert drawn.name == "versions-jax-0.10.2.svg"
+    assert "Machine two" in drawn.read_text()
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:

@@ -25,7 +25,6 @@ from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import Sharding
-from jax.tree_util import DictKey, GetAttrKey
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
@@ -38,6 +37,7 @@ from framebench.adapters.jax.program import (
     unique_bytes,
     with_batch,
 )
+from framebench.adapters.jax.states import keys, named_states
 from framebench.suite.case import Case
 from models import flax_weights
 from models.spec import OWN, Optimizer, workload
@@ -49,8 +49,6 @@ COUNTERS = {
     "largest_allocation_bytes": "largest_alloc_size",
     "limit_bytes": "bytes_limit",
 }
-STATES = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
-MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix
 CACHE_EVENTS = {
     "/jax/compilation_cache/cache_hits": "programs_from_cache",
     "/jax/compilation_cache/cache_misses": "programs_compiled",
@@ -304,31 +302,7 @@ class JaxAdapter(Adapter):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:
-        """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers. The gradients that
-        `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`. Where Adafactor keeps nothing, a single
-        number stands."""
-        for path, value in jax.tree_util.tree_leaves_with_path(self.optimizer_state):
-            field = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
-            stands_in = field and field[-1] in (*MEANS, "v") and value.shape == (1,)
-            if value.ndim == 0 or "acc_grads" in field or stands_in:
-                continue
-            if field[-1] in MEANS:
-                yield self.mean(field[-1], keys(path), self.values(value))
-                continue
-            for name, array in self.names.unload(keys(path), self.values(value)):
-                yield State(STATES.get(field[-1], field[-1]), name, array, array.nbytes)
-
-    def mean(self, field: str, path: list[Any], value: np.ndarray) -> State:
-        """optax calls that `v_row` which is left of a leaf without its longer axis; a row is one of the canonical weight. What
-        has more axes, or holds several layers, goes by Flax's own name."""
-        weight = self.params
-        for key in path:
-            weight = weight[key]
-        names = self.names.of(path)
-        if weight.ndim != 2 or len(names) > 1:
-            return State(field, ".".join(map(str, path)), value, value.nbytes)
-        axis = int(np.argsort(weight.shape)[MEANS.index(field)]) ^ self.names.turned(path)
-        return State(("row mean", "column mean")[axis], names[0], value, value.nbytes)
+        return named_states(self.optimizer_state, self.params, self.names, self.values)
 
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
@@ -447,8 +421,3 @@ class JaxAdapter(Adapter):
     def device(self) -> str:
         device = jax.devices()[0]
         return "cpu" if device.platform == "cpu" else device.device_kind
-
-
-def keys(path: tuple[Any, ...]) -> list[Any]:
-    """Of the dictionaries on the way to a leaf."""
-    return [entry.key for entry in path if isinstance(entry, DictKey)]
