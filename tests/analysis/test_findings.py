@@ -13,8 +13,9 @@ from analysis.frames import decided
 from analysis.selection import of_one_version
 from framebench.records import store
 from framebench.records.record import Record
+from framebench.suite.profiles import profile
 from framebench.suite.strategy import FRAMEWORKS
-from tests.committed import tracked
+from tests.committed import records, tracked
 from tests.processes import ROOT
 
 MACHINE = "xeon-2core"
@@ -69,6 +70,7 @@ def test_every_paragraph_has_its_numbers_here() -> None:
         "3-D convolutions",
         "Evaluation with gradients on",
         "Fusion",
+        "Another processor",
         "Releases differ",
     )
     assert tuple(paragraphs()) == checked
@@ -130,15 +132,37 @@ def test_fusion(ratio: Ratio) -> None:
         assert ratio("peak", workload, "jittor", "train", "amp_level_3") == pytest.approx(1, abs=0.005), "changes nothing"
 
 
-def test_releases(chosen: list[Record]) -> None:
-    """Of every case that was measured under both, and one protocol."""
-    jax = [r for r in chosen if r.case.split("/")[1:3] == ["jax", "train"]]
-    more = []
-    for protocol in {r.provenance.protocol for r in jax}:
-        rows = frames.frame([r for r in jax if r.provenance.protocol == protocol])
-        peaks = rows[rows["status"] == "ok"].pivot_table("peak_bytes", "case", "framework_version")
-        if {"0.9.2", "0.10.2"} <= set(peaks.columns):
-            more += (peaks["0.10.2"] / peaks["0.9.2"]).dropna().tolist()
+def test_another_processor(table: pd.DataFrame) -> None:
+    """Counted again from the tidy table, where the document has a module of its own."""
+    (other,) = {r.provenance.machine for r in records()} - {MACHINE}
+    second = frames.frame(of_one_version(r for r in records() if r.provenance.machine == other))
+    both = table.join(second.set_index("case"), how="inner", suffixes=("", "_there"))
+    both = both[both.index.isin([case.id for case in profile("quick")]) & (both["status"] == both["status_there"])]
+    told = re.search(
+        r"\((\d+) of (\d+) within 1 %\).*\((\d+) of (\d+) within 10 %\).*\((\d+) of (\d+)\)", paragraphs()["Another processor"]
+    )
+    assert told
+    peaks = (both["peak_bytes_there"] / both["peak_bytes"] - 1).dropna().abs()
+    reduced = both["strategy"].str.contains("bf16")
+    prices = (both["time_ratio_there"] / both["time_ratio"] - 1)[~both["baseline"] & ~reduced].dropna().abs()
+    speeds = (
+        (both["torch_ratio_there"] / both["torch_ratio"] - 1)[both["baseline"] & (both["framework"] != "torch")].dropna().abs()
+    )
+    found = [((x <= limit).sum(), len(x)) for x, limit in ((peaks, 0.01), (prices, 0.1), (speeds, 0.1))]
+    assert [(int(n), int(of)) for n, of in zip(told.groups()[::2], told.groups()[1::2])] == found
+    faster = re.search(r"AVX512-BF16 about ([\d.]+) times", paragraphs()["bfloat16"])
+    assert faster
+    there = case_of(second.set_index("case"), "transformer", "torch", "train", "amp_bf16")
+    assert faster[1] == f"{there['time_ratio']:.2f}"
+
+
+def test_releases() -> None:
+    """Of every case that one machine has measured under both, and one protocol."""
+    rows = frames.frame(
+        [r for r in records() if r.parsed.framework == "jax" and r.parsed.scenario == "train" and r.status == "ok"]
+    )
+    peaks = rows.pivot_table("peak_bytes", ["machine", "protocol", "case"], "framework_version")
+    more = (peaks["0.10.2"] / peaks["0.9.2"]).dropna()
     assert len(more) > 10
     assert min(more) > 0.99, "less for none"
     assert max(more) > 1.2
