@@ -11,6 +11,8 @@ READY    := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
+# and the one where releases were measured last
+UPGRADED := zen4-2core
 
 .PHONY: setup bench bench-gpu environments test test-all test-slurm mutants lint site report notebooks jupyter clean
 
@@ -89,6 +91,7 @@ report: $(MEASURES)
 # The notebooks' executed form
 notebooks: $(READY)
 	$(BIN)/framebench report --notebooks all --machine $(SHOWN)
+	$(BIN)/framebench report --notebooks versions --machine $(UPGRADED)
 
 # The same to be tried out: JupyterLab, installed beside the rest when it is first asked for
 jupyter: $(READY)
