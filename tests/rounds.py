@@ -26,7 +26,7 @@ def committed() -> list[Record]:
 
 def originals(count: int = 6) -> list[Record]:
     """Real records of as many cases."""
-    found = {r.case: r for r in committed() if r.status == "ok" and r.step_time_s and r.cpu_s_per_step}
+    found = {r.case: r for r in committed() if r.status == "ok" and r.peaks and len(r.step_s) > 2 and r.cpu_s_per_step}
     return [found[case] for case in sorted(found)][:count]
 
 
