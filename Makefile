@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# installed without byte code, which is written when it is first needed; where none may be, every process compiles it anew
+unexport PYTHONDONTWRITEBYTECODE
 # the name that the results go under; by default the host's
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 MEASURES := $(VENV)/.measures

@@ -28,8 +28,8 @@ def arm_of(r: Record) -> Arm:
 
 
 def timed(found: Iterable[Record]) -> list[Record]:
-    """Those that were timed in a block and are ok."""
-    return [r for r in found if r.turns and r.status == "ok" and r.step_s]
+    """Those whose times count."""
+    return [r for r in found if r.timed]
 
 
 def by_round(r: Record) -> dict[int, float]:

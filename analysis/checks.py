@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from analysis import lower_bound
 from analysis.flops import step_flops
 from framebench.records import collect, store
-from framebench.records.record import INSTRUMENTS, Record, Verification
+from framebench.records.record import INSTRUMENTS, ROUNDS, Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 
@@ -284,7 +284,7 @@ def copies(records: dict[str, Record]) -> Iterator[str]:
     """No two measurements take the same times to the last digit, and each is one file."""
     keys: dict[object, str] = {}
     for file, r in records.items():
-        marks: list[object] = [collect.key(r), *([("times", *r.step_s)] if len(r.step_s) >= 3 else [])]
+        marks: list[object] = [collect.key(r), *([("times", *r.step_s)] if len(r.step_s) >= ROUNDS else [])]
         for mark in marks:
             if (first := keys.setdefault(mark, file)) != file:
                 yield f"{file}: the same measurement as {first}"

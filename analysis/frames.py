@@ -164,7 +164,7 @@ def of_torch(m: Measured) -> tuple[object, ...]:
 
 
 def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, known: Blocks) -> Row:
-    r, read, steps = m.newest, m.read, m.timed or (m.newest,)
+    r, read, steps = m.newest, m.read, m.timed or (() if m.newest.turns else (m.newest,))
     case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
     of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
     times = [one.step_time_s for one in steps if one.step_time_s is not None]
@@ -205,8 +205,8 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
         first_step_s=next((one.first_step_s for one in reversed(steps) if one.first_step_s is not None), r.first_step_s),
-        collector_share=steps[-1].shares.get("collector"),
-        wait_share=steps[-1].shares.get("wait"),
+        collector_share=steps[-1].shares.get("collector") if steps else None,
+        wait_share=steps[-1].shares.get("wait") if steps else None,
         machine=proof.machine,
         device=proof.hardware.get("device"),
         cpu=proof.hardware.get("cpu"),

@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
     newest: Record  # its status is the case's
     read: Record  # the newest with peaks, or the newest
-    timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times from before blocks
+    timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times that do not count
 
 
 def select_cases(found: Iterable[Record], by_protocol: bool = False) -> list[Measured]:
@@ -59,7 +59,7 @@ def select_case(found: list[Record]) -> Measured:
         return Measured(last, last, ())
     good = [r for r in ordered if r.status == "ok" and r.provenance.protocol == last.provenance.protocol]
     read = next((r for r in reversed(good) if r.peaks), last)
-    return Measured(last, read, tuple(r for r in good if r.turns and r.step_s))
+    return Measured(last, read, tuple(r for r in good if r.timed))
 
 
 def select_version(framework: str, measured: Mapping[str, datetime]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from framebench.records.record import Record
+from framebench.records.record import ROUNDS, Record
 from framebench.suite.protocol import VERSION
 
 Tried = Callable[..., None]
@@ -26,6 +26,5 @@ def borne_out(record: Record) -> bool:
     error = {k: abs((observed.get(k) or 0) - golden[k]) / abs(scale[k]) for k in record.verification.tolerance if k in golden}
     near = {k: e <= record.verification.tolerance[k] for k, e in error.items()}
     read = record.peak_bytes is not None or record.turns is not None  # of several blocks the first has the memory
-    # a block of fewer than three rounds was for the peaks
-    without_times = bool(record.peaks) and (len(record.turns.round) < 3 if record.turns else record.parsed.ranks > 1)
-    return bool(near) and all(near.values()) and (len(record.step_s) >= 3 or without_times) and read
+    for_peaks = bool(record.peaks) and (len(record.turns.round) < ROUNDS if record.turns else record.parsed.ranks > 1)
+    return bool(near) and all(near.values()) and (len(record.step_s) >= ROUNDS or for_peaks) and read

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import frames
-from framebench.records.record import Proof, Provenance, Record, Turns, Verification
+from framebench.records.record import ROUNDS, Proof, Provenance, Record, Turns, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 
@@ -58,14 +58,16 @@ def blocks(
     peaks: Sequence[int] = (),
     **origin: Any,
 ) -> list[Record]:
-    """Records of live blocks. Of each arm the seconds of a step by block and round; NaN is a round that it missed.
+    """Records of live blocks. Of each arm the seconds of a step by block and round; NaN is a round that it missed. Of
+    fewer rounds than a block's times take each is there as often.
 
     Peaks (one per arm) stand in the first block's records alone. `reference`: seconds and operations of the reference product.
     """
     found = []
     for number, arm in product(range(len(arms[0][1])), range(len(arms))):
         case, times = arms[arm]
-        kept = {i: s for i, s in enumerate(times[number]) if not math.isnan(s)}
+        seconds = times[number] if len(times[number]) >= ROUNDS else [*times[number]] * ROUNDS
+        kept = {i: s for i, s in enumerate(seconds) if not math.isnan(s)}
         turns = Turns(
             block=f"block {number}", arm=arm, arms=[c.id for c, _ in arms], seed=number, steps=1, round=list(kept),
             at_s=[float(i) for i in kept], reference_s=[reference[0]] * len(kept), reference_flop=reference[1],
@@ -84,14 +86,15 @@ def blocks(
 def in_blocks(found: Iterable[Record], count: int = 3) -> Iterator[Record]:
     """The same records, as if those with times had been timed in blocks: all of one batch in the same ones, always alike."""
     for arm, r in enumerate(found):
-        case, rounds = r.parsed, len(r.step_s)
-        if not rounds:
+        case, step_s = r.parsed, r.step_s if len(r.step_s) >= ROUNDS else r.step_s * ROUNDS
+        if not step_s:
             yield r
             continue
+        rounds = len(step_s)
         for number in range(count):
             block = f"{r.provenance.machine}/{case.workload}/{case.scenario}/b{case.batch}/{case.size}/{number}"
             turns = Turns(
                 block=block, arm=arm, arms=[r.case], seed=0, steps=1, round=list(range(rounds)), at_s=[0.0] * rounds,
                 reference_s=[0.05] * rounds, reference_flop=1e9,
             )  # fmt: skip
-            yield r.model_copy(update={"turns": turns})
+            yield r.model_copy(update={"turns": turns, "step_s": step_s})

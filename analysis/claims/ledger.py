@@ -45,6 +45,7 @@ class Line:
     claimed: float | None = None
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
+    tried: bool = False  # and one of them was measured, and has no numbers: again it would have none
     remark: str = ""  # why there is no number
     records: tuple[str, ...] = ()
 
@@ -172,7 +173,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, NOT_MEASURED, arm.measure.form, arm.measure.about,
         claimed=arm.target.value, cases=tuple(case.id for case in cases), missing=tuple(failures), records=tuple(files),
-        remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
+        tried=any(failures.values()), remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:
         return replace(blank, verdict=GPU) if any(case.support.gpu for case in missing) else blank
@@ -240,8 +241,9 @@ def remark(claim: Claim, lines: list[Line]) -> str:
 
 
 def command(claim: Claim, lines: list[Line], verdict: Verdict, size: str) -> str:
-    """How to measure what is missing here; empty where nothing is, or no records can be had."""
-    missing = any(one.value is None for one in lines if one.decides) or verdict == "not measured"
+    """How to measure what is missing here; empty where nothing is, was tried in vain, or no records can be had."""
+    lacking = [one for one in lines if one.decides and one.value is None]
+    missing = any(not one.tried for one in lacking) or (verdict == NOT_MEASURED and not lacking)
     where = "" if size == DEFAULT_SIZE else f" --size {size}"
     return f"framebench claims {claim.id} --run{where}" if missing and not claim.reason else ""
 

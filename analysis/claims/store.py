@@ -66,6 +66,6 @@ class Measured:
     def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
         """The files behind them, relative to the results folder; of times those of all blocks."""
         found = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
-        names = [self.file[id(r)] for r in found if r.turns or not timed]
+        names = [self.file[id(r)] for r in found if r.timed or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]

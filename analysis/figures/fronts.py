@@ -22,10 +22,11 @@ NOTE = (
 
 
 @page.styled
-def pareto(df: pd.DataFrame) -> Figure | None:
-    """`df`: one workload and scenario. A panel for each framework; None without strategies that have both ratios."""
+def pareto(df: pd.DataFrame, undecided: bool = False) -> Figure | None:
+    """`df`: one workload and scenario. A panel for each framework; None without strategies that have both ratios. Ratios of
+    times that are `undecided` are left out, or shown with their interval as a bar."""
     group = rows.shown(df)
-    rated = ratios(group)
+    rated = ratios(group, undecided)
     points = rated[rated["peak_ratio"] < BEYOND]
     if points["baseline"].all():
         return None
@@ -35,11 +36,17 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     )  # fmt: skip
     grid.refline(x=1, y=1, color="0.75", linewidth=0.8, linestyle="-")
     grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
-    for column, axis in (("peak_ratio", grid.axes.flat[0].xaxis), ("speed", grid.axes.flat[0].yaxis)):
-        page.logarithmic(axis, min(points[column].min(), 0.8), max(points[column].max(), 1.25))
+    bars = points[~points["clear"]]
+    for axis, ends in (
+        (grid.axes.flat[0].xaxis, points["peak_ratio"]),
+        (grid.axes.flat[0].yaxis, pd.concat([points["speed"], bars["slowest"], bars["fastest"]])),
+    ):
+        page.logarithmic(axis, min(ends.min(), 0.8), max(ends.max(), 1.25))
     grid.tight_layout()
     for framework, axes in grid.axes_dict.items():
         axes.set_title(rows.heading(framework, points), color=page.COLOURS[framework])
+        for r in rows.each(bars[bars["framework"] == framework]):
+            axes.vlines(r.peak_ratio, r.slowest, r.fastest, color=page.COLOURS[framework], linewidth=0.7, zorder=1)
         name_front(axes, front(points[points["framework"] == framework]))
     return page.explained(grid.figure, title(points, len(unrated(group, rated)) > 0), rows.footer(group, *notes(group, rated)))
 
@@ -52,18 +59,22 @@ def notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     base = BASELINES[group["scenario"].iloc[0]]
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.batches(rated)}",
+        "" if rated["clear"].all() else "Bars: the interval of what is undecided.",
         f"Beyond the right edge (peak at throughput): {rows.shortened(beyond)}." if beyond else "",
         f"Not drawn, another model, or times without a decided ratio: {rows.shortened(apart)}." if apart else "",
     ]
 
 
-def ratios(group: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the same model with both ratios, that of times decided; `speed` is throughput over the baseline's, `changes` the
-    strategy's axis."""
+def ratios(group: pd.DataFrame, undecided: bool) -> pd.DataFrame:
+    """Rows of the same model with both ratios, that of times decided or with an interval; `speed` is throughput over the
+    baseline's, from `slowest` to `fastest`, `clear` whether that is decided, `changes` the strategy's axis."""
     axes = [find(*place).axis for place in zip(group["scenario"], group["strategy"])]
     changes = [axis if axis in page.MARKERS else "other settings" for axis in axes]
-    made = group.assign(speed=1 / group["time_ratio"], changes=changes)
-    return made[made["usable"] & made["same_mathematics"] & made["peak_ratio"].notna() & decided(made)]
+    of_times = {"speed": "time_ratio", "slowest": "time_ratio_high", "fastest": "time_ratio_low"}
+    made = group.assign(**{name: 1 / group[column] for name, column in of_times.items()}, changes=changes)
+    made["clear"] = decided(made)
+    timed = made["slowest"].notna() if undecided else made["clear"]
+    return made[made["usable"] & made["same_mathematics"] & made["peak_ratio"].notna() & timed]
 
 
 def unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:
@@ -93,9 +104,8 @@ def title(points: pd.DataFrame, partly: bool) -> str:
     parts = []
     for framework, own in points.groupby("framework", observed=True):
         least = front(own).iloc[0]
-        saves = (
-            f"{least['strategy']} ({rows.times(least['peak_ratio'])} the peak at {rows.times(least['speed'])} the throughput)"
-        )
+        speed = rows.times(least["speed"]) if least["clear"] else rows.between([least["slowest"], least["fastest"]])
+        saves = f"{least['strategy']} ({rows.times(least['peak_ratio'])} the peak at {speed} the throughput)"
         parts.append(f"in {framework} {saves if least['peak_ratio'] < SAVES else 'no strategy saves'}")
     what = "least memory of what is drawn" if partly else "least memory"
     return f"{points['workload'].iloc[0]} {points['scenario'].iloc[0]}, {what}: {rows.listed(parts)}"

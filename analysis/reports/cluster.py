@@ -21,7 +21,7 @@ def comparisons(found: Sequence[Record]) -> Iterator[Comparison]:
     for r in found:
         if r.turns and r.spent_s.get("total") and r.parsed.size != "tiny":
             every[r.provenance.machine, r.provenance.protocol][r.turns.block].append(r)
-    timed = {where: [b for b in blocks.values() if any(r.step_s for r in b)] for where, blocks in every.items()}
+    timed = {where: [b for b in blocks.values() if any(r.timed for r in b)] for where, blocks in every.items()}
     if any(timed.values()):
         (machine, protocol), blocks = max(timed.items(), key=lambda each: len(each[1]))
         yield cost(machine, protocol, blocks)

@@ -87,7 +87,7 @@ def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
         own = [r for r in good if r.case == case]
         framework = case.split("/")[1]
         held = [r for r in own if r.turns and f"/{HELD}/" in r.turns.block]
-        for share, base, change in matched([r for r in own if r.step_s and r not in held], "spin"):
+        for share, base, change in matched([r for r in own if r.timed and r not in held], "spin"):
             if found := of_time(base, change, known):
                 yield Pair(condition, framework, case, TIME.name, share, found)
         for share, base, change in matched([seen for r in held if (seen := by_host(r)).peaks], "extra"):

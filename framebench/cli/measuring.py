@@ -59,7 +59,9 @@ Env = Annotated[
 ]
 
 Blocks = Annotated[int, typer.Option(min=1, help="fresh processes of each case, so often: what is published takes 5 or more")]
-Turns = Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: no times, which other load would spoil")]
+Turns = Annotated[
+    int, typer.Option(min=0, help="turns of each process in a block; of fewer than 3 times do not count, and 0 measures none")
+]
 Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")]
 TimeLimit = Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")]
 MemoryLimit = Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")]

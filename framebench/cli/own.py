@@ -151,9 +151,9 @@ def show(
         from analysis.figures import fronts, page
         from analysis.site import own as site
 
-        drawn = fronts.pareto(report.named(rows))
+        drawn = fronts.pareto(report.named(rows), undecided=True)
         if drawn is None:
-            say("nothing to draw: a point needs a ratio of times that is decided, which takes 3 blocks or more")
+            say("nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more")
         elif figure:
             figure.write_text(page.svg(drawn))
         if html:

@@ -53,7 +53,7 @@ Size = Annotated[str | None, typer.Option(hidden=True)]
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
-Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block")]
+Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block; of fewer than 3 the times do not count")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(file_okay=False, help="folder of the records")]
 WHOSE = "whose records: by default this machine's, if they have an answer, or else the published ones"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from framebench.instruments import nvml
-from framebench.measure import pending, references, runner
+from framebench.measure import pages, pending, references, runner
 from framebench.measure.environments import Environment, describe
 from framebench.measure.groups import Group
 from framebench.measure.live import Arm, Live, Product, Timed
@@ -141,9 +141,10 @@ def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[A
 def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
     """A block of as many arms as fit, of which the `first` and one more are tried in any case: what became of each, the arms
     that did not fit, and those that ran out of memory beside others."""
-    options, load, lives = run.options, runner.load_average(), list[Live]()
+    options, load, lives, files = run.options, runner.load_average(), list[Live](), set[Path]()
     try:
         start(arms, first, lives, run)
+        files = set[Path]().union(*(live.files() for live in lives))
         seed = secrets.randbelow(2**31)
         product = take_turns([live for live in lives if live.ready], seed, run)
         for some in parted([live for live in lives if live.ready], len(options.cores())):
@@ -154,6 +155,8 @@ def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[T
     finally:
         for live in lives:
             live.kill()
+    if not run.without_times:
+        pages.renew(files)
     disown(lives)
     timed = [
         Timed(live.arm, turns(live, i, lives, block, seed, product), outcome(live), live.cold, load)

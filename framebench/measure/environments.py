@@ -61,6 +61,10 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """What must be set before the framework is imported."""
+        # ours are installed without byte code: where none may be written, every process compiles thousands of sources
+        return self.of_framework() | ({} if self.installed else {"PYTHONDONTWRITEBYTECODE": ""})
+
+    def of_framework(self) -> dict[str, str]:
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.instruments import nvml
-from framebench.measure import runner
+from framebench.measure import pages, runner
 from framebench.measure.environments import Environment
 from framebench.measure.runner import Options, passed, worker_variables
 from framebench.measure.supervisor import Outcome, Worker
@@ -145,6 +145,10 @@ class Live:
     def held(self) -> int:
         """The most bytes that the process has held by now."""
         return resident(self.worker.process.pid) if self.worker else 0
+
+    def files(self) -> set[Path]:
+        """Those that the process maps."""
+        return pages.mapped(self.worker.process.pid) if self.worker else set()
 
     def kill(self) -> None:
         if self.worker:

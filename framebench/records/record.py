@@ -151,6 +151,9 @@ class Provenance(Part):
         return told
 
 
+ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
+
+
 @cache  # reading thousands of records asks for the same cases again and again
 def case_of(text: str) -> Case:
     """The case with this id, declared in a profile or not. Raises ValueError if this version of framebench cannot know it."""
@@ -220,6 +223,11 @@ class Record(Part):
     @property
     def peak_bytes(self) -> int | None:
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
+
+    @property
+    def timed(self) -> bool:
+        """Whether its times count: of a block, of enough rounds, and ok."""
+        return self.status == "ok" and self.turns is not None and len(self.step_s) >= ROUNDS
 
     @property
     def step_time_s(self) -> float | None:

@@ -244,12 +244,20 @@ def test_instructions_tell_equal_work() -> None:
 
 def test_records_are_paired_by_block_and_round() -> None:
     nan = math.nan
-    found = blocks([(BASE, [[1.0, 2.0, 4.0], [1.0, 1.0, 1.0]]), (CHECKPOINT, [[2.0, 4.0, nan], [nan, nan, 3.0]])])
+    times = [[1.0, 2.0, 4.0, 8.0], [1.0] * 4], [[2.0, 4.0, nan, 16.0], [nan, 3.0, 3.0, 3.0]]
+    found = blocks(list(zip((BASE, CHECKPOINT), times)))
     base, change = ([r for r in found if r.parsed == case] for case in (BASE, CHECKPOINT))
     assert log_ratios(base, change) == pytest.approx([math.log(2), math.log(3)])
     apart = [r for r in change if r.turns and r.turns.block == "block 0"]
     assert log_ratios([r for r in base if r.turns and r.turns.block == "block 1"], apart) == []
     assert Blocks(found).ratio(base[1:], apart) is None
+
+
+def test_a_block_of_two_rounds_was_for_the_peaks() -> None:
+    nan = math.nan
+    found = blocks([(BASE, [[1.0] * 3, [1.0] * 3]), (CHECKPOINT, [[2.0] * 3, [4.0, 4.0, nan]])])
+    base, change = (of_case(found, case) for case in (BASE, CHECKPOINT))
+    assert log_ratios(base, change) == pytest.approx([math.log(2)])
 
 
 def test_a_case_against_itself_is_two_processes() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -248,8 +249,8 @@ def test_the_support_figure_counts_the_table() -> None:
 def test_what_is_undecided_has_neither_colour_nor_place() -> None:
     """A ratio whose interval is wide says so; one without blocks is none at all."""
     calm = [made("fp32", 200), made("accumulate", 100, 0.9), made("amp_bf16", 250, 0.8)]
-    timed = list(in_blocks([*calm, made("keep_grads", 250, 0.8), made("checkpoint", 100)]))
-    shaky = timed[-1].model_copy(update={"step_s": [2.0]})
+    timed = list(in_blocks([*calm, made("keep_grads", 250, 0.8), made("checkpoint", 90)]))
+    shaky = timed[-1].model_copy(update={"step_s": [2.0] * 3})
     table = frames.frame([*timed[:-1], shaky, made("no_donate", 100)])
     figure = figures.heat(table)
     peaks, times = ([t.get_text() for t in axes.texts] for axes in panels(figure))
@@ -258,6 +259,13 @@ def test_what_is_undecided_has_neither_colour_nor_place() -> None:
     (axes,) = panels(figures.pareto(table))
     assert places(axes) == {(0.5, round(1 / 0.9, 6)), (1.25, 1.25)}
     assert "times without a decided ratio: PyTorch checkpoint, PyTorch no_donate." in texts(figures.pareto(table))[1]
+    drawn = figures.pareto(table, undecided=True)
+    (axes,) = panels(drawn)
+    (low, high) = next(bar.get_segments()[0][:, 1] for bar in axes.collections if isinstance(bar, LineCollection))
+    (found,) = (y for x, y in places(axes) if (x, y) not in {(0.5, round(1 / 0.9, 6)), (1.25, 1.25)})
+    assert low < found < high
+    assert "Bars: the interval of what is undecided." in texts(drawn)[1]
+    assert f"checkpoint (0.45x the peak at {low:.2f}x to {high:.2f}x the throughput)" in texts(drawn)[0]
 
 
 def test_a_ratio_of_few_blocks_is_no_undecided_one() -> None:

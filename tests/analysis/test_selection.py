@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.frames import rows
 from analysis.selection import (
     Measured,
     of_one_version,
@@ -51,6 +53,15 @@ def test_times_are_of_every_block_and_the_peak_is_of_the_newest_that_read_one() 
     assert select_case([*old, *found]).timed == tuple(found), "protocols do"
     planted = [changed(r, planted={"spin": 0.05}) for r in found]
     assert select_cases(planted) == [], "a record of a study is no measurement of the case"
+
+
+def test_of_a_block_of_two_rounds_the_peaks_count_alone() -> None:
+    full = blocks([(CASE, [[1.0]])])
+    short = later(blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
+    case = select_case([*full, short])
+    assert (case.newest, case.read, case.timed) == (short, short, tuple(full))
+    (row,) = rows([short])
+    assert (row.peak_bytes, row.step_time_s, row.samples, row.blocks) == (100, None, 0, 0)
 
 
 def test_a_case_that_no_longer_runs_has_no_numbers() -> None:

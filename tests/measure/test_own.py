@@ -64,7 +64,7 @@ def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> P
 def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> Tried:
     """The convolutional example under a few strategies: the rows, the records, and the page."""
     results = tmp_path_factory.mktemp("results")
-    arguments = ["--strategies", f"{STRATEGIES},checkpoint_linear", "--blocks", "1", "--rounds", "1", "--batch", "4"]
+    arguments = ["--strategies", f"{STRATEGIES},checkpoint_linear", "--blocks", "1", "--rounds", "3", "--batch", "4"]
     arguments += ["--results", str(results), "--html", str(results / "page"), "--budget", "1GiB", "--json"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments)
     assert done.returncode == 0, done.stderr
@@ -106,9 +106,9 @@ def test_the_page_and_what_fits(tried: Tried) -> None:
     least = min(needed, key=lambda name: needed[name])
     assert re.match(rf"\d of 4 strategies fit within {needed[least] / 2**20:,.1f} MiB", within(table, round(needed[least])))
     assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
-    drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"], time_ratio_high=table["time_ratio"])))
+    drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"] / 2, time_ratio_high=table["time_ratio"] * 2)), True)
     assert drawn
-    assert "cnn train, least memory: in PyTorch " in said_in(drawn)[0]
+    assert re.match(r"cnn train, least memory: in PyTorch .*(x to .*x the throughput|no strategy saves)", said_in(drawn)[0])
 
 
 def test_a_search_begins_at_the_smallest_batch(
@@ -123,9 +123,10 @@ def test_a_search_begins_at_the_smallest_batch(
 
 
 def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is slow or not right is in the first alone; there are more blocks than the least while a ratio is undecided."""
+    """What is slow or not right is in the first alone; there are more blocks than the least while a ratio is undecided.
+    What takes a compiler is last."""
     asked, skipped = list[list[str]](), list[str]()
-    arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "amp_bf16", "checkpoint", "compile")]
+    arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "compile", "amp_bf16", "checkpoint")]
     wrong = {"compile"}
     run = SimpleNamespace(
         records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong)],

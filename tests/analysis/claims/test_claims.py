@@ -347,6 +347,14 @@ def test_without_records_a_command_is_given(results: Path) -> None:
     assert not found.records
 
 
+@pytest.mark.parametrize(("status", "command"), [("wrong", ""), ("ok", "framebench claims B8 --run --size tiny")])
+def test_what_was_tried_in_vain_is_not_asked_for_again(results: Path, status: str, command: str) -> None:
+    for claim in REGISTRY.chosen(["B8"]):
+        for case in (case for arm in claim.arms for case in arm.measure.cases("tiny")):
+            put(results, case.id, status=status)
+    assert one(results, "B8").command == command
+
+
 # probes
 
 
