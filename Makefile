@@ -91,8 +91,9 @@ report: $(MEASURES)
 	$(MAKE) site
 
 # The notebooks' executed form
+NOTEBOOKS := $(filter-out versions,$(basename $(notdir $(wildcard analysis/notebooks/*.py))))
 notebooks: $(READY)
-	$(BIN)/framebench report --notebooks all --machine $(SHOWN)
+	$(BIN)/framebench report $(foreach name,$(NOTEBOOKS),--notebooks $(name)) --machine $(SHOWN)
 	$(BIN)/framebench report --notebooks versions --machine $(UPGRADED)
 
 # The same to be tried out: JupyterLab, installed beside the rest when it is first asked for
