@@ -31,7 +31,7 @@ from framebench.measure.runner import Options
 from framebench.measure.session import Session, alone
 from framebench.records import provenance, store
 from framebench.records.provenance import ROOT
-from framebench.records.record import Record
+from framebench.records.record import ROUNDS, Record
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
@@ -70,12 +70,12 @@ def planned(file: Path) -> Blocks:
 
 
 def rehearsed(blocks: Blocks) -> Blocks:
-    """The same at the smallest size, with two rounds for eight."""
+    """The same at the smallest size, with three rounds for eight."""
 
     def small(one: Planned) -> Planned:
         base, tiny = one.case.spec.preset(one.case.size).base, one.case.spec.preset("tiny").batches
         case = replace(one.case, size="tiny", batch=tiny[0] if one.case.batch <= base else tiny[-1])
-        return replace(one, case=case, rounds=min(one.rounds, 2))
+        return replace(one, case=case, rounds=min(one.rounds, ROUNDS))
 
     return {name: list({small(one).case: small(one) for one in rows}.values()) for name, rows in blocks.items()}
 

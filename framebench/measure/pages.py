@@ -27,11 +27,14 @@ def mapped(pid: int) -> set[Path]:
 
 
 def renew(files: Iterable[Path]) -> None:
-    """Other pages for each. They are read by us, and not by the next block's first process in its first step."""
+    """Other pages for each. They are read by us, and not by the next block's first process in its first step; as if at random,
+    since the kernel would lay what is read in sequence out in large pieces, which count as a process's memory when a byte of
+    them is touched: 12 MiB more of `host.rss` were seen in PyTorch's first steps."""
     every = list(files)
     drop(every)
     for path in every:
         with suppress(OSError), path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             while file.read(CHUNK):
                 pass
 

@@ -111,7 +111,8 @@ def claims(_: Rows) -> str:
 
 def upgrades(_: Rows) -> str:
     records = Results(ROOT / "results").of_machine(UPGRADED)
-    counts = Counter(row.verdict for row in versions.rows_of(records, "jax==0.9.2", "jax==0.10.2"))
+    pairs = [("jax==0.9.2", "jax==0.10.2"), ("jittor==1.3.10.0", "jittor==1.3.11.0"), ("torch==2.12.1", "torch==2.13.0")]
+    counts = Counter(row.verdict for base, change in pairs for row in versions.rows_of(records, base, change))
     return (
         f"Of {counts.total()} comparisons of two versions {counts['regression']} show a regression and "
         f"{counts['improvement']} an improvement; the others show no difference that matters, or are undecided or too few."
