@@ -1,8 +1,8 @@
 """Pages of memory that outlive a process: those of the files it maps, such as a framework's libraries.
 
 How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh process gets the same ones until
-the file is dropped from its cache: Jittor's evaluation of ResNet-50 took 0.66 or 0.83 s for hours, whichever it had got, by the
-same library. Two environments have a copy of it each, and their ratio would be off by as much in every block. So when a block
+the file is dropped from its cache: Jittor's evaluation of ResNet-50 took 0.66 or 0.83 s by the same library, and each process
+the same until the next time. Two environments have a copy of it each, and their ratio would be off by as much in every block. So when a block
 is over what its processes mapped is dropped and read anew, which takes a second or two: the next block has other pages.
 """
 
@@ -29,7 +29,7 @@ def mapped(pid: int) -> set[Path]:
 def renew(files: Iterable[Path]) -> None:
     """Other pages for each. They are read by us, and not by the next block's first process in its first step; as if at random,
     since the kernel would lay what is read in sequence out in large pieces, which count as a process's memory when a byte of
-    them is touched: 12 MiB more of `host.rss` were seen in PyTorch's first steps."""
+    them is touched: PyTorch's cold peaks by `host.rss` were 17 MiB larger."""
     every = list(files)
     drop(every)
     for path in every:
