@@ -2,8 +2,8 @@
 
 How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh process gets the same ones until
 the file is dropped from its cache: Jittor's evaluation of ResNet-50 took 0.66 or 0.83 s by the same library, and each process
-the same until the next time. Two environments have a copy of it each, and their ratio would be off by as much in every block. So when a block
-is over what its processes mapped is dropped and read anew, which takes a second or two: the next block has other pages.
+the same until the next time. Two environments have a copy of it each, and their ratio would be off by as much in every block.
+So when a block is over what its processes mapped is dropped and read anew, in a second or two: the next block has other pages.
 """
 
 from __future__ import annotations
