@@ -15,6 +15,7 @@ from analysis.comparison import Comparison
 from analysis.reports import explained
 from analysis.reports.documents import Generated, NoSuchTable, refresh
 from analysis.reports.report import generated, of_records
+from analysis.reports.tolerances import certain
 from analysis.results import Results
 from analysis.studies import faults, mutants
 from framebench.records.record import ROUNDS
@@ -32,6 +33,16 @@ def test_blocks_are_filled_and_everything_else_stays() -> None:
     assert filled.startswith("before\n")
     assert filled.endswith("\nafter")
     assert refresh(filled, [TABLE]) == filled
+
+
+def test_the_smallest_error_that_is_certain_to_be_seen_is_said_of_each_precision() -> None:
+    said = certain().partition(": ")[2]
+    assert [one.partition(" in ")[2] for one in said.rstrip(".").split("; ")] == [
+        "fp32",
+        "bf16 moment",
+        "8-bit moments",
+        "bf16",
+    ]
 
 
 def test_an_unknown_table_is_answered_by_the_known_ones() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,24 @@ from framebench.suite.case import Case
 from framebench.worker.worker import move
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
-needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+@pytest.fixture
+def two_cores() -> Iterator[None]:
+    """Those of the machine, also where tests that run at once keep to one each."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    yield
+    os.sched_setaffinity(0, before)
 
 
 def allowed(pid: int) -> set[frozenset[int]]:
     return {frozenset(os.sched_getaffinity(int(task.name))) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
-@needs_two
+@pytest.mark.usefixtures("two_cores")
 def test_all_threads_move_together() -> None:
     code = """
 import os, threading
@@ -52,7 +63,7 @@ def test_no_core_named_is_the_one_that_it_has() -> None:
     assert threading.active_count()
 
 
-@needs_two
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.slow
 def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told(tmp_path: Path) -> None:
     where = ensure("torch")
