@@ -136,11 +136,13 @@ def rows(found: Iterable[Record]) -> list[Row]:
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
     by_parts = {(alike(m), parts_of(m)): m for m in cases}
-    eager = [by_parts.get((alike(m), parts_of(m) - COMPILED)) if COMPILED & parts_of(m) else None for m in cases]
+    eager = [by_parts.get((alike(m), parts_of(m) - compiled)) if (compiled := compiled_parts(m)) else None for m in cases]
     return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, known) for m, e in zip(cases, eager)]
 
 
-COMPILED = {"compile", "compile_step"}
+def compiled_parts(m: Measured) -> frozenset[str]:
+    """Those of its parts that compile, in whatever mode."""
+    return frozenset(part.name for part in m.newest.parsed.plan.parts if part.how in ("compile", "compile_step"))
 
 
 def parts_of(m: Measured) -> frozenset[str]:

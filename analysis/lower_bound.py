@@ -25,6 +25,8 @@ from models.unet3d.spec import Config as UNet
 if TYPE_CHECKING:
     from framebench.suite.case import Case
 
+# by which switch what waits in host memory or on disk, of which a limit may put anything there
+ACTIVATIONS_ELSEWHERE, STATES_ELSEWHERE = {"offload", "offload_streamed", "mem_limit"}, {"optimizer_offload", "mem_limit"}
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}  # bytes of a label or token: the latter two hold them in 32 bits
 
@@ -294,7 +296,7 @@ def backward(case: Case) -> tuple[int, int]:
     updates weights in place, needs those of one layer at a time.
     """
     what, kept, again, gradients = options(case), graph(case), recomputed(case), gradient_bytes(case)
-    per_element = width(case) * (case.batch // case.plan.micro_batches)
+    per_element = 0 if what.keys() & ACTIVATIONS_ELSEWHERE else width(case) * (case.batch // case.plan.micro_batches)
     always = case.plan.micro_batches > 1 or "keep_grads" in what
     in_place = case.framework == "jax" and "no_donate" not in what
     one_by_one = "optimizer_in_backward" in what or in_place
@@ -332,7 +334,7 @@ def lower_bound(case: Case) -> LowerBound:
     return LowerBound(
         parameters=held(case, trainable=True),
         buffers=held(case, trainable=False),
-        optimizer=optimizer_bytes(case) if case.stage.trains else 0,
+        optimizer=optimizer_bytes(case) if case.stage.trains and not options(case).keys() & STATES_ELSEWHERE else 0,
         inputs=input_bytes(case, targets=case.scenario != "eval"),
         gradients=gradients,
         activations=activations,

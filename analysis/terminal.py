@@ -11,9 +11,9 @@ from rich.text import Text
 
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
-    "records", "proof of effect", "cold MiB", "of reference", "collector", "waiting", "break-even", "n", "first s", "p",
-    "minimum", "rounds", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "transferable to a GPU",
-    "metric", "recommendation", "host.rss MiB", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
+    "records", "proof of effect", "cold MiB", "of reference", "collector", "waiting", "first s", "p",
+    "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "transfers to a GPU?",
+    "metric", "recommendation", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "measured / lower bound",

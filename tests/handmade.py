@@ -98,3 +98,12 @@ def in_blocks(found: Iterable[Record], count: int = 3) -> Iterator[Record]:
                 reference_s=[0.05] * rounds, reference_flop=1e9,
             )  # fmt: skip
             yield r.model_copy(update={"turns": turns, "step_s": step_s})
+
+
+def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:
+    """The two sides of a comparison; of a case against itself the first process of each block, and the others."""
+    every = list(found)
+    if base != change:
+        return [r for r in every if r.case == base], [r for r in every if r.case == change]
+    first = [r for r in every if not r.turns or r.turns.arm == 0]
+    return first, [r for r in every if r.turns and r.turns.arm]

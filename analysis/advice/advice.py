@@ -18,7 +18,7 @@ from analysis.peaks import Peak, bearing, peak_of, useless
 from analysis.results import NoRecords
 from analysis.searches import Searches
 from analysis.statistics import Ratio
-from framebench.suite.case import Case, declared
+from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.hypothetical import Described
 from framebench.suite.registry import in_use
 from framebench.suite.strategy import FRAMEWORKS
@@ -157,7 +157,7 @@ def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    newest = max(r.protocol for r in asked)  # speeds of two protocols are not ranked together
+    newest = max((r.protocol for r in asked if r.throughput), default=None)  # speeds of two protocols are not ranked together
     asked = [r if r.protocol == newest else r._replace(throughput=None) for r in asked]
     offers = answers(evidence_of(asked, question), question, searches)
     fitting = by_speed(o for o in offers if o.fits)
@@ -173,12 +173,12 @@ def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -
 
 
 def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
-    """Cases of the question that a CPU could run and that have no record, at the batch that comparisons are made at."""
+    """Cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
     if question.shape is not None:
         return []
-    workload = spec.workload(question.workload)
+    base = spec.workload(question.workload).preset(question.size).base
     pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in known)
-    cases = (question.case(*pair, workload.preset(question.size).base) for pair in pairs)
+    cases = (question.case(*pair, first_batch(question.case(*pair, base))) for pair in pairs)
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
 
 

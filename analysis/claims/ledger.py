@@ -176,7 +176,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
         tried=any(failures.values()), remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:
-        return replace(blank, verdict=GPU) if any(case.support.gpu for case in missing) else blank
+        return replace(blank, verdict=GPU) if measured.on_cpu and any(case.support.gpu for case in missing) else blank
     if idle := [case.id for case in cases if not measured.proven(case)]:
         return replace(blank, remark=f"the strategy was not seen at work in {', '.join(idle)}")
     try:

@@ -12,8 +12,6 @@ from analysis.lower_bound import LowerBound, lower_bound
 from analysis.tables import conditions
 from framebench.suite.hypothetical import named
 
-# what keeps bytes on disk or in host memory for a while may stay below the bound, which counts them all
-ELSEWHERE = {"mem_limit", "offload"}
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
 
 
@@ -24,8 +22,7 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
     fragmentation, and what the framework keeps beyond the least.
     """
-    here = table["strategy"].map(lambda strategy: ELSEWHERE.isdisjoint(strategy.split("+"))).astype(bool)
-    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & here].reset_index(drop=True)
+    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(f, part) for f in bounds]

@@ -56,8 +56,9 @@ def line(framework: str, row: Any, ratio: str) -> str:
 def compared(group: pd.DataFrame) -> pd.DataFrame:
     """Rows at the usual batch that compute what the baseline does and have its ratio of peaks, of the newest protocol that
     these were measured under; where strategies were timed, only those: what memory costs in speed is the question."""
-    newest, usual = group["protocol"] == group["protocol"].max(), group["batch"] == rows.usual_batch(group)
-    found = group[group["usable"] & group["same_mathematics"] & group["peak_ratio"].notna() & newest & usual]
+    usual = group["batch"] == rows.usual_batch(group)
+    found = group[group["usable"] & group["same_mathematics"] & group["peak_ratio"].notna() & usual]
+    found = found[found["protocol"] == found["protocol"].max()]
     timed = found[found["time_ratio"].notna()]
     return timed if (~timed["baseline"]).any() else found
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison import Comparison, Shown, mib, missing, number
+from analysis.frames import decided
 from analysis.peaks import MARGIN
 from analysis.tables import SHOWN, cells, conditions, timing
 from framebench.records.search import Fit
@@ -60,15 +61,17 @@ def named(df: pd.DataFrame) -> pd.DataFrame:
 
 def within(df: pd.DataFrame, room: int) -> str:
     """Which strategies fit a budget, by the peak and what a limit must have over it, and the fastest of them."""
-    fine: list[dict[Any, Any]] = df[df["usable"] & df["peak_bytes"].notna()].to_dict("records")
+    usable = df.assign(decided=decided(df))[df["usable"] & df["peak_bytes"].notna()]
+    fine: list[dict[Any, Any]] = usable.to_dict("records")
     fits = [row for row in fine if needs(row) <= room]
     if not fits:
         least = min(fine, key=needs, default=None)
         told = f"; {least['strategy']} needs least, {mib(needs(least))} MiB" if least else ""
         return f"Nothing fits within {mib(room)} MiB{told}."
-    timed = [row for row in fits if not missing(row["time_ratio"])]
+    timed = [row for row in fits if row["decided"] or (row["baseline"] and not missing(row["time_ratio"]))]
     first = min(timed or fits, key=lambda row: row["time_ratio" if timed else "peak_bytes"])
-    how = "the fastest of them is" if timed else "without times the one that needs least is"
+    fastest = "the fastest of them is" if len(timed) == len(fits) else "the fastest of those whose time is decided is"
+    how = fastest if timed else "without times the one that needs least is"
     speed = f", {number(first['step_time_s'], ',.1f', 1e3)} ms a step" if timed else ""
     return (
         f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} to spare over the peak of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
@@ -174,12 +174,3 @@ def line(v: Verdict) -> tuple[str, ...]:
     return (
         v.quantity, *values, f"{v.ratio:.3f}", between(v.low, v.high), f"{v.minimum * 100:g} %", number(v.p, ".3f"), v.verdict
     )  # fmt: skip
-
-
-def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:
-    """The two sides of a comparison; of a case against itself the first process of each block, and the others."""
-    every = list(found)
-    if base != change:
-        return [r for r in every if r.case == base], [r for r in every if r.case == change]
-    first = [r for r in every if not r.turns or r.turns.arm == 0]
-    return first, [r for r in every if r.turns and r.turns.arm]

@@ -4,10 +4,11 @@ A worker is started with a Task as JSON on its command line, and prints one JSON
 then `{"result": {...}}` or `{"error": {...}}`. Parts of the result are told before, `{"measured": {...}}`, when they are known:
 what ends the worker later does not take them. Both sides import it.
 
-The part `time` says `{"ready": {"step_s": ..., "verification": ...}}` once it has warmed up, and takes orders, one JSON object
-a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ..., "instructions":
-..., "device_s": ..., "synced_s": ...}}`, all of one step; after `{"finish": true}`, which may name a `"core"` to do it on, it
-verifies what was timed and gives its result. If its standard input ends before, so does it, without a result.
+The part `time` says `{"ready": {"step_s": ..., "verification": ..., "queues": ...}}` once it has warmed up, and takes orders,
+one JSON object a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ...,
+"instructions": ..., "device_s": ...}}`, all of one step. Where it `queues` steps, on a device, `{"synced": n}` asks for n that
+are waited for one by one, and is answered by the seconds of one. After `{"finish": true}`, which may name a `"core"` to do it
+on, it verifies what was timed and gives its result. If its standard input ends before, so does it, without a result.
 """
 
 from __future__ import annotations

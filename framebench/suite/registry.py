@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 from framebench.suite.catalog import claims, memory, offload, precision, quantized, ranks, scenarios, steps
@@ -85,12 +84,6 @@ def in_use(scenario: str) -> tuple[str, ...]:
 def claims_only(scenario: str) -> tuple[str, ...]:
     """The strategies of a scenario that only test an article's sentence."""
     return tuple(name for name in names(scenario) if find(scenario, name).only_for_claims)
-
-
-def combinations() -> Iterator[Strategy]:
-    for scenario, found in COMBINATIONS.items():
-        for name in found:
-            yield combine(tuple(STRATEGIES[scenario, p] for p in name.split("+")), SCENARIOS[scenario])
 
 
 @cache

@@ -81,7 +81,7 @@ def counters(adapter: Adapter, programs: list[tuple[str, str]]) -> dict[str, Met
         found |= {"arrays": lambda: len(framework.live_arrays()), "compiled programs": lambda: len(programs)}
     if adapter.case.framework == "jittor":
         found |= {"variables": framework.number_of_lived_vars, "operations": framework.number_of_lived_ops}
-    if adapter.case.framework == "torch" and any(part.how == "compile" for part in adapter.case.parts):
+    if adapter.case.framework == "torch" and any(part.how in ("compile", "compile_step") for part in adapter.case.parts):
         counted = importlib.import_module("torch._dynamo.utils").counters
         found["compiled programs"] = lambda: int(counted["stats"]["unique_graphs"])
     return found

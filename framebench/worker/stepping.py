@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import Any
 
 from framebench.adapters.base import Adapter, Events
@@ -10,9 +11,6 @@ from framebench.instruments.counters import Counter
 
 SETTLED = 2  # steps after which none compiles any more
 STEPS = 16  # about as many as a case makes: verified ones, warm-up, a step in each round
-
-
-SYNCED = 4  # steps of a turn that are waited for one by one on a device, after those that are queued
 
 
 class OverBudget(Exception):
@@ -53,29 +51,28 @@ class Timing:
         self.events = adapter.events()
         self.losses: list[float] = []  # in training that of each step, read when its clock has stopped
         self.steps, self.wall_s, self.cpu_s = 0, 0.0, 0.0
-        self.spent: dict[str, float] = {}  # seconds of these steps: others follow, of which there is no time to take a share
-        adapter.spent.clear()
+        self.spent: dict[str, float] = defaultdict(float)  # seconds of these steps, without those between the turns
 
     def turn(self, steps: int) -> dict[str, Any]:
         """So many steps: seconds, CPU seconds and instructions of one of them. On a device they are queued together and waited
-        for once, as a training loop does; then a few more are waited for one by one, which shows what launching them costs."""
+        for once, as a training loop does."""
         at_once = steps if self.adapter.device() != "cpu" else 1
+        before = dict(self.adapter.spent)
         found = [self.measured(at_once) for _ in range(steps // at_once)]
         wall, cpu, count, device = (sum(column) for column in zip(*found))
         self.steps, self.wall_s, self.cpu_s = self.steps + steps, self.wall_s + wall, self.cpu_s + cpu
-        self.spent = dict(self.adapter.spent)
+        for purpose, seconds in self.adapter.spent.items():
+            self.spent[purpose] += seconds - before.get(purpose, 0.0)
         return {
             "wall_s": wall / steps,
             "cpu_s": cpu / steps,
             "instructions": round(count / steps) if self.instructions else None,
             "device_s": device / steps if self.events else None,
-            "synced_s": self.synced(steps) if self.adapter.device() != "cpu" else None,
         }
 
     def synced(self, steps: int) -> float:
-        """Seconds of a step that is waited for; of at most as many steps as were queued."""
-        several = [timed_step(self.adapter) for _ in range(min(steps, SYNCED))]
-        return sum(several) / len(several)
+        """Seconds of a step that is waited for: beside those of `turn` they show what launching costs on a device."""
+        return sum(timed_step(self.adapter) for _ in range(steps)) / steps
 
     def measured(self, steps: int) -> tuple[float, float, int, float]:
         """Of some steps together: seconds, CPU seconds, instructions, and seconds by the device's clock."""

@@ -14,7 +14,7 @@ import sys
 import traceback
 
 from framebench import adapters
-from framebench.suite.case import Case
+from framebench.suite.case import Case, first_batch
 from framebench.suite.profiles import every_case
 from framebench.suite.profiles import profile as cases_of
 from framebench.suite.selectors import parse
@@ -50,7 +50,7 @@ def cases(framework: str, profile: str) -> list[Case]:
     wanted = {(c.workload, c.scenario, c.strategy) for c in cases_of(profile)}
     found = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
     found = [c for c in found if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
-    return [c for c in found if c.batch == c.spec.preset("tiny").base]
+    return [c for c in found if c.batch == first_batch(c)]
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def measure_time(
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
         move({task.core})
-    emit({"ready": {"step_s": seconds[-1], "verification": verification}})
+    emit({"ready": {"step_s": seconds[-1], "verification": verification, "queues": adapter.device() != "cpu"}})
     waited = take_turns(timing, emit, orders)
     if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
@@ -101,7 +101,7 @@ def take_turns(timing: Timing, emit: Emit, orders: Orders) -> float:
         if "finish" in order:
             move({order["core"]} if "core" in order else set())
             return waited
-        emit({"turn": timing.turn(order["turn"])})
+        emit({"turn": timing.turn(order["turn"])} if "turn" in order else {"synced": timing.synced(order["synced"])})
         since = time.perf_counter()
     raise Abandoned
 

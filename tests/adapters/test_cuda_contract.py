@@ -128,24 +128,35 @@ def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch
     assert limits.card_bytes() is None
 
 
-def of_one_turn() -> float:
-    """Joules that an arm counts."""
-    said: Any = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}}
-    worker: Any = SimpleNamespace(tell=lambda order: None, hear=lambda *_: said)
+def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> Live:
+    """An arm whose worker answers what it was told last."""
+    answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}, "synced": 1.5}
+    worker: Any = SimpleNamespace(tell=orders.append, hear=lambda *_: {name: answers[name] for name in orders[-1]})
     live = Live(Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print)
-    live.worker, live.turn_s = worker, 1.0
+    live.worker, live.turn_s, live.steps, live.queues = worker, 1.0, steps, queues
     live.turn(0, 0.0)
     assert live.round == [0]
-    return live.joules
+    return live
 
 
-def test_energy_is_that_of_the_turns(card: FakeNvml) -> None:
-    assert of_one_turn() == 350.0
+@pytest.mark.parametrize("queues", [False, True])
+def test_energy_is_that_of_the_turns(card: FakeNvml, queues: bool) -> None:
+    assert after_one_turn(8, queues, []).joules == 350.0
+
+
+@pytest.mark.parametrize(("steps", "waited_for"), [(8, 4), (2, 2)])
+def test_on_a_device_a_few_steps_are_also_waited_for_one_by_one(steps: int, waited_for: int) -> None:
+    orders: list[dict[str, int]] = []
+    assert after_one_turn(steps, True, orders).synced_s == [1.5]
+    assert orders == [{"turn": steps}, {"synced": waited_for}]
+    orders.clear()
+    assert after_one_turn(steps, False, orders).synced_s == []
+    assert orders == [{"turn": steps}], "elsewhere every step is"
 
 
 def test_a_card_without_an_energy_counter_gives_none(card: FakeNvml) -> None:
     card.nvmlDeviceGetTotalEnergyConsumption = refuse
-    assert of_one_turn() == 0.0
+    assert after_one_turn(8, True, []).joules == 0.0
 
 
 @pytest.mark.parametrize(
@@ -318,16 +329,31 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert timing.summary()["timed_steps"] == 4
 
 
-def test_steps_are_queued_and_also_waited_for_one_by_one() -> None:
+def test_queued_steps_and_those_that_are_waited_for_one_by_one() -> None:
     """A device that works on while the host queues: 5 ms a step, and 20 ms for each time that it is waited for."""
     card = OnCard()
     card.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
     card.events = lambda: None  # type: ignore[method-assign]
     card.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
-    found = Timing(card).turn(4)
-    assert 0.010 <= found["wall_s"] < 0.02 < 0.025 <= found["synced_s"]
-    card.device = lambda: "cpu"  # type: ignore[method-assign]
-    assert Timing(card).turn(1)["synced_s"] is None, "there every step is waited for"
+    timing = Timing(card)
+    assert 0.010 <= timing.turn(4)["wall_s"] < 0.02 < 0.025 <= timing.synced(4)
+    assert timing.summary()["timed_steps"] == 4
+
+
+def test_shares_are_of_the_steps_of_turns_alone() -> None:
+    """Half of each step waits for data, also of those between the turns, which no share is of."""
+    card = OnCard()
+    timing = Timing(card)
+
+    def one_step() -> None:
+        time.sleep(0.004)
+        card.spent["wait"] += 0.002
+
+    card.one_step = one_step  # type: ignore[method-assign]
+    for _ in range(4):
+        timing.turn(4)
+        timing.synced(4)
+    assert 0 < timing.summary()["shares"]["wait"] <= 0.5
 
 
 def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:

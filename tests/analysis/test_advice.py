@@ -168,6 +168,9 @@ def test_numbers_of_two_versions_or_protocols_are_not_ranked_together() -> None:
     ]
     offers = everything(asked(found))
     assert [(o.case.strategy, o.throughput > 0) for o in offers] == [("fp32", True), ("amp_bf16", False)]
+    newer = provenance(versions={"torch": "1"}, protocol=2)
+    without = record(Case("transformer", "torch", "train", "tf32", 4, "tiny"), status="unsupported", provenance=newer)
+    assert everything(asked([*found, without])) == offers, "what has no speed takes none from others"
 
 
 def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:

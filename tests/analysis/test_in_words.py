@@ -5,7 +5,8 @@ from __future__ import annotations
 from analysis import frames
 from analysis.reports.in_words import of_training
 from framebench.suite.case import Case
-from tests.handmade import blocks
+from framebench.suite.protocol import VERSION
+from tests.handmade import blocks, provenance, record
 
 FP32, CHECKPOINT, ACCUMULATE = (
     Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
@@ -36,6 +37,12 @@ def test_what_was_not_timed_is_no_answer_where_others_were() -> None:
     assert line.endswith("75% of `fp32`'s peak in 1.30x the time with `checkpoint`.")
     (line,) = said([steady(1.0), never, never], [200, 150, 100])
     assert line.endswith("50% of `fp32`'s peak with `accumulate`.")
+
+
+def test_what_has_no_numbers_hides_no_older_ones() -> None:
+    found = blocks([(FP32, steady(1.0)), (CHECKPOINT, steady(1.3))], peaks=[200, 100])
+    newer = record(ACCUMULATE, status="unsupported", reason="why not", provenance=provenance(protocol=VERSION + 1))
+    assert of_training(frames.frame([*found, newer]), "m").lines == of_training(frames.frame(found), "m").lines != ()
 
 
 def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from analysis import frames, lower_bound
 from analysis.lower_bound import LAYERS
-from analysis.reports.breakdown import ELSEWHERE, PARTS, breakdown, comparisons
+from analysis.reports.breakdown import PARTS, breakdown, comparisons
 from framebench.measure.environments import Environment
 from framebench.records.record import Record
 from framebench.records.store import read_all
@@ -87,11 +87,21 @@ def test_below_every_measured_peak() -> None:
     """Of a single process: ranks divide what it has."""
     assert len(measured()) > 100
     for record in measured():
-        if record.parsed.ranks > 1 or not ELSEWHERE.isdisjoint(record.parsed.strategy.split("+")):
+        if record.parsed.ranks > 1:
             continue
         least = lower_bound.lower_bound(record.parsed).total
         for instrument, peak in record.peaks.items():
             assert least <= peak, (record.case, instrument)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "part"), [("offload", "activations"), ("offload_streamed", "activations"), ("optimizer_offload", "optimizer")]
+)
+def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part: str) -> None:
+    base, moved = (lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b4/full")) for s in ("fp32", strategy))
+    assert getattr(moved, part) == 0 < getattr(base, part)
+    assert moved.total < base.total
+    assert moved.parameters == base.parameters
 
 
 def test_close_below_pytorch() -> None:

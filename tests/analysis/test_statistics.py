@@ -7,7 +7,7 @@ import pytest
 from analysis.reports import verdicts
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.handmade import blocks
+from tests.handmade import arms, blocks
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 CHANGE = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
@@ -23,7 +23,7 @@ def made(factor: float, peak: int = 2**27, instructions: int = 10**6) -> list[Re
 
 
 def said(found: list[Record]) -> dict[str, str]:
-    return {v.quantity: v.verdict for v in verdicts.of(*verdicts.arms(found, CASE.id, CHANGE.id))}
+    return {v.quantity: v.verdict for v in verdicts.of(*arms(found, CASE.id, CHANGE.id))}
 
 
 def test_a_comparison_says_what_differs() -> None:
@@ -34,7 +34,7 @@ def test_a_comparison_says_what_differs() -> None:
 
 
 def test_swapped_arms_turn_the_verdict() -> None:
-    base, change = verdicts.arms(made(1.2, 2**28), CASE.id, CHANGE.id)
+    base, change = arms(made(1.2, 2**28), CASE.id, CHANGE.id)
     forth, back = (verdicts.of(*pair)[:2] for pair in ((base, change), (change, base)))
     assert [v.verdict for v in back] == ["faster", "less memory"]
     for one, other in zip(forth, back):
@@ -44,13 +44,13 @@ def test_swapped_arms_turn_the_verdict() -> None:
 
 def test_a_case_against_itself_is_compared_by_its_processes() -> None:
     found = blocks([(CASE, EVEN), (CASE, [[s * 1.3 for s in block] for block in EVEN])])
-    base, change = verdicts.arms(found, CASE.id, CASE.id)
+    base, change = arms(found, CASE.id, CASE.id)
     (time,) = verdicts.of(base, change)
     assert (time.verdict, round(time.ratio, 6), time.blocks) == ("slower", 1.3, 3)
 
 
 def test_cautions() -> None:
-    base, change = verdicts.arms(made(1.0), CASE.id, CHANGE.id)
+    base, change = arms(made(1.0), CASE.id, CHANGE.id)
     assert list(verdicts.cautions(base, change, verdicts.of(base, change))) == []
     apart = [r.model_copy(update={"turns": None}) for r in change]
     (alone,) = verdicts.cautions(base, apart, verdicts.of(base, apart))
@@ -64,7 +64,7 @@ def test_cautions() -> None:
 
 
 def test_the_table_shows_instructions_beside_times() -> None:
-    shown = verdicts.table(*verdicts.arms(made(2.0, 2**28, 2 * 10**6), CASE.id, CHANGE.id))
+    shown = verdicts.table(*arms(made(2.0, 2**28, 2 * 10**6), CASE.id, CHANGE.id))
     found = {line[0]: line for line in shown.rows}
     assert found["step time"][1:4] == ("1.08 ms", "2.16 ms", "2.001")
     assert found["peak memory"][1:3] == ("128.00 MiB", "256.00 MiB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 import pandas as pd
@@ -13,6 +14,7 @@ from rich.console import Console
 from analysis import tables
 from analysis.comparison import Comparison
 from analysis.flops import step_flops
+from analysis.reports.own import within
 from framebench.suite.case import Case
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
 
@@ -31,15 +33,26 @@ def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> No
         made("fp32", 200, 1.0),
         made("compile", 220, 1.0),
         made("compile_step", 210, 1.0),
+        made("memory_budget", 190, 1.0),
         made("checkpoint", 100, 1.5),
         made("amp_bf16+checkpoint+compile", 90, 1.0),
     )
     ratio = frame(*found).set_index("strategy")["eager_ratio"]
-    assert (ratio["compile"], ratio["compile_step"]) == (1.1, 1.05), "over the baseline"
+    assert list(ratio[["compile", "compile_step", "memory_budget"]]) == [1.1, 1.05, 0.95], "over the baseline"
     assert ratio[["fp32", "checkpoint"]].isna().all(), "not compiled"
     assert pd.isna(ratio["amp_bf16+checkpoint+compile"]), "the same without the compiler was not measured"
     ratio = frame(*found, made("amp_bf16+checkpoint", 60, 1.5)).set_index("strategy")["eager_ratio"]
     assert ratio["amp_bf16+checkpoint+compile"] == 1.5
+
+
+def test_the_fastest_that_fits_is_one_whose_time_is_decided() -> None:
+    found = blocks([(CASE, [[1.0] * 8] * 3), (replace(CASE, strategy="checkpoint"), [[0.98] * 8] * 3)], peaks=[2**20] * 2)
+    table = frame(*found)
+    assert "2 of 2 strategies fit" in within(table, 2**30)
+    assert "the fastest of them is checkpoint" in within(table, 2**30)
+    wide = table["strategy"] == "checkpoint"
+    table = table.assign(time_ratio_low=table["time_ratio_low"].mask(wide, 0.9))
+    assert "the fastest of those whose time is decided is fp32" in within(table, 2**30)
 
 
 def test_peaks_of_two_instruments_have_no_ratio() -> None:

@@ -44,12 +44,20 @@ def test_published_tables_fit_and_break_no_word(width: int, published: list[Comp
 
 
 def test_what_refines_a_number_goes_first_and_what_a_row_is_about_stays() -> None:
-    head = ("framework", "strategy", "peak MiB", "step ms", "95 % interval", "n", "verified", "instrument")
+    head = ("framework", "strategy", "peak MiB", "step ms", "95 % interval", "p", "verified", "instrument")
     row = ("torch", "amp_bf16+checkpoint", "0.121", "749.0", "734.6 to 759.2", "4", "8e-08", "host.rss")
     table = Comparison.of_text("t", "", head, (row,))
     assert drawn(table, 200)[1] == []
-    assert drawn(table, 84)[1] == ["n", "verified"]
-    assert drawn(table, 70)[1] == ["95 % interval", "n", "verified"]
+    assert drawn(table, 84)[1] == ["p", "verified"]
+    assert drawn(table, 70)[1] == ["95 % interval", "p", "verified"]
+
+
+def test_every_heading_that_goes_first_or_last_is_one(published: list[Comparison]) -> None:
+    """Of a published table, or of one that a command alone prints."""
+    headings = {name for table in published for name in table.head}
+    code = [path.read_text() for path in (ROOT / "analysis").rglob("*.py") if path.name != "terminal.py"]
+    rest = set(terminal.SPARE + terminal.KEEP) - headings
+    assert {name for name in rest if not any(f'"{name}"' in text for text in code)} == set()
 
 
 def test_what_had_no_room_is_said() -> None:

@@ -15,8 +15,8 @@ from framebench.measure import blocks, pending, room, runner
 from framebench.measure.blocks import Listener, Run, measure, measure_group
 from framebench.measure.environments import Environment
 from framebench.measure.groups import Group, groups
-from framebench.measure.live import Arm, Live
-from framebench.measure.runner import Options
+from framebench.measure.live import Arm, Live, Product
+from framebench.measure.runner import USUAL, Options
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -89,6 +89,16 @@ def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor
         assert r.turns.steps == 5, "as many as make 50 ms"
         assert all(0 < s < 60 for s in r.turns.reference_s)
         assert r.turns.reference_flop > 1e9
+
+
+def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path: Path) -> None:
+    with Product(USUAL, tmp_path) as product:
+        product.turn(0)
+        hear = product.worker.hear
+        product.worker.hear = lambda *_: {"error": {}}  # type: ignore[method-assign]
+        product.turn(1)
+        product.worker.hear = hear  # type: ignore[method-assign]
+    assert list(product.seconds) == [0]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from tests.handmade import arms
 from tests.processes import COMMAND, acting, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -127,7 +128,7 @@ def test_compare_as_a_user_meets_it(environment: dict[str, Environment], results
     assert found["cautions"] == ["fewer than 3 blocks have no interval"]
     assert {v["quantity"] for v in found["verdicts"]} >= {"step time", "peak memory"}
     kept = list(store.read_all(results))
-    judged = verdicts.of(*verdicts.arms(kept, CASE.id, other))
+    judged = verdicts.of(*arms(kept, CASE.id, other))
     assert json.loads(json.dumps([v._asdict() for v in judged])) == found["verdicts"]
     assert len(kept) == 4
     assert all(record in kept for record in first)

@@ -24,6 +24,7 @@ from tests.processes import ROOT, framebench
 @pytest.mark.parametrize("workload", NAMES)
 def test_all_that_may_change_the_order_of_sums_is_measured(workload: str, size: str) -> None:
     """Once for each framework and scenario, but for what a processor cannot run."""
+    assert {part.axis for case in every_case() for part in case.plan.parts} >= ROUNDS
     measured = {(c.framework, c.scenario, c.strategy) for c in cases(workload, size)}
     for case in every_case():
         here = (case.workload, case.size) == (workload, size) and case.support.supported and not case.support.gpu

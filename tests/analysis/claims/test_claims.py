@@ -321,6 +321,14 @@ def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
         assert one(results, claim).verdict == "needs a GPU"
 
 
+def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
+    card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    store.write(record(case, provenance=card), store.folder(results, "m", "torch-1", case))
+    for claim in ("A6", "B12", "B14", "C9"):
+        assert one(results, claim).verdict == "not measured"
+
+
 @pytest.mark.parametrize("claim", ["A3", "A4", "B7"])
 def test_what_is_about_gpus_is_never_decided_by_a_cpu(results: Path, claim: str) -> None:
     """But its numbers are shown."""
