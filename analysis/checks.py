@@ -295,7 +295,7 @@ def notes(records: Iterable[Record]) -> Iterator[str]:
     """What is no reason to refuse them."""
     found = list(records)
     counts = {
-        f"of an older protocol than {VERSION}, which are in no table with newer ones": [
+        f"of an older protocol than {VERSION}, whose numbers are in no table with newer ones": [
             r for r in found if r.provenance.protocol < VERSION
         ],
         "by code that differs from its commit": [r for r in found if r.provenance.dirty],

@@ -91,13 +91,13 @@ def table(found: Growth) -> Comparison:
     ]
     shown = {
         "instrument": Shown("instrument"), "verdict": Shown("verdict"), "value": Shown("per step", size),
-        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("found from", size),
+        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("no growth up to", size),
     }  # fmt: skip
     steps = len(next(iter(found.bytes.values())))
     own = f" with the step of {found.file}" if found.file else ""
     caption = (
         f"{steps} steps after {found.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, with its "
-        f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of `found from` or more"
+        f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
     )
     notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(found).items()]
     if verdict(found) == "grows" and not found.kept:

@@ -219,7 +219,9 @@ def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
         return " ".join(part for part in SENTENCE.split(text) if "{" not in part) or "Measure it first."
     ranked = sorted(first, key=lambda one: abs((one.value or 0) - NULL.get(one.form, 0)))
     least, most = ranked[0], ranked[-1]
-    ends = dict.fromkeys((figure(least), figure(most)))
+    either = len({(one.value or 0) > NULL.get(one.form, 0) for one in first}) > 1
+    by_value = sorted(first, key=lambda one: one.value or 0)
+    ends = dict.fromkeys(figure(one) for one in ((by_value[0], by_value[-1]) if either else (least, most)))
     return text.format(
         measured=shown(*hull(first), first[0].form), range=" to ".join(ends),
         least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name,

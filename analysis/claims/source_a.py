@@ -71,8 +71,8 @@ CLAIMS = (
     Claim(
         "A5", "Small batches fragment memory.", "free share of the pool falls with the batch",
         "free share at the smallest batch less that at the largest", False, POOL,
-        "Do not raise the batch against fragmentation: the pool's free share fell by {range} from the smallest "
-        "batch to the largest; look at `allocator.reserved` beside the peak.",
+        "Do not raise the batch against fragmentation: the pool's free share fell by {range} (below 0: it rose) "
+        "from the smallest batch to the largest; look at `allocator.reserved` beside the peak.",
         if_so="Prefer larger batches where the pool is tight: its free share fell by {range} from the smallest batch to the largest.",
         note="The pool is taken as the timed steps have left it. Memory workers empty it before each step, which would hide what "
         "fragments it.",

@@ -25,7 +25,8 @@ def comparison() -> Comparison:
         "direction, by three random projections; at ten times the tolerance one tensor in 700 would pass by chance, and an "
         "error is seldom in one tensor. "
         "`update`: of a weight's change beside what the textbook makes of the optimizer's own states. "
-        f"Tolerances are {MULTIPLE:g} times the largest honest error, as measured on {where}. {certain()}"
+        f"Tolerances are {MULTIPLE:g} times the largest honest error, as measured on {where}, or what sums over positions cost "
+        f"where one term is added after the other, if that is more. {certain()}"
     )
     return Comparison.of_text("Errors that verification sees", caption, HEAD, tuple(rows()), left=4)
 

@@ -149,9 +149,9 @@ def table(base: Sequence[Record], change: Sequence[Record], known: Blocks | None
     found, proof = of(base, change, known), base[0].provenance
     return Comparison.of_text(
         f"{change[0].case} against {base[0].case}",
-        f"ratio = change / base: of times within a round, median over a block's rounds, mean over blocks with its "
-        f"{CONFIDENCE:.0%} interval; of peaks the largest. A difference is claimed if it exceeds the minimum, and chance gives "
-        f"it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about speed. "
+        f"ratio: change over base, of times not of these columns, but within a round, median over a block's rounds, mean "
+        f"over blocks with its {CONFIDENCE:.0%} interval; of peaks the largest. A difference is claimed if it exceeds the "
+        f"minimum, and chance gives it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about speed. "
         f"Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
         tuple(line(v) for v in found),

@@ -56,10 +56,10 @@ def advise(
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
     parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
-    sequence: Annotated[int, typer.Option(min=1, help="its tokens")] = 1024,
+    sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
-    vocabulary: Annotated[int, typer.Option(min=1, help="its tokens' kinds")] = 50304,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="its tokens' kinds, by default 50304")] = None,
     ranks: Annotated[
         int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
     ] = None,
@@ -89,7 +89,10 @@ def advise(
             fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
         over = cases_over_ranks(workload, chosen, scenario, batch, size, ranks)
         raise typer.Exit(advise_ranks(over, parse_bytes(budget), as_json))
-    shape = shape_of(workload, parameters, sequence, width, layers, vocabulary) if parameters is not None else None
+    described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
+    if parameters is None and (without := [name for name, value in described.items() if value is not None]):
+        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124e6", 2)
+    shape = shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
     )  # fmt: skip

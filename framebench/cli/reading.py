@@ -94,9 +94,11 @@ def show(
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     selected = [measured.read for measured in select_cases(found)]
     several = len({r.case for r in selected}) < len(selected)
+    times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(found)}
     for record in selected:
         origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
-        typer.echo(f"{line(record)}{origin}")
+        step_s = times[record.provenance.machine, record.framework_version, record.case]
+        typer.echo(f"{line(record, step_s)}{origin}")
 
 
 def has(found: Folder, selectors: list[str] | None) -> Callable[[str], bool]:

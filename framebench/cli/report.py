@@ -62,6 +62,8 @@ def report(
 
     if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
         fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
+    if selectors and (figures or notebooks):
+        fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
     folder = Folder(results)
     if notebooks:
         return run_notebooks(notebooks, folder, machine_of(folder, machine), to)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -93,23 +94,30 @@ def honest(
     size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
     take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,
     missing: Annotated[bool, typer.Option(help="only what no machine has measured, as a new strategy's")] = False,
+    only: Annotated[str, typer.Option(help="only these cases, a pattern such as '*/pipeline/*'")] = "*",
 ) -> None:
-    """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json."""
+    """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
+    --missing or --only beside what this machine has measured before."""
     from framebench.measure import golden as references
     from framebench.measure import honest as errors
     from models.spec import NAMES, workload
 
     for name in workloads or NAMES:
         workload(name)
-        found = errors.measure(name, size or references.SIZES, say, errors.unknown if missing else lambda case: True)
+        found = errors.measure(
+            name,
+            size or references.SIZES,
+            say,
+            lambda case: fnmatchcase(case.id, only) and (not missing or errors.unknown(case)),
+        )
         if not found:
-            typer.echo(f"{name}: no case's errors are unknown")
+            typer.echo(f"{name}: no such case" if only != "*" else f"{name}: no case's errors are unknown")
             continue
         for line in (strange := errors.outliers(found)):
             say(line)
         if strange and not take_all:
             fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
-        typer.echo(f"{errors.write(name, found, missing)}: {len(found)} cases")
+        typer.echo(f"{errors.write(name, found, missing or only != '*')}: {len(found)} cases")
 
 
 @dev.command()

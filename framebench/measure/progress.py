@@ -57,8 +57,9 @@ class CaseProgress(Listener):
         self.bar.console.print(line(record), markup=False, highlight=False, soft_wrap=True)
 
 
-def line(record: Record) -> str:
-    """One finished case in one line."""
+def line(record: Record, step_s: float | None = None) -> str:
+    """One finished case in one line, with its own seconds of a step, or those over all of its blocks."""
+    step_s = record.step_time_s if step_s is None else step_s
     if record.status != "ok":
         return f"{record.case:<48} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
@@ -68,7 +69,7 @@ def line(record: Record) -> str:
         return (
             f"{record.case:<48} {peak:<32} the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}{effect}"
         )
-    time = "" if record.step_time_s is None else f"{record.step_time_s * 1e3:9.1f} ms/step"
+    time = "" if step_s is None else f"{step_s * 1e3:9.1f} ms/step"
     return f"{record.case:<48} {peak:<32} {time}{effect}"
 
 

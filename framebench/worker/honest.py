@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import joined
-from framebench.worker.observe import first_steps
+from framebench.worker.observe import begin_again, first_steps
 from framebench.worker.verification import stray
 
 # Whether a value near zero passes a ReLU is rounding's choice, and seldom: one run shows too little of it. So training in
@@ -35,10 +35,10 @@ def off(case: Case) -> dict[str, Any]:
         return {"reason": fault}
     adapter.build()
     found = [errors_of(adapter)]
-    if (case.scenario, case.plan.precision) == ("train", "fp32"):
+    if case.scenario in ("train", "pipeline") and case.plan.precision == "fp32":
         for seed in range(NUDGES):
             adapter.case = Nudged(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed)
-            adapter.restore()
+            begin_again(adapter)
             found.append(errors_of(adapter))
     return next((each for each in found if "reason" in each), {"errors": joined(each["errors"] for each in found)})
 

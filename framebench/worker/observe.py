@@ -12,6 +12,7 @@ from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, Summary, outputs, summaries
 from framebench.worker.stepping import timed_step
 from framebench.worker.textbook import Textbook
+from models.spec import STREAM
 
 KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
 
@@ -41,6 +42,13 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     kinds, observed.state_bytes = states(adapter)
     observed.tensors |= kinds
     return seconds, observed
+
+
+def begin_again(adapter: Adapter) -> None:
+    """From the first batch and the canonical weights, in the step as it was compiled."""
+    while adapter.loader is not None and adapter.steps % STREAM:
+        timed_step(adapter)
+    adapter.restore()
 
 
 def first_update(adapter: Adapter) -> tuple[list[float], Observed]:

@@ -12,10 +12,9 @@ from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.suite.tolerance import tolerance
-from framebench.worker.observe import Observed, first_steps, output
+from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.presence import remembered, unfinished, unrepeated
 from framebench.worker.stepping import timed_step
-from models.spec import STREAM
 
 
 @dataclass(frozen=True)
@@ -176,9 +175,7 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
     unlike = idle(adapter) or (f"{unmoved} of {len(losses)} steps left the loss as it was" if unmoved else "")
     unlike = unlike or unfinished(adapter) or ("" if case.stage.trains else remembered(adapter))
     if case.stage.trains:
-        while adapter.loader is not None and adapter.steps % STREAM:  # to the first batch
-            timed_step(adapter)
-        adapter.restore()
+        begin_again(adapter)
         observed = first_steps(adapter)[1]
         unlike = unlike or repeated(adapter, losses, done - len(losses))
     else:
