@@ -108,7 +108,6 @@ class Workload:
     params: Callable[[Any], Iterator[Param]]
     inputs: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
     couples_samples: bool  # batch norm: micro-batches then change the mathematics
-    averages_positions: bool = False  # instance norm: an output depends on sums over all pixels or voxels of its sample
     variants: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # name -> the configuration changed
     units: Callable[[Any], int] = lambda config: 1  # throughput counts so many units per sample (tokens of a sequence)
     trained: Callable[[Any, str], tuple[str, ...]] = (

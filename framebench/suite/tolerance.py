@@ -28,8 +28,7 @@ LEAST = {
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
 # Sums over all positions of a batch. What was measured adds up in parts; a framework that adds one term after the other, as JAX
-# 0.9.2 does in places, is not wrong. Nor is an output that depends on such sums over each sample's own positions, as that of
-# instance norm does.
+# 0.9.2 does in places, is not wrong.
 SUMS = ("gradient", "momentum", "first moment", "second moment", "weight", "value")
 # Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What
 # is so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
@@ -132,7 +131,7 @@ def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
 
 
 @cache
-def one_by_one(workload: str, key: str, of_a_sample: bool = False) -> float:
+def one_by_one(workload: str, key: str) -> float:
     """By how much float32 may be off if it adds up one term after the other, relative to the sum: each partial sum is rounded,
     and they grow as a random walk does. There are as many terms as samples times pixels, voxels or tokens."""
     size, batch = key.split("/")[0], int(re.findall(r"/b(\d+)", key)[0])
@@ -140,7 +139,7 @@ def one_by_one(workload: str, key: str, of_a_sample: bool = False) -> float:
     features = 1
     if len(shape) > 2:  # of a user's input it is not known which axis has them
         features = min(shape[1:]) if workload == spec.OWN else shape[1]
-    terms = math.prod(shape) // features // (shape[0] if of_a_sample else 1)
+    terms = math.prod(shape) // features
     return 2.0**-24 * math.sqrt(terms / 2)
 
 
@@ -162,6 +161,4 @@ def tolerance(workload: str, framework: str, precision: str, key: str, kind: str
     least = LEAST_OF_UPDATE if kind == "update" else LEAST[precision]
     if kind in SUMS:
         least = max(least, one_by_one(workload, key))
-    if kind == "output" and spec.workload(workload).averages_positions:
-        least = max(least, one_by_one(workload, key, of_a_sample=True))
     return max(MULTIPLE * max(norm, least), projections), MULTIPLE * max(projections, least)

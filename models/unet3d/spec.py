@@ -69,7 +69,6 @@ WORKLOAD = Workload(
     params=params,
     inputs=inputs,
     couples_samples=False,
-    averages_positions=True,
     variants={
         "width_half": lambda c: replace(c, filters=tuple(f // 2 for f in c.filters)),
         "student": lambda c: replace(c, filters=c.filters[:-1]),
