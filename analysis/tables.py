@@ -21,7 +21,7 @@ from framebench.suite.strategy import FRAMEWORKS
 PLACE = ["workload", "size", "batch"]
 IN_BLOCKS = (
     "Times are of live blocks: fresh processes that are alive at once on one core and take turns, so that a machine that "
-    "drifts changes all of them alike. step ms = median over blocks, with the range over blocks; x base = ratio within a "
+    "drifts changes all of them alike. step ms = median over blocks, with the range over blocks; step x base = ratio within a "
     f"round, median over a block's rounds, then mean over blocks with its {CONFIDENCE:.0%} interval (moderated t); an interval "
     f"wider than {WIDE:.0%} either way is undecided; ~ = of fewer than {FEW} blocks, without an interval"
 )
@@ -52,11 +52,11 @@ SHOWN = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
     "peak_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
-    "peak_ratio": Shown("x base", ".2f"),
+    "peak_ratio": Shown("peak x base", ".2f"),
     "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB),
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "range": Shown("range"),
-    "relative": Shown("x base"),
+    "relative": Shown("step x base"),
     "blocks": Shown("blocks", ".0f"),
     "throughput": Shown("throughput"),
     "reference_share": Shown("of reference", ".0%"),

@@ -23,8 +23,8 @@ SHOWN = {
     "peak_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "best": Shown("saved most memory"),
-    "best_peak": Shown("peak, x base", ".2f"),
-    "best_time": Shown("step, x base"),
+    "best_peak": Shown("peak x base", ".2f"),
+    "best_time": Shown("step x base"),
     "peak_instrument": Shown("instrument"),
 }
 MORE = (

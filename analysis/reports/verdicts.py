@@ -151,8 +151,8 @@ def table(base: Sequence[Record], change: Sequence[Record], known: Blocks | None
         f"{change[0].case} against {base[0].case}",
         f"ratio: change over base, of times not of these columns, but within a round, median over a block's rounds, mean "
         f"over blocks with its {CONFIDENCE:.0%} interval; of peaks the largest. A difference is claimed if it exceeds the "
-        f"minimum, and chance gives it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about speed. "
-        f"Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
+        f"minimum, and chance gives it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about "
+        f"speed. Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
         tuple(line(v) for v in found),
         left=1,

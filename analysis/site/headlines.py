@@ -24,12 +24,12 @@ BASE = {
 }
 LEAN = {
     "strategy": Shown("lowest peak"),
-    "peak_ratio": Shown("x base", ".2f"),
+    "peak_ratio": Shown("peak x base", ".2f"),
     "relative": Shown("step x base"),
 }
 FAST = {
     "strategy": Shown("shortest step"),
-    "relative": Shown("x base"),
+    "relative": Shown("step x base"),
     "peak_ratio": Shown("peak x base", ".2f"),
 }
 

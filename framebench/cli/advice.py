@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +35,7 @@ from framebench.measure import runner
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.hypothetical import obstacle, over_ranks
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, find, in_use
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS
 from models import spec
 
@@ -42,6 +45,15 @@ if TYPE_CHECKING:
     from analysis.blocks import Blocks
 
 ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
+
+
+def number_of(text: str) -> float:
+    """`124M`, `1.3B` or `124e6`. Raises typer.BadParameter."""
+    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([kKMB]?)", text.strip())
+    with suppress(ValueError):
+        if found and (count := float(found[1]) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}[found[2]]) >= 1:
+            return count
+    raise typer.BadParameter(f"{text!r} is no number of parameters: write for instance 124M, 1.3B or 124e6")
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -55,7 +67,9 @@ def advise(
     size: Size = None,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
-    parameters: Annotated[float | None, typer.Option(min=1, help="of a model that is only described, such as 124e6")] = None,
+    parameters: Annotated[
+        float | None, typer.Option(parser=number_of, metavar="N", help="of a model that is only described, such as 124M")
+    ] = None,
     sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
@@ -83,15 +97,20 @@ def advise(
     chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
     if ranks is not None:
         if have or machine or parameters:
-            fail("--ranks is answered from predictions of declared models: leave --from, --machine and --parameters out", 2)
+            fail(
+                "--ranks predicts this suite's own models, without records: leave --from, --machine and --parameters out",
+                2,
+            )
         if not batch:
             example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
             fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
         over = cases_over_ranks(workload, chosen, scenario, batch, size, ranks)
+        if over[0].batch != batch:
+            say(f"a batch of {batch} does not divide by {ranks} ranks: of {over[0].batch} samples instead")
         raise typer.Exit(advise_ranks(over, parse_bytes(budget), as_json))
     described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
     if parameters is None and (without := [name for name, value in described.items() if value is not None]):
-        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124e6", 2)
+        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
     shape = shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
@@ -113,7 +132,8 @@ def advise(
         for table in show.tables(found, every):
             table.terminal(out)
         if shape is not None:
-            say(f"{question.size} stands for {shape}")
+            said = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
+            say(f"{question.size}: taken for {said}")
         tell(show.sentences(found, changes, every))
     raise typer.Exit(0 if found.fitting else 1)
 
@@ -203,6 +223,9 @@ def changes_from(have: str, found: Advice, question: Question, timed: Blocks) ->
         if (case.workload, case.scenario) != (question.workload, question.scenario):
             asked = f"--workload {question.workload} --scenario {question.scenario}"
             raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
+    if "/" not in have and not any(fnmatchcase(name, have) for name in names(question.scenario)):
+        known = selectors.few(in_use(question.scenario), have)
+        raise UnknownCase(f"--from {have}: {question.scenario} has no such strategy; choose from: {known}")
     # in any size that is declared, as a described model has none
     named = {c.strategy for c in selectors.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
     if len(named) > 1:

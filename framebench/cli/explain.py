@@ -14,7 +14,7 @@ from framebench.measure.explain import Unexplained, obstacle
 from framebench.measure.explain import explain as account
 from framebench.records.explanation import Explanation
 from framebench.suite import hypothetical
-from framebench.suite.case import Case
+from framebench.suite.case import Case, UnknownCase
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -32,6 +32,8 @@ def explain(
 
     With --against: what the peak has more of than that of another case, by layer and kind, to the byte.
     """
+    if to and to.suffix != ".svg":
+        fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
     asked = hypothetical.named(case)
     wanted = [(asked, version), *([other(against, asked)] if against else [])]
     try:
@@ -53,7 +55,9 @@ def explain(
 
 def other(text: str, asked: Case) -> tuple[Case, str | None]:
     """Case and version of `CASE@0.9.2`, either of which may be left out. Raises UnknownCase."""
-    case, _, version = text.partition("@")
+    case, at, version = text.partition("@")
+    if at and not version:
+        raise UnknownCase(f"--against {text}: a version follows the @, as in {case}@0.9.2; without @ it is the pinned one")
     return (hypothetical.named(case) if case else asked), version or None
 
 

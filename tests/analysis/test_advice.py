@@ -466,7 +466,7 @@ def test_the_command_for_people() -> None:
     described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024")
     assert "predicted" in described.stdout
     assert "measured │" not in described.stdout
-    assert "layers=12" in described.stderr
+    assert "layers 12" in described.stderr
     tight = framebench("advise", "--budget", "1MiB", "--batch", "4")
     assert tight.returncode == 1
     assert "nothing fits" in tight.stdout

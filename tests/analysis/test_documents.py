@@ -19,6 +19,7 @@ from analysis.reports.tolerances import certain
 from analysis.results import Results
 from analysis.studies import faults, mutants
 from framebench.records.record import ROUNDS
+from framebench.suite.registry import SCENARIOS, in_use
 from tests.committed import records, tracked
 from tests.processes import ROOT
 
@@ -43,6 +44,14 @@ def test_the_smallest_error_that_is_certain_to_be_seen_is_said_of_each_precision
         "8-bit moments",
         "bf16",
     ]
+
+
+def test_the_support_matrix_has_every_scenario_and_the_readme_their_number() -> None:
+    text = (ROOT / "docs/strategies.md").read_text()
+    assert [scenario for scenario in SCENARIOS if f"<!-- table: Strategies: {scenario} -->" not in text] == []
+    several = len({name for scenario in SCENARIOS for name in in_use(scenario)})
+    assert (round(several, -1), len(SCENARIOS)) == (90, 8)
+    assert "some ninety strategies in eight scenarios" in (ROOT / "README.md").read_text()
 
 
 def test_an_unknown_table_is_answered_by_the_known_ones() -> None:

@@ -189,7 +189,7 @@ def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     assert comparison.data["peak_bytes"].tolist() == [2**30, 2**29]
     assert comparison.data["peak_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
-    assert comparison.head[2:4] == ("peak MiB", "x base")
+    assert comparison.head[2:4] == ("peak MiB", "peak x base")
 
 
 @settings(deadline=None)  # pandas compiles its template when it is first asked

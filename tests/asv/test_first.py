@@ -110,9 +110,9 @@ def test_the_answer_has_a_row_for_each_framework_and_what_saved_most() -> None:
     table = answer.answer(frames.frame(select(found)))
     rows = {row[1]: dict(zip(table.head, row)) for row in table.rows}
     assert rows["torch"]["saved most memory"] == "checkpoint", "the smallest peak that computes the same"
-    assert rows["torch"]["peak, x base"] == "0.50"
+    assert rows["torch"]["peak x base"] == "0.50"
     assert rows["torch"]["step ms"] == "1,000.0"
-    assert rows["torch"]["step, x base"] == "-", "they share no block"
+    assert rows["torch"]["step x base"] == "-", "they share no block"
     assert rows["jax"]["saved most memory"] == "nothing measured here"
     assert any("framebench report" in note for note in table.notes)
 

@@ -194,3 +194,10 @@ def test_a_claim_with_a_verdict_but_no_record_is_not_counted_as_measured_here(
     found = [(entry["id"], entry["machine"]) for entry in json.loads(done.stdout)]
     assert {machine for name, machine in found if name == "B2"} == {"here"}
     assert {machine for name, machine in found if name != "B2"} == {"published"}
+
+
+def test_show_says_the_step_time_that_programs_get() -> None:
+    """Over all blocks, as the tables have it, and not that of the newest process."""
+    asked = ("show", "transformer/torch/train/fp32/b4/cpu", "--machine", "xeon-2core")
+    (row,) = json.loads(framebench(*asked, "--json").stdout)
+    assert f"{row['step_time_s'] * 1e3:.1f} ms/step" in framebench(*asked).stdout
