@@ -88,7 +88,8 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
         writable(folder.root / "tables")
     found = of_records(shown, kept_steps(folder.root))
     for comparison in found:
-        comparison.terminal(out)
+        if whole or comparison.machine:  # of some cases no comparison with what others have published
+            comparison.terminal(out)
     for name in whole:
         target = folder.root / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)

@@ -187,7 +187,7 @@ def machine_of(found: Folder, named: str | None, answers: Callable[[str], bool] 
     others there are. Ends the command if there are no records, or none of the machine that was named."""
     from analysis.results import NoRecords, UnknownMachine
 
-    if named == ALL:
+    if named == ALL and found.machines:
         fail(f"this is about one machine, not {ALL}; choose from: {', '.join(found.machines)}", 2)
     try:
         chosen = found.machine(named, answers)

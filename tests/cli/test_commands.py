@@ -201,3 +201,9 @@ def test_show_says_the_step_time_that_programs_get() -> None:
     asked = ("show", "transformer/torch/train/fp32/b4/cpu", "--machine", "xeon-2core")
     (row,) = json.loads(framebench(*asked, "--json").stdout)
     assert f"{row['step_time_s'] * 1e3:.1f} ms/step" in framebench(*asked).stdout
+
+
+def test_a_report_of_some_cases_is_of_nothing_else() -> None:
+    said = framebench("report", "transformer/torch/train/fsdp/b4x2", "--machine", "xeon-2core").stdout
+    assert "Over ranks: train" in said
+    assert "States of Adam" not in said

@@ -260,7 +260,7 @@ def test_only_a_site_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(origin.commit() is None, reason="asv needs the history of the repository, and there is no git here")
 def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
-    asv.write(ROOT / "results", tmp_path / "asv")
+    asv.write(histories(tmp_path / "results"), tmp_path / "asv")
     found = asv.benchmarks(tmp_path / "asv")
     assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.KEPT)
     names = {b.name for b in found}
@@ -268,6 +268,14 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     (peak,) = [b for b in found if b.name == "transformer.TransformerTorch.track_peak_memory"]
     stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
     assert {value for s in peak.series for _, value in s.points} == stored
+
+
+def histories(results: Path) -> Path:
+    """A results folder with what asv keeps of one machine."""
+    (results / "asv").mkdir(parents=True)
+    for name in ("benchmarks.json", "zen4-2core"):
+        (results / "asv" / name).symlink_to(ROOT / "results/asv" / name)
+    return results
 
 
 def numbers(file: Path) -> set[float]:
@@ -392,9 +400,9 @@ def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
 def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
     """Each kind of page, with asv's histories, from the real records of a machine."""
     machine = Results(ROOT / "results").machines[0]
+    histories(tmp_path / "results")
     for folder in (ROOT / "results").iterdir():
-        if folder.is_dir() and folder.name != "records":
-            (tmp_path / "results").mkdir(exist_ok=True)
+        if folder.is_dir() and folder.name not in ("records", "asv"):
             (tmp_path / "results" / folder.name).symlink_to(folder)
     for folder in (ROOT / "results/records" / machine).glob(records):
         shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
