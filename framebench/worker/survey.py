@@ -186,7 +186,14 @@ def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
     )
     honest = {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
-    return lost, honest | {"bf16": joined([honest["bf16"], undirected(adapter, ROUNDOFF["bf16"])])}
+    rounded = once_rounded(observed, ROUNDOFF["bf16"])
+    return lost, honest | {"bf16": joined([honest["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+
+
+def once_rounded(observed: Observed, roundoff: float) -> Errors:
+    """A loss is one number, of few samples' outputs, which a lower precision may all round the same way: it may be off by a
+    whole rounding, however close it came from a few other weights."""
+    return {"value": {name: (roundoff, 0.0) for name in observed.values if name.startswith("loss")}}
 
 
 def undirected(adapter: Adapter, roundoff: float) -> Errors:

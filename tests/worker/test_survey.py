@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from framebench.adapters.base import State
-from framebench.worker.survey import undirected
+from framebench.worker.observe import Observed
+from framebench.worker.survey import once_rounded, undirected
 
 ROUNDOFF = 2.0**-8
 
@@ -46,3 +47,11 @@ def test_what_is_all_rounding_may_stray_by_its_whole_change_and_no_further() -> 
 )
 def test_without_a_second_moment_a_gradient_that_is_rounding_moves_nothing(without: Any) -> None:
     assert undirected(without, ROUNDOFF) == {}
+
+
+def test_the_loss_of_few_samples_that_all_round_the_same_way_is_off_by_a_whole_rounding() -> None:
+    found = once_rounded(Observed({"loss_0": 2.6, "loss_1": 1.3, "grad_norm": 0.5}), ROUNDOFF)
+    assert found == {"value": {"loss_0": (ROUNDOFF, 0.0), "loss_1": (ROUNDOFF, 0.0)}}
+    logits = np.array([2.6, 1.3, 0.7, 2.2])
+    down = logits * (1 - ROUNDOFF)
+    assert abs(down.mean() / logits.mean() - 1) == pytest.approx(ROUNDOFF)
