@@ -24,8 +24,8 @@ from framebench.worker.ranks import start
 from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
-# one cell of each kind: of DeepSpeed the stage that divides everything; below ZeroRedundancyOptimizer over four ranks, and JAX's
-# ranks that are processes
+# one cell of each kind: of DeepSpeed the stage that divides everything; below ZeroRedundancyOptimizer over four ranks and
+# ranks of JAX that are processes
 SEEN_IN_ANOTHER = (
     "deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer", "sharded_states",
     "replicated", "fully_sharded_processes",
