@@ -27,6 +27,7 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import profile_name
 
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
+USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 Say = Callable[[str], None]
 
 
@@ -85,9 +86,16 @@ class Environment:
 
 
 def nvcc() -> str:
-    """The CUDA compiler that Jittor is to build with; empty, which keeps it on the CPU, without a GPU or without a compiler."""
-    usual = Path("/usr/local/cuda/bin/nvcc")
-    return (shutil.which("nvcc") or (str(usual) if usual.exists() else "")) if nvml.gpus() else ""
+    """The CUDA compiler that Jittor is to build with: what its own variable says, or one with the toolkit's libraries beside
+    it, where Jittor looks for them (some images have a script of that name on the path, elsewhere). Empty, which keeps it on
+    the CPU, without a GPU or without a compiler."""
+    if (asked := os.environ.get("nvcc_path")) is not None:  # noqa: SIM112 - so Jittor spells it
+        return asked
+    if not nvml.gpus():
+        return ""
+    found = [Path(p) for p in (shutil.which("nvcc"), USUAL_NVCC) if p and Path(p).exists()]
+    beside = [p for p in found if any(p.parent.parent.glob("lib*/libcudart.so"))]
+    return str(next(iter([*beside, *found]), ""))
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:

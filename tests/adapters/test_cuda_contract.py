@@ -370,12 +370,24 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
     assert found["cold_peaks"] == {"allocator.in_use": 5}
 
 
-def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The one with CUDA's libraries beside it, not a script on the path that calls it; or what Jittor's own variable says."""
+    monkeypatch.delenv("nvcc_path", raising=False)
     jittor = environments.describe("jittor")
     assert nvml.gpus() or jittor.variables()["nvcc_path"] == ""
     monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA A100",))
-    monkeypatch.setattr(environments.shutil, "which", lambda name: "/opt/cuda/bin/nvcc")
-    assert jittor.variables()["nvcc_path"] == "/opt/cuda/bin/nvcc"
+    script, compiler, library = (tmp_path / name for name in ("bin/nvcc", "cuda/bin/nvcc", "cuda/lib64/libcudart.so"))
+    for file in (script, compiler, library):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    for file in (script, compiler):
+        file.touch()
+    monkeypatch.setattr(environments.shutil, "which", lambda name: str(script))
+    monkeypatch.setattr(environments, "USUAL_NVCC", compiler)
+    assert jittor.variables()["nvcc_path"] == str(script)
+    library.touch()
+    assert jittor.variables()["nvcc_path"] == str(compiler)
+    monkeypatch.setenv("nvcc_path", "")
+    assert jittor.variables()["nvcc_path"] == ""
 
 
 def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:

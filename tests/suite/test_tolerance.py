@@ -110,6 +110,14 @@ def test_a_precision_that_was_not_measured_rounds_no_worse_than_a_coarser_one(ma
     assert allowed(precision="tf32") == allowed(precision="fp16") == allowed(precision="bf16") == (4e-2, 4e-2)
 
 
+def test_evaluation_in_a_precision_says_nothing_of_training_in_it(machines: dict[str, Any]) -> None:
+    """Its buffers, as a norm's means, do not move."""
+    trained, evaluated = {"buffer": {"fc.bias": (1e-2, 1e-2)}}, {"buffer": {"fc.bias": (0.0, 0.0)}}
+    machines["m"] = {"errors": {"torch": {"bf16": {"tiny/train/b4": trained}, "fp16": {"tiny/eval/b4": evaluated}}}}
+    assert t.tolerance("w", "torch", "fp16", "tiny/train/b4", "buffer", "fc.bias") == (4e-2, 4e-2)
+    assert max(t.tolerance("w", "torch", "fp16", "tiny/eval/b4", "buffer", "fc.bias")) < 1e-3
+
+
 def test_a_branch_of_a_relu_widens_the_tolerance_of_its_own_key_alone(machines: dict[str, Any]) -> None:
     machines["m"] = entry(torch=GRADIENT)
     keys = machines["m"]["errors"]["torch"]["fp32"]
