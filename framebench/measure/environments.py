@@ -89,13 +89,13 @@ def nvcc() -> str:
     """The CUDA compiler that Jittor is to build with: what its own variable says, or one with the toolkit's libraries beside
     it, where Jittor looks for them (some images have a script of that name on the path, elsewhere). Empty, which keeps it on
     the CPU, without a GPU or without a compiler."""
-    if (asked := os.environ.get("nvcc_path")) is not None:  # noqa: SIM112 - so Jittor spells it
-        return asked
     if not nvml.gpus():
         return ""
+    if (asked := os.environ.get("nvcc_path")) is not None:  # noqa: SIM112 - so Jittor spells it
+        return asked
     found = [Path(p) for p in (shutil.which("nvcc"), USUAL_NVCC) if p and Path(p).exists()]
     beside = [p for p in found if any(p.parent.parent.glob("lib*/libcudart.so"))]
-    return str(next(iter([*beside, *found]), ""))
+    return str(next(iter(beside + found), ""))
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:

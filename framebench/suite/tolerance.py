@@ -118,8 +118,8 @@ def usual(several: list[Errors]) -> list[Errors]:
 def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
     """The framework's own errors, or the middle one of all frameworks' where that is larger: one may be close by luck. Where it
     was not measured itself, the largest of those that were. What was not measured in this precision is taken from one that
-    rounds more coarsely: all of it, if nothing of this scenario was (an evaluation's buffers, which stay, say nothing of
-    training)."""
+    rounds more coarsely, and so is what was off by nothing at all: an evaluation's buffers, which stay, say nothing of
+    training."""
     frameworks = measured(workload, precision)
     every = {f: nearest(workload, f, precision, key) for f in frameworks}
     here = {f: every[f] for f, known in frameworks.items() if any(group(k) == group(key) for k in known)}
@@ -128,9 +128,8 @@ def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
     if precision not in COARSER:
         return found
     coarser = honest(workload, framework, COARSER[precision], key)
-    if not any(group(k)[1] == group(key)[1] for known in frameworks.values() for k in known):
-        return coarser
-    return {kind: coarser.get(kind, {}) | found.get(kind, {}) for kind in (*coarser, *found)}
+    moved = {kind: {name: pair for name, pair in each.items() if any(pair)} for kind, each in found.items()}
+    return {kind: coarser.get(kind, {}) | moved.get(kind, {}) for kind in (*coarser, *moved)}
 
 
 @cache

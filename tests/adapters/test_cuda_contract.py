@@ -374,7 +374,10 @@ def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyP
     """The one with CUDA's libraries beside it, not a script on the path that calls it; or what Jittor's own variable says."""
     monkeypatch.delenv("nvcc_path", raising=False)
     jittor = environments.describe("jittor")
-    assert nvml.gpus() or jittor.variables()["nvcc_path"] == ""
+    monkeypatch.setattr(nvml, "gpus", lambda: ())
+    with monkeypatch.context() as asked:
+        asked.setenv("nvcc_path", "/opt/cuda/bin/nvcc")
+        assert jittor.variables()["nvcc_path"] == ""
     monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA A100",))
     script, compiler, library = (tmp_path / name for name in ("bin/nvcc", "cuda/bin/nvcc", "cuda/lib64/libcudart.so"))
     for file in (script, compiler, library):

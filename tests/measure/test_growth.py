@@ -149,10 +149,11 @@ EVERY = [f"{w}/{f}/train/fp32/b4/tiny" for f in ("torch", "jax", "jittor") for w
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(c, marks=() if c == TORCH else pytest.mark.all_cells) for c in EVERY])
 def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
-    """Under load a compiler's threads may leave it undecided."""
+    """Of the process's memory XLA's threads may leave it undecided under load; not of the arrays that JAX has alive."""
     code, found = grow(case, results)
-    assert (code, found["verdict"]) in ((0, "does not grow"), (3, "undecided"))
-    assert found["kept"] == []
+    alive = found["bytes_per_step"].get("allocator.live", found)["verdict"]
+    assert (alive, found["kept"]) == ("does not grow", [])
+    assert code == 0 or (code == 3 and "/jax/" in case)
 
 
 @pytest.mark.parametrize(
