@@ -113,9 +113,8 @@ def test_a_precision_that_was_not_measured_rounds_no_worse_than_a_coarser_one(ma
 def test_evaluation_in_a_precision_says_nothing_of_training_in_it(machines: dict[str, Any]) -> None:
     """Its buffers, as a norm's means, do not move."""
     trained, evaluated = {"buffer": {"fc.bias": (1e-2, 1e-2)}}, {"buffer": {"fc.bias": (0.0, 0.0)}}
-    machines["m"] = {
-        "errors": {"torch": {"bf16": {"tiny/train/b4": trained, "tiny/eval/b4": evaluated}, "fp16": {"tiny/eval/b4": evaluated}}}
-    }
+    coarser = {"tiny/train/b4": trained, "tiny/eval/b4": evaluated}
+    machines["m"] = {"errors": {"torch": {"bf16": coarser, "fp16": {"tiny/eval/b4": evaluated}}}}
     assert t.tolerance("w", "torch", "fp16", "tiny/train/b4", "buffer", "fc.bias") == (4e-2, 4e-2)
     assert max(t.tolerance("w", "torch", "fp16", "tiny/eval/b4", "buffer", "fc.bias")) < 1e-3
 
