@@ -62,7 +62,7 @@ test-all: environments
 
 # Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none and none can be installed
 test-slurm: $(READY)
-	$(BIN)/python -m pytest -m slurm tests/measure/test_slurm.py
+	$(BIN)/python -m pytest -m slurm tests/features/cluster/test_slurm.py
 
 # the frameworks', built if they are not there yet
 environments: $(READY)

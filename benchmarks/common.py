@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from framebench.asv.block import measured_with
-from framebench.measure import runner
+from framebench.engine import runner
+from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case
-from models import spec
 
 # read once, in the server that asv forks every benchmark process from
 ENV = os.environ.get("FRAMEBENCH_ENV", "")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 NAMES = ("resnet50", "unet3d", "transformer")
-OWN = "own"  # a model of the user's own: models/own
+OWN = "own"  # a model of the user's own: framebench/features/user_model
 SEED = 2024
 STREAM = 8  # batches in a stream of sequences or of images
 # The biases of norms before a ReLU are around SHIFT times the norm's scale, and a share OFF of them around its negative: most
@@ -216,7 +216,7 @@ class Workload:
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
     if name == OWN:
-        return importlib.import_module("models.own.spec").own()
+        return importlib.import_module("framebench.features.user_model.spec").own()
     return declared(name)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from framebench.measure import environments, runner
-from framebench.measure.environments import Environment
-from framebench.measure.runner import Options
+from framebench.engine import environments, runner
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
 from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
@@ -117,7 +117,7 @@ campaign: list[dict[str, object]] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--faults", type=Path, help="write what the fault campaign tried to this file, for analysis.studies.faults"
+        "--faults", type=Path, help="write what the fault campaign tried to this file, for framebench.features.study.faults"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import frames
+from framebench.analysis import frames
 from framebench.records.record import ROUNDS, Proof, Provenance, Record, Turns, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from framebench.cli.__main__ import main
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from framebench.records.provenance import ROOT
 
 NOBODY = 65534

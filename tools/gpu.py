@@ -23,12 +23,12 @@ from pathlib import Path
 
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, broken, fail, say
+from framebench.engine import installed
+from framebench.engine.capacity import free_on_card
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.session import Session, alone
 from framebench.instruments import nvml
-from framebench.measure import installed
-from framebench.measure.environments import Environment
-from framebench.measure.room import free_on_card
-from framebench.measure.runner import Options
-from framebench.measure.session import Session, alone
 from framebench.records import provenance, store
 from framebench.records.provenance import ROOT
 from framebench.records.record import ROUNDS, Record
@@ -179,7 +179,10 @@ def show(results: Path) -> bool:
     figures, site = (["--to", str(results / name)] for name in ("figures", "site"))
     ways = [report, [*report, "--figures", *figures], [*report, "--html", *site]]
     made = [subprocess.run(way, stdout=subprocess.DEVNULL).returncode == 0 for way in ways]
-    seen = [[*framebench, "check-results", str(results)], [sys.executable, "-m", "analysis.reports.gpu", str(results)]]
+    seen = [
+        [*framebench, "check-results", str(results)],
+        [sys.executable, "-m", "framebench.features.card.table", str(results)],
+    ]
     return all([*made, *(subprocess.run(command).returncode == 0 for command in seen)])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from framebench.measure import environments
+from framebench.engine import environments
 from framebench.records.provenance import ROOT
 
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
-    "torch": ("framebench/adapters/torch/*.py", "framebench/worker/fake.py", "framebench/worker/overhead.py",
+    "torch": ("framebench/adapters/torch/*.py", "framebench/features/predict/worker.py", "framebench/features/study/overhead.py",
               "models/*/torch_model.py"),
     "jax": ("framebench/adapters/jax/*.py", "models/*/flax_model.py", "models/flax_*.py"),
     "jittor": ("framebench/adapters/jittor/*.py", "models/*/jittor_model.py"),

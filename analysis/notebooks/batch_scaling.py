@@ -22,8 +22,8 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-import analysis
-from analysis import figures
+from framebench import analysis
+from framebench.analysis import figures
 
 df = analysis.load()
 sns.set_theme(style="whitegrid")

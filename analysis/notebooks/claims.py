@@ -21,10 +21,10 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-import analysis
-from analysis.claims import ledger
-from analysis.claims.rule import FAILED
-from analysis.results import Results
+from framebench import analysis
+from framebench.analysis.results import Results
+from framebench.features.claims import ledger
+from framebench.features.claims.rule import FAILED
 
 df = analysis.load()
 sns.set_theme(style="whitegrid")

@@ -20,8 +20,8 @@
 import seaborn as sns
 from IPython.display import Markdown, display
 
-import analysis
-from analysis import figures
+from framebench import analysis
+from framebench.analysis import figures
 
 df = analysis.load()
 sns.set_theme(style="whitegrid")

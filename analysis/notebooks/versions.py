@@ -14,7 +14,7 @@
 # # What did an upgrade cost?
 #
 # The same cases in several versions of a framework, each version in an environment of its own. Only processes of one block can
-# show a difference in time: what shares fewer than three is `too few` (analysis/reports/versions.py).
+# show a difference in time: what shares fewer than three is `too few` (framebench/features/versions/table.py).
 
 # %%
 from itertools import pairwise
@@ -23,9 +23,9 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-import analysis
-from analysis.reports import versions
-from analysis.results import Results
+from framebench import analysis
+from framebench.analysis.results import Results
+from framebench.features.versions import table as versions
 
 df = analysis.load(versions="all")
 sns.set_theme(style="whitegrid")

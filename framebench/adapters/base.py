@@ -20,8 +20,8 @@ import numpy as np
 
 from framebench.adapters.loading import Loader
 from framebench.instruments import limits
+from framebench.models.spec import STREAM
 from framebench.suite.case import Case
-from models.spec import STREAM
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from framebench.models.spec import SEED, STREAM
 from framebench.suite.case import Case
-from models.spec import SEED, STREAM
 
 Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
 MAPPED = ("memmap", "prefetch", "pinned", "reused")  # from a memory-mapped file

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from framebench.asv.progress import tell
-from framebench.measure import environments, runner
-from framebench.measure.blocks import Listener, Run, measure, not_measured
-from framebench.measure.environments import Environment
-from framebench.measure.groups import groups
-from framebench.measure.live import Arm
-from framebench.measure.progress import line
+from framebench.engine import environments, runner
+from framebench.engine.blocks import Listener, Run, measure, not_measured
+from framebench.engine.environments import Environment
+from framebench.engine.groups import groups
+from framebench.engine.progress import line
+from framebench.engine.timed_process import Arm
 from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from framebench.measure import environments
+from framebench.engine import environments
 from framebench.records.provenance import ROOT
 from framebench.suite.profiles import profile_name
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from asv.benchmarks import Benchmarks
 
-from framebench.measure.runner import unsupported
+from framebench.engine.runner import unsupported
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS

@@ -1,7 +1,7 @@
 """asv's way into the harness: an environment per framework, a resumable session per `asv run`, live progress.
 
 Benchmark processes run in the interpreter that runs asv. The framework's own interpreter is used only by the workers
-that `framebench.measure.runner` starts, so these environments hold nothing, and no project is built or installed into them.
+that `framebench.engine.runner` starts, so these environments hold nothing, and no project is built or installed into them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from framebench.asv import cases, comparison
 from framebench.asv.block import SELECTED
 from framebench.asv.building import Building, missing
 from framebench.asv.progress import Progress, heard
-from framebench.measure import environments
-from framebench.measure.runner import RESULTS
-from framebench.measure.session import Busy, Session, alone
+from framebench.engine import environments
+from framebench.engine.runner import RESULTS
+from framebench.engine.session import Busy, Session, alone
 from framebench.records import provenance
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT

@@ -8,14 +8,21 @@ from typing import Any
 
 import typer
 
-from framebench.cli import advice, bisect, claims, cluster, explain, growth, measuring, own, reading, report, upkeep, versions  # noqa: F401  # importing a room adds its commands
+from framebench.cli import measuring, reading, report, upkeep  # noqa: F401  # importing a room adds its commands
 from framebench.cli.shared import app, fail, problem, say
-from framebench.measure.environments import SetupError
-from framebench.measure.session import Busy
+from framebench.engine.environments import SetupError
+from framebench.engine.session import Busy
+from framebench.features.advise import command as advice  # noqa: F401  # importing a room adds its commands
+from framebench.features.claims import command as claims  # noqa: F401  # importing a room adds its commands
+from framebench.features.cluster import command as cluster  # noqa: F401  # importing a room adds its commands
+from framebench.features.explain import command as explain  # noqa: F401  # importing a room adds its commands
+from framebench.features.growth import command as growth  # noqa: F401  # importing a room adds its commands
+from framebench.features.user_model import command as own  # noqa: F401  # importing a room adds its commands
+from framebench.features.versions import bisect_command as bisect  # noqa: F401  # importing a room adds its commands
+from framebench.models.spec import UnknownName
 from framebench.records import pins
 from framebench.records.provenance import BadMachine
 from framebench.suite.case import UnknownCase
-from models.spec import UnknownName
 
 
 def main() -> None:

@@ -36,19 +36,20 @@ from framebench.cli.shared import (
     session,
     writable,
 )
-from framebench.measure import blocks as measured
-from framebench.measure import compare, environments, installed, ranks, runner
-from framebench.measure.environments import Environment, SetupError
-from framebench.measure.groups import groups, pair
-from framebench.measure.live import Arm
-from framebench.measure.progress import CaseProgress
-from framebench.measure.session import Session
-from framebench.measure.units import Asked, units
+from framebench.engine import blocks as measured
+from framebench.engine import compare, environments, installed, runner
+from framebench.engine.environments import Environment, SetupError
+from framebench.engine.groups import groups, pair
+from framebench.engine.progress import CaseProgress
+from framebench.engine.session import Session
+from framebench.engine.timed_process import Arm
+from framebench.features.cluster.units import Asked, units
+from framebench.features.ranks import measure as ranks
+from framebench.models import spec
 from framebench.records import store
 from framebench.suite import profiles, selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.strategy import FRAMEWORKS
-from models import spec
 
 if TYPE_CHECKING:
     from framebench.records.search import Fit
@@ -135,8 +136,8 @@ def measure_here(wanted: Asked, results: Path) -> list[str]:
 
 def measure_on_slurm(wanted: Asked, results: Path, settings: list[str]) -> list[str]:
     """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
-    from framebench.measure import slurm
-    from framebench.records.collect import NODES, collect
+    from framebench.features.cluster import slurm
+    from framebench.features.cluster.collect import NODES, collect
 
     if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
         fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
@@ -197,9 +198,9 @@ def compare_(
 
     An interrupted comparison goes on where it stopped.
     """
-    from analysis.blocks import Blocks as Known
-    from analysis.reports import verdicts
-    from analysis.results import Results as Folder
+    from framebench.analysis.blocks import Blocks as Known
+    from framebench.analysis.reports import verdicts
+    from framebench.analysis.results import Results as Folder
 
     pair = selectors.parse(base), selectors.parse(change)
     if over := next((case for case in pair if case.ranks > 1), None):
@@ -250,8 +251,8 @@ def max_batch_(
 
     What this machine has found out before is answered at once.
     """
-    from analysis.reports import searches
-    from framebench.measure import max_batch as search
+    from framebench.features.max_batch import measure as search
+    from framebench.features.max_batch import table as searches
 
     if context.info_name == "fit":
         say("fit is called max-batch; both names work")
@@ -283,7 +284,7 @@ def searched(
     case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
 ) -> Fit | None:
     """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
-    from framebench.measure.max_batch import find
+    from framebench.features.max_batch.measure import find
 
     kept = "; what was found for the cases before is kept" if before else "; nothing was found yet"
     with measuring(results, lambda: kept), err.status(case.id) as status:
@@ -312,7 +313,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
-    from framebench.measure import oom_recovery
+    from framebench.engine import oom_recovery
 
     given = parts(asked)
     if (given.scenario or "eval", given.strategy or "no_grad") != ("eval", "no_grad"):

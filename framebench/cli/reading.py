@@ -29,15 +29,15 @@ from framebench.cli.shared import (
     out,
     say,
 )
-from framebench.measure import environments, runner
-from framebench.measure.progress import line
+from framebench.engine import environments, runner
+from framebench.engine.progress import line
 from framebench.records.record import Record
 from framebench.suite import hypothetical, profiles
 from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
 
 if TYPE_CHECKING:
-    from analysis.results import Results as Folder
+    from framebench.analysis.results import Results as Folder
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
 
@@ -50,7 +50,7 @@ def list_(
 ) -> None:
     """The cases of a profile, those a selector names, or the support matrix."""
     if strategies:
-        from analysis.reports import support
+        from framebench.analysis.reports import support
 
         if as_json:
             rows = [
@@ -78,9 +78,9 @@ def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
     """The record of each case that counts, as lines or as one JSON array of flat rows."""
-    from analysis.frames import rows
-    from analysis.results import Results as Folder
-    from analysis.selection import select_cases
+    from framebench.analysis.frames import rows
+    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.selection import select_cases
 
     folder, wanted = Folder(results), named(selectors)
     machines = machines_of(folder, machine, has(folder, selectors))
@@ -124,8 +124,8 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
 @app.command(rich_help_panel=READ)
 def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
     """One table: what each workload needs in each framework, what saved most memory, and where the rest is."""
-    from analysis.reports.answer import answer as table
-    from analysis.results import Results as Folder
+    from framebench.analysis.reports.answer import answer as table
+    from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
     table(folder.table(machine_of(folder, machine))).terminal(out)
@@ -156,8 +156,8 @@ def predict(
 
 
 def predict_rank(case: Case, as_json: bool) -> None:
-    from framebench.measure.predicted_rank import Unpredicted
-    from framebench.measure.predicted_rank import predict as predicted
+    from framebench.features.ranks.predicted import Unpredicted
+    from framebench.features.ranks.predicted import predict as predicted
 
     try:
         if why := hypothetical.obstacle(case):  # before an environment is built for nothing
@@ -176,8 +176,8 @@ def predict_rank(case: Case, as_json: bool) -> None:
 
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
     """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
-    from analysis.lower_bound import lower_bound
-    from analysis.results import Results as Folder
+    from framebench.analysis.lower_bound import lower_bound
+    from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
     of = cache(lambda name: from_records(case, name, folder))
@@ -195,7 +195,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         found.append(fake | {"note": why})
     else:
         environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, "framebench.worker.fake", case.id, OMP_NUM_THREADS="1")
+        printed = environments.run_module(environment, "framebench.features.predict.worker", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
     for name in machines:
@@ -205,8 +205,8 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
 
 def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     """What `advise` judges by: the peak, and what a limit on memory has to be."""
-    from analysis.peaks import MARGIN, evidence_about, expected, limited_instrument
-    from analysis.results import NoRecords
+    from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_instrument
+    from framebench.analysis.results import NoRecords
 
     rows, _ = evidence_about(folder.root, machine, case.workload, case.scenario)
     try:

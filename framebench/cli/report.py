@@ -23,12 +23,12 @@ from framebench.cli.shared import (
     say,
     writable,
 )
-from framebench.measure import runner
+from framebench.engine import runner
 from framebench.records import provenance
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
-    from analysis.results import Results as Folder
+    from framebench.analysis.results import Results as Folder
 
 SITE, FIGURES = Path("site"), provenance.ROOT / "docs" / "figures"
 
@@ -58,7 +58,7 @@ def report(
     ] = None,
 ) -> None:
     """Comparison tables on the terminal and (of all cases) as results/tables/<machine>.md; or a site, figures, notebooks."""
-    from analysis.results import Results as Folder
+    from framebench.analysis.results import Results as Folder
 
     if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
         fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
@@ -80,9 +80,9 @@ def report(
 
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
     """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
-    from analysis.reports.documents import NoSuchTable, refresh
-    from analysis.reports.explained import kept as kept_steps
-    from analysis.reports.report import generated, of_records
+    from framebench.analysis.reports.documents import NoSuchTable, refresh
+    from framebench.analysis.reports.report import generated, of_records
+    from framebench.features.explain.table import kept as kept_steps
 
     if whole:
         writable(folder.root / "tables")
@@ -105,7 +105,7 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:
     """These records as pages that need neither network nor server."""
-    from analysis.site.build import Unbuildable, build
+    from framebench.features.site.build import Unbuildable, build
 
     writable(target)
     try:
@@ -117,7 +117,7 @@ def site(shown: list[Record], folder: Folder, target: Path) -> None:
 
 def draw(folder: Folder, machine: str, to: Path) -> None:
     """Every figure that the records of one machine can fill: the same bytes for the same records."""
-    from analysis.figures import save_all
+    from framebench.analysis.figures import save_all
 
     writable(to)
     for path in save_all(folder.table(machine), to, folder):
@@ -126,7 +126,7 @@ def draw(folder: Folder, machine: str, to: Path) -> None:
 
 def run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
     """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
-    from analysis import notebook
+    from framebench.analysis import notebook
 
     if not notebook.can_execute():
         fail("notebooks are executed by nbclient, which is not installed here: call `make setup`", 1)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 from rich.console import Console
 
-from framebench.measure.session import Session, alone
+from framebench.engine.session import Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
@@ -24,7 +24,7 @@ from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.selectors import select
 
 if TYPE_CHECKING:
-    from analysis.results import Results as Folder
+    from framebench.analysis.results import Results as Folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -185,7 +185,7 @@ def broken(statuses: list[str], what: str = "cases") -> bool:
 def machine_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> str:
     """The machine that a command reads (`WHOSE`): the first whose records answer. Where none was named it says which, and which
     others there are. Ends the command if there are no records, or none of the machine that was named."""
-    from analysis.results import NoRecords, UnknownMachine
+    from framebench.analysis.results import NoRecords, UnknownMachine
 
     if named == ALL and found.machines:
         fail(f"this is about one machine, not {ALL}; choose from: {', '.join(found.machines)}", 2)

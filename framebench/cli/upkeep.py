@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import HERE, AsJson, Results, app, err, fail, measuring, out, say, session
-from framebench.measure import environments, runner
-from framebench.measure import study as plan
-from framebench.measure.blocks import Run, measure
-from framebench.measure.progress import CaseProgress
+from framebench.engine import environments, runner
+from framebench.engine.blocks import Run, measure
+from framebench.engine.progress import CaseProgress
+from framebench.features.study import measure as plan
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
 from framebench.suite.case import DEFAULT_SIZE
@@ -46,7 +46,7 @@ def doctor(
     env: Annotated[str | None, typer.Option(help="`installed`, or the path of a python; else the pinned environments")] = None,
 ) -> None:
     """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
-    from framebench.measure import doctor as examine
+    from framebench.features.doctor import measure as examine
 
     findings = examine.findings(env)
     if calibrate:
@@ -68,8 +68,8 @@ def golden(
     missing: Annotated[bool, typer.Option(help="only keys that have no values yet, as a new strategy's")] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
-    from framebench.measure import golden as references
-    from models.spec import NAMES, workload
+    from framebench.engine import golden as references
+    from framebench.models.spec import NAMES, workload
 
     for name in workloads or ():
         workload(name)
@@ -98,9 +98,9 @@ def honest(
 ) -> None:
     """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
     --missing or --only beside what this machine has measured before."""
-    from framebench.measure import golden as references
-    from framebench.measure import honest as errors
-    from models.spec import NAMES, workload
+    from framebench.engine import golden as references
+    from framebench.engine import rounding as errors
+    from framebench.models.spec import NAMES, workload
 
     for name in workloads or NAMES:
         workload(name)
@@ -127,7 +127,7 @@ def overhead(
     """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
     with measuring(results):
         environment = environments.ensure("torch", say=say)
-        typer.echo(environments.run_module(environment, "framebench.worker.overhead", str(rounds), OMP_NUM_THREADS="1"))
+        typer.echo(environments.run_module(environment, "framebench.features.study.overhead", str(rounds), OMP_NUM_THREADS="1"))
 
 
 @dev.command()
@@ -160,4 +160,4 @@ def study(
             larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
             if part != TIME:
                 measure(plan.held(larger, ready), run)
-    say(f"keep the records: python -m analysis.studies.study {condition} {where}; judge them: make report")
+    say(f"keep the records: python -m framebench.features.study.study {condition} {where}; judge them: make report")

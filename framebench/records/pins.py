@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from framebench.models.spec import UnknownName
 from framebench.records.provenance import ROOT
 from framebench.suite.strategy import FRAMEWORKS
-from models.spec import UnknownName
 
 REQUIREMENTS = ROOT / "requirements"
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
+from framebench.features.user_model import strategies as own
+from framebench.models.spec import OWN
 from framebench.records.provenance import as_machine
-from framebench.suite import own
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
-from models.spec import OWN
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]

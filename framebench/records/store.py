@@ -1,7 +1,7 @@
 """Where records lie, and how they are written and read: JSON files that only ever get added.
 
 `results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`, written atomically, checked on write
-and on read. `analysis.selection` tells which of a case's records counts.
+and on read. `framebench.analysis.selection` tells which of a case's records counts.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from framebench.suite import own
+from framebench.features.user_model import strategies as own
+from framebench.models import spec
+from framebench.models.spec import Optimizer
 from framebench.suite.registry import SCENARIOS, find
 from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupported
-from models import spec
-from models.spec import Optimizer
 
 DEFAULT_SIZE = "cpu"
 DECODED = 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from framebench.models import spec
 from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.registry import BASELINES, OVER_RANKS, find
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import IncompatibleStrategies, Strategy
-from models import spec
 
 MOST_RANKS = 1024
 

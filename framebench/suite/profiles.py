@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 
+from framebench.models import spec
 from framebench.suite.case import Case, UnknownCase, declared, first_batch
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 from framebench.suite.strategy import FRAMEWORKS
-from models import spec
 
 
 @cache

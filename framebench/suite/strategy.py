@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from models.spec import NAMES, Optimizer
+from framebench.models.spec import NAMES, Optimizer
 
 FRAMEWORKS = ("torch", "jax", "jittor")
 

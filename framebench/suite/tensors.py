@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from models.spec import SEED
+from framebench.models.spec import SEED
 
 PROJECTIONS = 3
 CHUNK, PLACES = 1 << 20, 1 << 18

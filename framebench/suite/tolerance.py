@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from framebench.models import spec
 from framebench.suite.tensors import family
-from models import spec
 
 MULTIPLE = 4.0
 # Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from framebench.adapters.base import Adapter
+from framebench.models.spec import STREAM
 from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, Summary, outputs, summaries
+from framebench.worker.optimizer_check import Textbook
 from framebench.worker.stepping import timed_step
-from framebench.worker.textbook import Textbook
-from models.spec import STREAM
 
 KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
 

@@ -12,8 +12,8 @@ from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.suite.tolerance import tolerance
+from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
-from framebench.worker.presence import remembered, unfinished, unrepeated
 from framebench.worker.stepping import timed_step
 
 

@@ -27,13 +27,13 @@ from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
+from framebench.models.spec import OWN, workload
 from framebench.suite.protocol import Task
 from framebench.suite.selectors import parse
+from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
 from framebench.worker.observe import first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import again, verify
-from models.own.loading import DoesNotApply, Fault, blamed, line_of
-from models.spec import OWN, workload
 
 Emit = Callable[[dict[str, Any]], None]
 Orders = Iterable[dict[str, Any]]

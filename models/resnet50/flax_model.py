@@ -9,8 +9,8 @@ import optax
 from flax import nnx
 from jax import Array
 
-from models.flax_blocks import Remat, as_it_is
-from models.resnet50.spec import Config, blocks
+from framebench.models.flax_blocks import Remat, as_it_is
+from framebench.models.resnet50.spec import Config, blocks
 
 
 def conv(cin: int, cout: int, k: int, stride: int, groups: int = 1, **types: Any) -> nnx.Conv:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jittor import Module, Var, nn
 
-from models.resnet50.spec import Config, blocks
+from framebench.models.resnet50.spec import Config, blocks
 
 
 class Bottleneck(Module):

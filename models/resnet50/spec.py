@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
+from framebench.models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.resnet50.spec import Config, blocks
+from framebench.models.resnet50.spec import Config, blocks
 
 
 class Bottleneck(nn.Module):

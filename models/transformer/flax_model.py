@@ -12,8 +12,8 @@ import optax
 from flax import nnx
 from jax import Array
 
-from models.flax_blocks import Remat, as_it_is
-from models.transformer.spec import Config
+from framebench.models.flax_blocks import Remat, as_it_is
+from framebench.models.transformer.spec import Config
 
 Gelu = Callable[[Array], Array]
 exact_gelu: Gelu = partial(nnx.gelu, approximate=False)

@@ -8,7 +8,7 @@ from typing import Any
 import jittor as jt
 from jittor import Module, Var, nn
 
-from models.transformer.spec import Config
+from framebench.models.transformer.spec import Config
 
 Attend = Callable[[Var, Var, Var], Var]
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.transformer.spec import Config
+from framebench.models.transformer.spec import Config
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # queries, keys, values -> (batch, head, time, width / heads) like each
 

@@ -10,8 +10,8 @@ import optax
 from flax import nnx
 from jax import Array
 
-from models.flax_blocks import Remat, as_it_is
-from models.unet3d.spec import Config
+from framebench.models.flax_blocks import Remat, as_it_is
+from framebench.models.unet3d.spec import Config
 
 
 class PlaneConv(nnx.Conv):

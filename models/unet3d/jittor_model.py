@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jittor as jt
 from jittor import Module, Var, nn
 
-from models.unet3d.spec import Config
+from framebench.models.unet3d.spec import Config
 
 
 class PlanarConv(nn.Conv3d):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.unet3d.spec import Config
+from framebench.models.unet3d.spec import Config
 
 
 class Unit(nn.Module):

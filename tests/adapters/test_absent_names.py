@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.claims.ledger import names
-from analysis.claims.registry import REGISTRY
-from framebench.measure.claim_probes import absent_names
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
+from framebench.features.claims.ledger import names
+from framebench.features.claims.measure import absent_names
+from framebench.features.claims.registry import REGISTRY
 from tests.processes import run_inside
 
 ABSENT = (

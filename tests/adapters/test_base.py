@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from framebench.adapters.base import Adapter
+from framebench.models.spec import Workload
 from framebench.suite.case import Case
-from models.spec import Workload
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 

@@ -19,13 +19,14 @@ import numpy as np
 import pytest
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State
+from framebench.engine import blocks, environments, runner, supervisor
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.supervisor import Outcome
+from framebench.engine.timed_process import Arm, Live
+from framebench.features.doctor import cuda_check
 from framebench.instruments import limits, nvml
 from framebench.instruments.nvml import ProcessPeak
-from framebench.measure import blocks, cuda_check, environments, runner, supervisor
-from framebench.measure.environments import Environment
-from framebench.measure.live import Arm, Live
-from framebench.measure.runner import Options
-from framebench.measure.supervisor import Outcome
 from framebench.records import provenance
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task, turns

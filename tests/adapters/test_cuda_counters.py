@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from tests.adapters import recorded
 from tests.processes import run_inside
 

@@ -5,7 +5,7 @@ Nothing here was recorded on a card.
 
 from __future__ import annotations
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 TORCH = """

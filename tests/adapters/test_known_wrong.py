@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 # Apart from the adapter's own trial. Memory that is handed out again is filled first, so that what stays unwritten is seen.

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from framebench.adapters.loading import BESIDE, MAPPED, Loader, prefetched
+from framebench.models.spec import STREAM
 from framebench.suite.case import Case
-from models.spec import STREAM
 
 CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
 MODES = ("iterator", "whole", "whole_every_step", "memmap", "prefetch", "reused")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 TRAINED = """

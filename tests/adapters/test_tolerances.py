@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from framebench.suite.selectors import parse
 from framebench.suite.tolerance import measured
 from tests.processes import run_inside

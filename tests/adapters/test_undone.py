@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from framebench.measure import environments
-from framebench.measure.environments import Environment
+from framebench.engine import environments
+from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PREDICT = """
 import json, sys
-from framebench.worker.fake import predict
+from framebench.features.predict.worker import predict
 from framebench.suite.hypothetical import named
 print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
 """

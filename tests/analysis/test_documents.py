@@ -10,14 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from framebench.analysis.reports.documents import Generated, NoSuchTable, refresh
+from framebench.analysis.reports.report import generated, of_records
+from framebench.analysis.reports.tolerances import certain
 
-from analysis.comparison import Comparison
-from analysis.reports import explained
-from analysis.reports.documents import Generated, NoSuchTable, refresh
-from analysis.reports.report import generated, of_records
-from analysis.reports.tolerances import certain
-from analysis.results import Results
-from analysis.studies import faults, mutants
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.results import Results
+from framebench.features.explain import table as explained
+from framebench.features.study import faults, mutants
 from framebench.records.record import ROUNDS
 from framebench.suite.registry import SCENARIOS, in_use
 from tests.committed import records, tracked

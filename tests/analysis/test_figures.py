@@ -18,9 +18,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from analysis import figures, frames
-from analysis.figures import fronts
-from analysis.results import Results
+from framebench.analysis import figures, frames
+from framebench.analysis.figures import fronts
+from framebench.analysis.results import Results
 from framebench.records.record import Proof, Record, Verification
 from framebench.records.search import Fit
 from framebench.suite import registry

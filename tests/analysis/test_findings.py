@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from analysis import frames
-from analysis.frames import decided
-from analysis.selection import of_one_version
+from framebench.analysis import frames
+from framebench.analysis.frames import decided
+from framebench.analysis.selection import of_one_version
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.profiles import profile

@@ -6,8 +6,8 @@ from math import prod
 
 import pytest
 
-from analysis.cards import peak_tflops, utilisation
-from analysis.flops import forward, step_flops
+from framebench.analysis.flops import forward, step_flops
+from framebench.features.card.cards import peak_tflops, utilisation
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.reports.generation import bytes_of_a_token, comparison
+from framebench.analysis.reports.generation import bytes_of_a_token, comparison
+
 from framebench.records.record import Proof
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse

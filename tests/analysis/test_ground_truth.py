@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import frames
-from analysis.reports import gpu, ground_truth
+from framebench.analysis import frames
+from framebench.analysis.reports import ground_truth
+from framebench.features.card import table as gpu
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import case_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from analysis import frames
-from analysis.reports.in_words import of_training
+from framebench.analysis.reports.in_words import of_training
+
+from framebench.analysis import frames
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import blocks, provenance, record

@@ -7,17 +7,17 @@ from functools import cache
 from typing import Any
 
 import pytest
+from framebench.analysis.reports.breakdown import PARTS, breakdown, comparisons
 
-from analysis import frames, lower_bound
-from analysis.lower_bound import LAYERS
-from analysis.reports.breakdown import PARTS, breakdown, comparisons
-from framebench.measure.environments import Environment
+from framebench.analysis import frames, lower_bound
+from framebench.analysis.lower_bound import LAYERS
+from framebench.engine.environments import Environment
+from framebench.models import spec
 from framebench.records.record import Record
 from framebench.records.store import read_all
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
-from models import spec
 from tests.processes import ROOT, run_inside
 
 BASE = {w: spec.workload(w).preset("tiny").base for w in spec.NAMES}

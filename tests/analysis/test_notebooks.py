@@ -14,11 +14,11 @@ import jupytext
 import nbformat
 import pytest
 
-import analysis
-from analysis import notebook
-from analysis.claims import ledger
-from analysis.reports import versions
-from analysis.results import Results
+from framebench import analysis
+from framebench.analysis import notebook
+from framebench.analysis.results import Results
+from framebench.features.claims import ledger
+from framebench.features.versions import table as versions
 from tests.processes import ROOT
 
 MACHINE = "xeon-2core"  # whose records the committed notebooks show

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import frames
-from analysis.lower_bound import lower_bound
-from analysis.peaks import evidence_about, expected
-from analysis.predict import TooFew, comparisons, fit, held_out
-from analysis.searches import Searches
-from analysis.selection import select
+from framebench.analysis import frames
+from framebench.analysis.lower_bound import lower_bound
+from framebench.analysis.peaks import evidence_about, expected
+from framebench.analysis.predict import TooFew, comparisons, fit, held_out
+from framebench.analysis.searches import Searches
+from framebench.analysis.selection import select
+from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
-from framebench.measure.environments import Environment
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle

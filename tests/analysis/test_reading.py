@@ -6,8 +6,9 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
-from analysis import frames
-from analysis.reports.report import report_of
+from framebench.analysis.reports.report import report_of
+
+from framebench.analysis import frames
 from framebench.records import store
 from tests.processes import ROOT
 

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import analysis
-from analysis import frames
-from analysis.results import NoRecords, Results, UnknownMachine
+from framebench import analysis
+from framebench.analysis import frames
+from framebench.analysis.results import NoRecords, Results, UnknownMachine
 from framebench.cli.__main__ import app
 from framebench.records import store
 from framebench.records.record import Record

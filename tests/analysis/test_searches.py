@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.searches import Searches, Tried, read
+from framebench.analysis.searches import Searches, Tried, read
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described

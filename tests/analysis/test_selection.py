@@ -9,14 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.frames import rows
-from analysis.selection import (
-    Measured,
-    of_one_version,
-    select_case,
-    select_cases,
-    select_version,
-)
+from framebench.analysis.frames import rows
+from framebench.analysis.selection import Measured, of_one_version, select_case, select_cases, select_version
 from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from tests.handmade import CASE, blocks, died, made, provenance, record

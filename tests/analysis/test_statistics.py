@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.reports import verdicts
+from framebench.analysis.reports import verdicts
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.handmade import arms, blocks

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis import tables
-from analysis.comparison import Comparison
-from analysis.flops import step_flops
-from analysis.reports.own import within
+from framebench.analysis import tables
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.flops import step_flops
+from framebench.features.user_model.table import within
 from framebench.suite.case import Case
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
 

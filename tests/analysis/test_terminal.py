@@ -6,12 +6,12 @@ import io
 import re
 
 import pytest
+from framebench.analysis.reports.report import for_documents
 from rich.console import Console
 
-from analysis import terminal
-from analysis.comparison import Comparison
-from analysis.reports.report import for_documents
-from analysis.results import Results
+from framebench.analysis import terminal
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.results import Results
 from tests.processes import ROOT
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from framebench.measure import environments
-from framebench.measure.environments import Environment
-from framebench.measure.session import alone
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.engine.session import alone
 from framebench.records import store
 from framebench.records.record import Record
 from tests.processes import ROOT

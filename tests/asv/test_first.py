@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis import frames
-from analysis.reports import answer
-from analysis.selection import select
+from framebench.analysis import frames
+from framebench.analysis.reports import answer
+from framebench.analysis.selection import select
 from framebench.asv import building
 from framebench.asv.progress import Progress
-from framebench.measure import environments
-from framebench.measure.runner import unsupported
+from framebench.engine import environments
+from framebench.engine.runner import unsupported
+from framebench.models import spec
 from framebench.suite.profiles import profile
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
-from models import spec
 from tests.handmade import in_blocks, made
 
 

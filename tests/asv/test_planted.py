@@ -20,10 +20,10 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from framebench.asv import cases
+from framebench.models import spec
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
-from models import spec
 from tests.processes import ROOT
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from framebench.cli import measuring, reading, shared
 from framebench.cli.__main__ import app
-from framebench.measure import doctor
-from framebench.measure.environments import Environment
-from framebench.measure.session import Busy, Session, alone
+from framebench.engine.environments import Environment
+from framebench.engine.session import Busy, Session, alone
+from framebench.features.doctor import measure as doctor
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
@@ -437,7 +437,7 @@ def test_calibration_finds_the_instruments_right_and_is_recorded(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes and the clock must be right on a busy machine too; the load is only told. The harness's own part of a step is
-    measured in tests/measure/test_runner.py."""
+    measured in tests/engine/test_runner.py."""
     monkeypatch.setattr(doctor, "overhead", lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio"))
     exact = [
         f"{framework}: {check}" for framework in environment for check in ("host.rss bias", "host.rss spread", "timer bias")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from analysis.claims import show
-from analysis.results import Results as Folder
-from framebench.cli import advice, measuring
+from framebench.analysis.results import Results as Folder
+from framebench.cli import measuring
 from framebench.cli.shared import Parts, app, parts
+from framebench.features.advise import command as advice
+from framebench.features.claims import show
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION

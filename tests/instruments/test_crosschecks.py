@@ -6,8 +6,8 @@ import sysconfig
 
 import pytest
 
+from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
-from framebench.measure.environments import Environment
 from tests.conftest import Steady
 from tests.processes import run_inside
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
+from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV, HostPeak, status_bytes
 from framebench.instruments.nvml import ProcessPeak
-from framebench.measure.environments import Environment
 from tests.processes import run_inside
 
 MIB = 2**20

@@ -7,9 +7,9 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from framebench.measure import golden
-from framebench.measure.environments import Environment
-from models.spec import NAMES, Param, UnknownName, workload
+from framebench.engine import golden
+from framebench.engine.environments import Environment
+from framebench.models.spec import NAMES, Param, UnknownName, workload
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.measure.runner import join
-from framebench.measure.supervisor import Outcome
+from framebench.engine.runner import join
+from framebench.engine.supervisor import Outcome
 from framebench.records.record import Status
 
 LATER = " after the timed steps"

@@ -26,8 +26,8 @@ from typing import Annotated
 
 import typer
 
-from analysis.studies.mutants import MUTANTS, Campaign, Row, read
-from framebench.measure import environments
+from framebench.engine import environments
+from framebench.features.study.mutants import MUTANTS, Campaign, Row, read
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
 from framebench.suite.protocol import VERSION

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from framebench.measure import environments
-from framebench.measure.environments import Environment
-from framebench.measure.runner import Options, worker_variables
-from framebench.measure.supervisor import Outcome
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options, worker_variables
+from framebench.engine.supervisor import Outcome
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task, turns

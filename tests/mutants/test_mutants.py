@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from analysis.studies.mutants import Row, read
-from framebench.measure.environments import Environment
+from framebench.engine.environments import Environment
+from framebench.features.study.mutants import Row, read
 from framebench.records.provenance import ROOT
 from framebench.suite.strategy import FRAMEWORKS
 from tests.mutants import judge, run, slot

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from framebench.models.spec import NAMES
 from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.registry import SCENARIOS, STRATEGIES, names
 from framebench.suite.strategy import FRAMEWORKS
-from models.spec import NAMES
 
 
 def test_id_is_readable_and_parses_back() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from framebench.engine import environments
+from framebench.engine.environments import Environment
 from framebench.instruments import nvml
-from framebench.measure import environments
-from framebench.measure.environments import Environment
+from framebench.models.spec import NAMES, workload
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import (
@@ -27,7 +28,6 @@ from framebench.suite.registry import (
     names,
 )
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
-from models.spec import NAMES, workload
 from tests.processes import ROOT, run_inside
 from tests.suite.cells import every, fewest, shares_a_process
 
@@ -156,7 +156,7 @@ def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
     run = {part.how for case in fewest(framework) for part in case.parts}
     elsewhere = {p.how for c in every_case() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
     assert switches
-    ranks = {row.how for row in OVER_RANKS.values()}  # tests/measure/test_ranks.py
+    ranks = {row.how for row in OVER_RANKS.values()}  # tests/features/ranks/test_measure.py
     assert switches - run - elsewhere - ranks == set()
 
 

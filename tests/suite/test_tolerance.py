@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from framebench.models import spec
 from framebench.suite import tolerance as t
 from framebench.suite.registry import STRATEGIES
-from models import spec
 
 GRADIENT = {"fc.bias": (1e-5, 4e-5)}
 

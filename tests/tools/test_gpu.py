@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from framebench.measure import room
-from framebench.measure.environments import Environment, describe
+from framebench.engine import capacity as room
+from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import declared

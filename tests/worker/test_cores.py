@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from framebench.measure.environments import ensure
-from framebench.measure.runner import USUAL, worker_variables
-from framebench.measure.supervisor import Worker
+from framebench.engine.environments import ensure
+from framebench.engine.runner import USUAL, worker_variables
+from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
 from framebench.worker.worker import move
 

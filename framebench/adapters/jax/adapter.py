@@ -38,9 +38,9 @@ from framebench.adapters.jax.program import (
     with_batch,
 )
 from framebench.adapters.jax.states import keys, named_states
+from framebench.models import flax_weights
+from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
-from models import flax_weights
-from models.spec import OWN, Optimizer, workload
 
 # of Device.memory_stats()
 PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}

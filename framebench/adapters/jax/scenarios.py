@@ -18,7 +18,7 @@ from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import equations, products, unique_bytes
 from framebench.adapters.jax.steps import keep_barriers
-from models import flax_weights
+from framebench.models import flax_weights
 
 Tree = Any
 switch = Switches()

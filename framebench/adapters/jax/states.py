@@ -12,7 +12,7 @@ from jax.tree_util import DictKey, GetAttrKey
 
 from framebench.adapters.base import State
 from framebench.adapters.jax.accumulation import Tree
-from models import flax_weights
+from framebench.models import flax_weights
 
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
 MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix

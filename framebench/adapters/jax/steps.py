@@ -22,7 +22,7 @@ from jax.extend.core import Primitive, primitives
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import PRODUCTS, as_large, compiled_products, equations, products, reductions, with_batch
-from models.flax_blocks import Run, as_it_is
+from framebench.models.flax_blocks import Run, as_it_is
 
 switch = Switches()
 # XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations

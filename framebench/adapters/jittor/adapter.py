@@ -19,8 +19,8 @@ from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, le
 from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.probe import probe, watch
+from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
-from models.spec import OWN, Optimizer, workload
 
 DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
     "amp_level": 0,

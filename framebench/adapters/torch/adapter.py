@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
+from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
-from models.spec import OWN, Optimizer, workload
 
 # of torch.cuda.memory_stats()
 PEAKS = {

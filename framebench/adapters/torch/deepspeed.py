@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from framebench.adapters.base import State
 from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer, on_host
 from framebench.adapters.torch.observe import unique_bytes
-from models.spec import Optimizer
+from framebench.models.spec import Optimizer
 
 MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}  # by PyTorch's names
 BUCKET = 16  # DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here of a sixteenth

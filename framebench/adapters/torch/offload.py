@@ -16,7 +16,7 @@ from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.quantized import beside as package
-from models.spec import Optimizer
+from framebench.models.spec import Optimizer
 
 switch = Switches()
 LEAST = 4096  # what is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it

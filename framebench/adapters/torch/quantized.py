@@ -13,8 +13,8 @@ from framebench.adapters.base import Evidence, Proof, State, Switches
 from framebench.adapters.torch.adapter import TorchAdapter, on_host
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.profiled import Profiled
+from framebench.models.spec import Optimizer
 from framebench.suite.catalog.quantized import BLOCK, LEAST
-from models.spec import Optimizer
 
 switch = Switches()
 

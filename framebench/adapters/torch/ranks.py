@@ -21,7 +21,7 @@ from framebench.adapters.base import Evidence, Proof, State, Switches
 from framebench.adapters.torch import private
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import unique_bytes
-from models.spec import Optimizer
+from framebench.models.spec import Optimizer
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from framebench.models.spec import Optimizer
 from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, cells
-from models.spec import Optimizer
 
 _JITTOR_ONLY = Unsupported("a setting of Jittor's")
 XLA_OWNS = Unsupported("XLA plans the step's buffers ahead; nothing is cached between steps that could be emptied")

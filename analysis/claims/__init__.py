@@ -1,6 +1,0 @@
-"""The claims ledger: what articles say and users report about memory, against measurements. docs/claims.md tells the rule."""
-
-from analysis.claims.ledger import Entry, as_json, ledger, measured_there
-from analysis.claims.show import detail, parts, table
-
-__all__ = ["Entry", "as_json", "detail", "ledger", "measured_there", "parts", "table"]

@@ -1,8 +1,0 @@
-"""All claims, in the order of their sources: the articles' first, then what users reported."""
-
-from __future__ import annotations
-
-from analysis.claims import source_a, source_b, source_c, source_d, source_r
-from analysis.claims.claim import Registry
-
-REGISTRY = Registry((*source_a.CLAIMS, *source_b.CLAIMS, *source_c.CLAIMS, *source_d.CLAIMS, *source_r.CLAIMS))

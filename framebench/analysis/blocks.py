@@ -1,0 +1,124 @@
+"""Ratios of step times from the records of live blocks. Arms that share no block have no ratio.
+
+An arm is a case in one version of its framework, on one machine under one protocol; all its blocks count, of whatever session.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from framebench.analysis.statistics import Pool, Ratio, of_block, over_blocks, pooled
+from framebench.records.record import Record
+
+
+class Arm(NamedTuple):
+    """What repeats from block to block."""
+
+    machine: str
+    protocol: int
+    case: str
+    version: str  # empty where a process ended before it could tell
+
+
+def arm_of(r: Record) -> Arm:
+    return Arm(r.provenance.machine, r.provenance.protocol, r.case, r.framework_version or "")
+
+
+def timed(found: Iterable[Record]) -> list[Record]:
+    """Those whose times count."""
+    return [r for r in found if r.timed]
+
+
+def by_round(r: Record) -> dict[int, float]:
+    """Seconds of a step in each round."""
+    return dict(zip(r.turns.round, r.step_s, strict=True)) if r.turns else {}
+
+
+def blocks_of_both(base: Iterable[Record], change: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Of each block that both sides were in, the two records; of a case against itself, the block's first two processes."""
+    one, other = grouped(base), grouped(change)
+    pairs = (
+        next(((b, c) for b in one[block] for c in other[block] if place(b) != place(c)), None)
+        for block in sorted(one.keys() & other.keys())
+    )
+    return [pair for pair in pairs if pair]
+
+
+def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
+    """Of each block that both sides were in: the log ratio of step times, change over base."""
+    logs = (of_block(by_round(b), by_round(c)) for b, c in blocks_of_both(base, change))
+    return [log for log in logs if log is not None]
+
+
+def grouped(found: Iterable[Record]) -> dict[str, list[Record]]:
+    """By block, in the order of its arms."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for r in sorted(timed(found), key=place):
+        groups[r.turns.block if r.turns else ""].append(r)
+    return groups
+
+
+def place(r: Record) -> int:
+    return r.turns.arm if r.turns else -1
+
+
+Pair = tuple[tuple[Arm, int], tuple[Arm, int]]  # sorted; processes of one arm in one block are numbered
+
+
+class Blocks:
+    """The blocks among some records, such as all of one machine: gives the ratio of any two arms that share blocks.
+
+    How blocks differ is learnt from all pairs together: each arm against the baseline of its framework, and baselines, or where
+    a block has none, against the first arm. The pair that is asked for is left out of what it is moderated by.
+    """
+
+    def __init__(self, found: Iterable[Record]) -> None:
+        self.found = timed(found)
+
+    @cached_property
+    def pairs(self) -> dict[Pair, list[float]]:
+        """Log ratios by block of the pairs that are pooled."""
+        logs: dict[Pair, list[float]] = defaultdict(list)
+        for members in grouped(self.found).values():
+            of_pairs = {}
+            for r in members:
+                one, other = sorted((anchor(r, members), r), key=lambda m: name(m, members))
+                if one is not other and (log := of_block(by_round(one), by_round(other))) is not None:
+                    of_pairs[name(one, members), name(other, members)] = log
+            for key, log in of_pairs.items():
+                logs[key].append(log)
+        return logs
+
+    def others(self, base: Arm, change: Arm) -> Pool:
+        """What all other pairs of the machine tell of how blocks differ."""
+        return pooled(
+            logs
+            for ((one, _), (other, _)), logs in self.pairs.items()
+            if one.machine == base.machine and {one, other} != {base, change}
+        )
+
+    def ratio(self, base: Sequence[Record], change: Sequence[Record]) -> Ratio | None:
+        """Step time of `change` over that of `base`, each records of one arm. None if they share no block."""
+        logs = log_ratios(base, change)
+        return over_blocks(logs, self.others(arm_of(base[0]), arm_of(change[0]))) if logs else None
+
+    def of_cases(self, base: str, change: str) -> Ratio | None:
+        """The same by the cases' ids, among records of one machine and of one version of each framework."""
+        one, other = ([r for r in self.found if r.case == case] for case in (base, change))
+        return self.ratio(one, other) if one and other else None
+
+
+def anchor(r: Record, members: Sequence[Record]) -> Record:
+    """What an arm is set against to learn how blocks differ."""
+    own = [m for m in members if m.parsed.framework == r.parsed.framework and m.framework_version == r.framework_version]
+    base = next((m for m in own if m.parsed.strategy == m.parsed.stage.baseline), members[0])
+    return members[0] if base is r else base
+
+
+def name(r: Record, members: Sequence[Record]) -> tuple[Arm, int]:
+    """The same in every block."""
+    alike = [place(m) for m in members if arm_of(m) == arm_of(r)]
+    return arm_of(r), alike.index(place(r))

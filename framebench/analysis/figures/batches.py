@@ -1,0 +1,161 @@
+"""How do memory and throughput grow with the batch, and how large a batch fits into a budget?"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from framebench.analysis.comparison import MIB
+from framebench.analysis.figures import page, rows
+from framebench.analysis.searches import read
+from framebench.records.record import case_of
+from framebench.records.search import Fit
+
+CROSSES = {
+    True: "Crosses: memory ran out, drawn at the limit.",
+    False: "Crosses: memory ran out at an unknown peak; at the panel's edge.",
+}
+
+
+@page.styled
+def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
+    """`df`: one workload and scenario; `limit` in bytes. A panel for each instrument of the peaks, and one for throughput; None
+    without a strategy that was measured at several batches."""
+    used = rows.in_order(df[~df["only_for_claims"]])
+    several = used.groupby(["framework", "strategy"], observed=True).filter(spans)
+    if several.empty:
+        return None
+    several = rows.in_order(several)
+    measured = several[several["usable"]]
+    peak, instrument = rows.shared_peak(several) or ("peak_bytes", "")
+    read_by = instrument or measured["peak_instrument"]
+    memory = measured.assign(value=measured[peak] / MIB, panel="peak memory by " + read_by + ", MiB").dropna(subset="value")
+    speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s").dropna(
+        subset="value"
+    )
+    grid = sns.relplot(
+        pd.concat([memory, speed]), kind="line", x="batch", y="value", col="panel", hue="framework", style="strategy",
+        palette=page.COLOURS, markers=True, markersize=6, height=3.2, aspect=1.1, facet_kws={"sharey": False},
+    )  # fmt: skip
+    lost = several[several["status"] == "oom"]
+    for panel, axes in grid.axes_dict.items():
+        octaves(axes, [*several["batch"].unique()])
+        top = not panel.startswith("throughput")
+        crosses(axes, lost, limit / MIB if limit and top else None, top)
+        axes.set_title(panel)
+    grid.set_axis_labels("batch", "")
+    grid.tight_layout()
+    notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
+    by = instrument or ", ".join(rows.instruments(measured))
+    return page.explained(grid.figure, curves_title(measured, peak), rows.footer(several, notes, read_by=by))
+
+
+def spans(group: pd.DataFrame) -> bool:
+    """Whether there are numbers for one batch at least, and for another one numbers, or a run out of memory."""
+    shown = set(group["batch"][group["usable"]])
+    return bool(shown) and len(shown | set(group["batch"][group["status"] == "oom"])) > 1
+
+
+def octaves(axes: Axes, batches: list[int]) -> None:
+    """Both axes in powers of two, the upright one from whole octave to whole octave: there are always two ticks to read by."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    low, high = axes.dataLim.intervaly
+    axes.set_ylim(2.0 ** math.floor(math.log2(low / 1.05)), 2.0 ** math.ceil(math.log2(high * 1.05)))
+    axes.set_xticks(batches)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(page.PLAIN)
+        axis.set_minor_locator(NullLocator())
+
+
+def crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> None:
+    """A cross for each batch that ran out of memory: at the limit, or at the panel's edge if that is unknown."""
+    if limit:
+        axes.axhline(limit, color="black", linestyle="--", linewidth=1)
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * limit))
+    height = limit or (0.97 if top else 0.03)
+    where: dict[str, Any] = {} if limit else {"transform": axes.get_xaxis_transform()}
+    for r in rows.each(lost):
+        axes.plot(r.batch, height, "x", color=page.COLOURS[r.framework], markersize=8, markeredgewidth=2, **where)
+
+
+def curves_title(measured: pd.DataFrame, peak: str) -> str:
+    """How much the baseline's peak grows from its smallest to its largest batch."""
+    base = measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak]]
+    grown = (base.last() / base.first()).query("batch > 1")
+    head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}"
+    if grown.empty:
+        return f"{head}: how peak and throughput grow with the batch"
+    ends = {(low, high) for low, high in zip(base.first()["batch"][grown.index], base.last()["batch"][grown.index])}
+    span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
+    said = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
+    return f"{head}, from {span}: {said}"
+
+
+def searches(results: Path, machine: str) -> pd.DataFrame:
+    """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
+    fits, `answer` says it in words. Files that cannot be read are named in a warning."""
+    every = pd.DataFrame([search(fit) for fit in read(results) if fit.provenance.machine == machine])
+    return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
+
+
+def search(fit: Fit) -> dict[str, object]:
+    case, proof = case_of(fit.case), fit.provenance
+    return {
+        "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
+        "strategy": case.strategy, "size": case.size, "budget_bytes": fit.budget_bytes, "largest": fit.largest or 0,
+        "answer": answer(fit), "framework_version": proof.versions.get(case.framework), "machine": proof.machine,
+        "cpu": proof.hardware.get("cpu", "unknown"), "measured_at": proof.measured_at.isoformat(),
+        "commit": (proof.commit or "unknown")[:10] + (" with uncommitted changes" if proof.dirty else ""),
+    }  # fmt: skip
+
+
+def answer(fit: Fit) -> str:
+    """The batch, or why there is none."""
+    if fit.largest:
+        return {"open": f"{fit.largest} or more", "stopped": f"{fit.largest}, stopped"}.get(fit.status, str(fit.largest))
+    return {"none": "not even the smallest"}.get(fit.status, fit.status)
+
+
+@page.styled
+def largest(found: pd.DataFrame) -> Figure | None:
+    """`found`: `searches` of one workload, scenario and budget. None where nothing fits."""
+    if not found["largest"].any():
+        return None
+    ranked = found.sort_values(["largest", "case"], ascending=[False, True])
+    ranked = ranked.assign(framework=ranked["framework"].map(page.NAMES))
+    ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
+    grid = sns.catplot(
+        ranked, kind="bar", x="largest", y="case", hue="framework", palette=page.COLOURS, saturation=1,
+        height=0.7 + 0.24 * len(ranked), aspect=7.0 / (0.7 + 0.24 * len(ranked)), legend=False,
+    )  # fmt: skip
+    for i, r in enumerate(rows.each(ranked)):
+        grid.ax.annotate(r.answer, (max(r.largest, 1), i), (4, 0), textcoords="offset points", va="center", size=7)
+    grid.ax.set_xscale("log", base=2)
+    grid.ax.xaxis.set_major_formatter(page.PLAIN)
+    grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
+    return page.explained(grid.figure, largest_title(ranked), largest_notes(ranked))
+
+
+def largest_title(ranked: pd.DataFrame) -> str:
+    first = ranked.iloc[0]
+    best = rows.listed(ranked["case"][ranked["largest"] == first["largest"]])
+    where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
+    return f"{where}: {best} fits the largest batch, {first['answer']}"
+
+
+def largest_notes(ranked: pd.DataFrame) -> list[str]:
+    versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
+    return [
+        "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
+        '"Or more": no larger batch was allowed.',
+        f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
+        f"{rows.between(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
+    ]

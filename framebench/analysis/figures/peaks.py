@@ -1,0 +1,143 @@
+"""Where does the peak go, and what does evaluation need of it?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from framebench.analysis.reports.breakdown import PARTS, breakdown
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from framebench.analysis.comparison import MIB
+from framebench.analysis.figures import page, rows
+from framebench.suite.registry import BASELINES
+
+PALETTE: dict[str, Any] = dict(
+    zip([*PARTS, "rest"], ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161", "#de8f05", "#dddddd"))
+)
+BEYOND = 4.0  # what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
+NOTE = (
+    "MiB = 2^20 bytes. Coloured: the lower bound, the least that any implementation needs at its worst moment "
+    "(framebench/analysis/lower_bound.py). Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of "
+    "activations, fragmentation, what is kept beyond the least. Peaks of two panels may be read by two instruments: compare "
+    "within one."
+)
+
+
+@page.styled
+def parts(df: pd.DataFrame) -> Figure | None:
+    """`df`: one workload and scenario. A panel for each framework, a bar for each strategy; None without measured peaks."""
+    group = rows.shown(df)
+    split = breakdown(group[group["usable"]])
+    if split.empty:
+        return None
+    measured = rows.in_order(group[group["strategy"].isin(split["strategy"])])
+    strategies, frameworks = measured["strategy"].cat.categories, measured["framework"].cat.categories
+    base = split["peak_bytes"][split["baseline"]].max() / MIB
+    end = min(1.05 * split["peak_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
+    figure, panels = plt.subplots(
+        1, len(frameworks), figsize=(2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies)), sharex=True, sharey=True,
+        squeeze=False,
+    )  # fmt: skip
+    for axes, framework in zip(panels[0], frameworks):
+        own = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
+        stacked(axes, end, split[split["framework"] == framework].set_index("strategy").reindex(strategies), own)
+        axes.set_title(rows.heading(framework, measured), color=page.COLOURS[framework])
+        axes.set_xlim(0, end)
+    figure.tight_layout()
+    handles = dict(zip(*reversed(panels[0][0].get_legend_handles_labels())))
+    figure.legend(handles.values(), handles, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=len(handles), frameon=False)
+    return page.explained(figure, parts_title(split), rows.footer(group, f"{NOTE} {rows.batches(measured)}"))
+
+
+def stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
+    """Bars of the parts, a tick at the peak; what has no numbers says why."""
+    bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
+    bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
+    axes.plot(split["peak_bytes"] / MIB, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
+    for place, peak in enumerate(split["peak_bytes"] / MIB):
+        if peak > end:
+            axes.annotate(f"{peak:,.0f}", (end, place), (-3, 0), textcoords="offset points", ha="right", va="center", size=6)
+    why = rows.outcome(measured).fillna("-").where(split["lower_bound"].isna())
+    for place, reason in enumerate(why):
+        if isinstance(reason, str):
+            axes.annotate(reason, (0, place), (3, 0), textcoords="offset points", va="center", size=6, color="0.55")
+    axes.set(xlabel="MiB", ylabel="", ylim=(len(split) - 0.4, -0.6))
+    axes.grid(False, axis="y")
+    sns.despine(ax=axes, left=True)
+
+
+def parts_title(split: pd.DataFrame) -> str:
+    """The baseline's peak over its lower bound, and what most of the bound is."""
+    base = split[split["baseline"]]
+    name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
+    if base.empty:
+        return f"{name}: where the peak goes"
+    over = rows.listed(f"{r.peak_over_bound:.2f} times in {r.framework} ({r.peak_instrument})" for r in rows.each(base))
+    shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
+    largest = shares.mean().idxmax()
+    most = rows.between(shares[largest] * 100, "{:.0f}")
+    return f"{name} ({base['strategy'].iloc[0]}): the peak is {over} the lower bound; {most} % of the bound: {largest}"
+
+
+KINDS = {
+    ("train", BASELINES["train"]): "training",
+    ("eval", "grad"): "evaluation,\ngradients left on",
+    ("eval", BASELINES["eval"]): "evaluation\nwithout gradients",
+}
+TRAINING, LEFT_ON, WITHOUT = KINDS.values()
+
+
+@page.styled
+def train_eval(df: pd.DataFrame) -> Figure | None:
+    """`df`: one size. Training, evaluation that keeps the graph, and evaluation without; a panel for each workload that has the
+    first and the last by one instrument."""
+    wanted = kinds(df)
+    found = wanted[wanted["usable"]]
+    if found.empty or (shared := rows.shared_peak(found)) is None:
+        return None
+    column, instrument = shared
+    found = found.assign(mib=found[column] / MIB)
+    grid = sns.catplot(
+        found, kind="bar", x="kind", y="mib", hue="framework", col="workload", order=[*KINDS.values()], palette=page.COLOURS,
+        sharey=False, height=3.0, aspect=1.15, saturation=1,
+    )  # fmt: skip
+    training = found[found["kind"] == TRAINING].set_index(["workload", "framework"])["mib"]
+    for workload, axes in grid.axes_dict.items():
+        for framework, bars in zip(found["framework"].cat.categories, axes.containers):
+            axes.bar_label(
+                bars, [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars], size=6.5, padding=1
+            )
+        axes.set_title(f"{workload}, batch {rows.usual_batch(found[found['workload'] == workload])}")
+    grid.set_axis_labels("", "peak MiB")
+    note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
+    return page.explained(grid.figure, train_eval_title(found), rows.footer(wanted, note, read_by=instrument))
+
+
+def kinds(df: pd.DataFrame) -> pd.DataFrame:
+    """Of each workload the rows of KINDS at the batch that most have, of frameworks that have the first and the last."""
+    kind = pd.Series([KINDS.get(place) for place in zip(df["scenario"], df["strategy"])], df.index, dtype="object")
+    wanted = df.assign(kind=kind)[kind.notna()]
+    right = wanted[wanted["usable"]]
+    usual = right.groupby("workload")["batch"].agg(lambda batches: batches.mode().min())
+    both = right[right["batch"] == right["workload"].map(usual)].groupby(["workload", "framework"])["kind"].agg(set)
+    shown = both.index[both.map({TRAINING, WITHOUT}.issubset)]
+    at = wanted[wanted["batch"] == wanted["workload"].map(usual)]
+    return rows.in_order(at[pd.MultiIndex.from_frame(at[["workload", "framework"]]).isin(shown)])
+
+
+def train_eval_title(found: pd.DataFrame) -> str:
+    """Ranges over the workloads, framework by framework."""
+    wide = found.pivot(index=["framework", "workload"], columns="kind", values="mib")
+    ratios = wide.div(wide[TRAINING], axis=0)
+
+    def said(kind: str) -> str:
+        by = ratios[kind].dropna().groupby("framework", observed=True) if kind in ratios else ()
+        return rows.listed(f"{rows.between(values)} in {framework}" for framework, values in by)
+
+    leaky = said(LEFT_ON)
+    return f"Evaluation takes {said(WITHOUT)} the peak of training" + (f"; with gradients left on {leaky}" if leaky else "")

@@ -1,0 +1,302 @@
+"""Records as flat rows, one for each case, and rows as a table. `framebench.analysis.selection` tells which of a case's records count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from statistics import median
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+
+import pandas as pd
+
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.flops import step_flops
+from framebench.analysis.selection import Measured, measured_at, select_cases
+from framebench.analysis.statistics import Ratio
+from framebench.records.record import Calibration, Record, work_of
+from framebench.suite.registry import names
+from framebench.suite.strategy import FRAMEWORKS
+
+
+class Row(NamedTuple):
+    """One case, flat; None where there is no such number. Annotated with type, unit and meaning, for `COLUMNS`."""
+
+    case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size; bNxM over M ranks"]
+    workload: Annotated[str, "", "the model, such as transformer"]
+    framework: Annotated[str, "", "torch, jax or jittor"]
+    scenario: Annotated[str, "", "what a step does, such as train or eval"]
+    strategy: Annotated[str, "", "how memory is saved, such as checkpoint; fp32 is the baseline of training"]
+    batch: Annotated[int, "samples", "in one step"]
+    size: Annotated[str, "", "of model and input: tiny, cpu, full"]
+    ranks: Annotated[int, "", "processes or devices that share the step"]
+    status: Annotated[str, "", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers"]
+    reason: Annotated[str | None, "", "why the status is not ok"]
+    verified: Annotated[bool | None, "", "whether the results agreed with float64"]
+    worst_error: Annotated[float | None, "", "the largest of the verification's relative errors"]
+    effect_proven: Annotated[bool | None, "", "whether the strategy was seen to take effect"]
+    peak_bytes: Annotated[int | None, "bytes", "peak of a steady step, by `peak_instrument`"]
+    peak_instrument: Annotated[str | None, "", "who read the peak; peaks of two instruments are not comparable"]
+    fullest_rank_bytes: Annotated[int | None, "bytes", "peak of the rank that needs most: `peak_bytes`; missing without ranks"]
+    emptiest_rank_bytes: Annotated[int | None, "bytes", "peak of the rank that needs least"]
+    predicted_bytes: Annotated[int | None, "bytes", "of the fullest rank: its peak as `framebench predict` says it"]
+    host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
+    cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
+    live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
+    activation_bytes: Annotated[
+        int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
+    ]
+    step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
+    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where there are no blocks"]
+    step_high_s: Annotated[float | None, "s", "the longest of them"]
+    blocks: Annotated[
+        int, "", "that it was timed in, a fresh process each; 0 without times, or where they are from before blocks"
+    ]
+    samples: Annotated[int, "", "timed turns, over all blocks"]
+    instructions_per_step: Annotated[float | None, "", "in user space; missing where the processor does not count them"]
+    reference_share: Annotated[float | None, "", "rate of the model's operations over that of the block's reference product"]
+    throughput: Annotated[float | None, "unit/s", "work of a step by its time"]
+    unit: Annotated[str, "", "of the throughput: samples or tokens"]
+    first_step_s: Annotated[float | None, "s", "the first step, with compilation"]
+    collector_share: Annotated[float | None, "", "of the step time: Python's garbage collector"]
+    wait_share: Annotated[float | None, "", "of the step time: waiting for input"]
+    machine: Annotated[str, "", "where it was measured"]
+    device: Annotated[str | None, "", "cpu, or the name of the GPU"]
+    cpu: Annotated[str | None, "", "the processor"]
+    threads: Annotated[int | None, "", "of the process; 1 was pinned to a core"]
+    core: Annotated[int | None, "", "that it was pinned to"]
+    framework_version: Annotated[str | None, "", "release; missing where a process died before it could tell"]
+    calibration: Annotated[str, "", "of the machine's instruments: passed, not done, or what failed"]
+    commit: Annotated[str | None, "", "of framebench"]
+    dirty: Annotated[bool | None, "", "whether the code differed from the commit"]
+    protocol: Annotated[int, "", "of the measurement; numbers of two protocols are not comparable"]
+    session: Annotated[str, "", "one run of the suite"]
+    command: Annotated[str, "", "what was typed"]
+    measured_at: Annotated[datetime, "UTC", "when"]
+    baseline: Annotated[bool, "", "whether the strategy is the baseline of its scenario, which the ratios refer to"]
+    same_mathematics: Annotated[bool, "", "whether the strategy computes what the baseline does"]
+    only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
+    usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
+    peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
+    eager_ratio: Annotated[
+        float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
+    ]
+    time_ratio: Annotated[float | None, "", "step time over the baseline's, from the blocks that both were in; else missing"]
+    time_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks"]
+    time_ratio_high: Annotated[float | None, "", "upper end of it"]
+    time_ratio_p: Annotated[float | None, "", "two-sided p of a ratio of 1, not corrected for other tests on a page"]
+    torch_ratio: Annotated[float | None, "", "step time over that of PyTorch's baseline, from the blocks that both were in"]
+    torch_ratio_low: Annotated[float | None, "", "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks"]
+    torch_ratio_high: Annotated[float | None, "", "upper end of it"]
+
+
+class Column(NamedTuple):
+    """A column of the DataFrame that `analysis.load` returns."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+DTYPES = {
+    str: "str", str | None: "str", int: "int64", int | None: "Int64", float: "float64", float | None: "float64", bool: "bool",
+    bool | None: "boolean",
+}  # fmt: skip
+
+
+def column(name: str, annotated: Any) -> Column:
+    """Measurements are floats, NaN where there is none: matplotlib cannot draw pandas' NA, and bytes are exact up to 2**53."""
+    kind, (unit, meaning) = get_args(annotated)[0], annotated.__metadata__
+    dtype = "datetime64[us, UTC]" if unit == "UTC" else "float64" if unit == "bytes" else DTYPES[kind]
+    return Column(name, dtype, unit, meaning)
+
+
+COLUMNS = tuple(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items())
+
+
+def calibrated(found: Calibration | None) -> str:
+    if found is None:
+        return "not done"
+    return "passed" if found.passed else f"FAILED ({', '.join(found.failed)})"
+
+
+def rows(found: Iterable[Record]) -> list[Row]:
+    """One for each machine, case and framework version among these records, under its newest protocol, sorted by these.
+
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol, also where
+    the baseline was measured again under a newer one. They are missing where the baseline is; of peaks where two instruments
+    read them; of times where the two share no block.
+    """
+    kept = list(found)
+    cases = select_cases(kept)
+    known = Blocks(r for measured in cases for r in measured.timed)
+    older = select_cases((r for r in kept if is_base(r)), by_protocol=True)
+    bases = {alike(m): m for m in (*older, *cases) if is_base(m.newest)}
+    newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
+    torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
+    by_parts = {(alike(m), parts_of(m)): m for m in cases}
+    eager = [by_parts.get((alike(m), parts_of(m) - compiled)) if (compiled := compiled_parts(m)) else None for m in cases]
+    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, known) for m, e in zip(cases, eager)]
+
+
+def compiled_parts(m: Measured) -> frozenset[str]:
+    """Those of its parts that compile, in whatever mode."""
+    return frozenset(part.name for part in m.newest.parsed.plan.parts if part.how in ("compile", "compile_step"))
+
+
+def parts_of(m: Measured) -> frozenset[str]:
+    """The names of what is combined; of a baseline none."""
+    return frozenset(part.name for part in m.newest.parsed.plan.parts) - {m.newest.parsed.stage.baseline}
+
+
+def is_base(r: Record) -> bool:
+    return r.parsed.strategy == r.parsed.stage.baseline
+
+
+def alike(m: Measured) -> tuple[object, ...]:
+    """What a case shares with its baseline."""
+    return m.newest.parsed.framework, m.newest.framework_version, *of_torch(m)
+
+
+def of_torch(m: Measured) -> tuple[object, ...]:
+    """What it shares with PyTorch's baseline."""
+    case, proof = m.newest.parsed, m.newest.provenance
+    return case.workload, case.scenario, case.batch, case.size, case.ranks, proof.machine, proof.protocol
+
+
+def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, known: Blocks) -> Row:
+    r, read, steps = m.newest, m.read, m.timed or (() if m.newest.turns else (m.newest,))
+    case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
+    of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
+    times = [one.step_time_s for one in steps if one.step_time_s is not None]
+    step_s = median(times) if times else None
+    errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
+    counted = [median(one.instructions) for one in m.timed if one.instructions]
+    of_base, of_torchs = ratio(known, base, m), ratio(known, torch, m)
+    return Row(
+        case=r.case,
+        workload=case.workload,
+        framework=case.framework,
+        scenario=case.scenario,
+        strategy=case.strategy,
+        batch=case.batch,
+        size=case.size,
+        ranks=case.ranks,
+        status=r.status,
+        reason=r.reason,
+        verified=r.verified,
+        worst_error=max(errors, default=None),
+        effect_proven=r.effect.proven if r.effect else None,
+        peak_bytes=read.peak_bytes,
+        peak_instrument=instrument,
+        fullest_rank_bytes=max(of_ranks, default=None),
+        emptiest_rank_bytes=min(of_ranks, default=None),
+        predicted_bytes=read.predicted_bytes,
+        host_rss_bytes=read.peaks.get("host.rss"),
+        cold_peak_bytes=read.cold_peaks.get(instrument) if instrument else None,
+        live_bytes=read.live_bytes,
+        activation_bytes=read.effect.evidence.get("activation_bytes") if read.effect else None,
+        step_time_s=step_s,
+        step_low_s=min(times) if m.timed else None,
+        step_high_s=max(times) if m.timed else None,
+        blocks=len(m.timed),
+        samples=sum(len(one.step_s) for one in steps),
+        instructions_per_step=median(counted) if counted else None,
+        reference_share=reference_share(m.timed),
+        throughput=None if step_s is None else work_of(case) / step_s,
+        unit=case.spec.unit,
+        first_step_s=next((one.first_step_s for one in reversed(steps) if one.first_step_s is not None), r.first_step_s),
+        collector_share=steps[-1].shares.get("collector") if steps else None,
+        wait_share=steps[-1].shares.get("wait") if steps else None,
+        machine=proof.machine,
+        device=proof.hardware.get("device"),
+        cpu=proof.hardware.get("cpu"),
+        threads=proof.threads,
+        core=proof.core,
+        framework_version=r.framework_version,
+        calibration=calibrated(proof.calibration),
+        commit=proof.commit,
+        dirty=proof.dirty,
+        protocol=proof.protocol,
+        session=proof.session,
+        command=proof.command,
+        measured_at=proof.measured_at,
+        baseline=case.strategy == case.stage.baseline,
+        same_mathematics=case.plan.same_loss,
+        only_for_claims=case.plan.only_for_claims,
+        usable=r.usable,
+        peak_ratio=peak_ratio(m, base),
+        eager_ratio=peak_ratio(m, eager),
+        time_ratio=of_base and of_base.value,
+        time_ratio_low=of_base and of_base.low,
+        time_ratio_high=of_base and of_base.high,
+        time_ratio_p=of_base and of_base.p,
+        torch_ratio=of_torchs and of_torchs.value,
+        torch_ratio_low=of_torchs and of_torchs.low,
+        torch_ratio_high=of_torchs and of_torchs.high,
+    )
+
+
+def ratio(known: Blocks, base: Measured | None, m: Measured) -> Ratio | None:
+    """Step time over that of `base`; 1 of a case over itself, which needs no interval."""
+    if base is None or not base.timed or not m.timed:
+        return None
+    return Ratio(1.0, 1.0, 1.0, None, len(m.timed)) if base is m else known.ratio(base.timed, m.timed)
+
+
+def peak_ratio(m: Measured, base: Measured | None) -> float | None:
+    """Both are the largest over the steps of one process; None where two instruments read them."""
+    if base is None or m.read.peak_instrument != base.read.peak_instrument:
+        return None
+    own, other = m.read.peak_bytes, base.read.peak_bytes
+    return own / other if own and other else None
+
+
+def reference_share(timed: Sequence[Record]) -> float | None:
+    """Operations a second that a step makes, over those of the reference product in the same round: median over rounds, then
+    over blocks. None where a step's operations are not counted (`flops.step_flops`)."""
+    work = step_flops(timed[0].parsed) if timed else None
+    shares = [
+        median((work or 0) / step / (r.turns.reference_flop / product) for step, product in zip(r.step_s, r.turns.reference_s))
+        for r in timed
+        if r.turns and r.turns.reference_s
+    ]
+    return median(shares) if work and shares else None
+
+
+def frame(found: Iterable[Record]) -> pd.DataFrame:
+    """The `rows` of these records with the columns of COLUMNS, in the order of the published tables. What one rank of several
+    needs is compared with other ranks alone, in `framebench.features.ranks.table`, and is in none of them."""
+    single = (r for r in found if r.parsed.ranks == 1)
+    table = pd.DataFrame(rows(single), columns=list(Row._fields))
+    table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
+    return in_order(table.astype({c.name: c.dtype for c in COLUMNS}))
+
+
+def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
+    """Of each row: `time_ratio` or `torch_ratio` with its interval; None where there is none."""
+    columns = [df[column].astype(object).where(df[column].notna(), None) for column in (name, f"{name}_low", f"{name}_high")]
+    return [None if value is None else Ratio(value, low, high) for value, low, high in zip(*columns)]
+
+
+def decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
+    """Whether a row has this ratio, and an interval that is narrow enough to tell."""
+    return pd.Series([found is not None and found.decided for found in ratios(df, name)], df.index, dtype=bool)
+
+
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Sorted: framework by framework, strategies as in the registry; a process that could not tell its version comes first."""
+    places = table.assign(
+        place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
+        rank=[rank(*pair) for pair in zip(table["scenario"], table["strategy"])],
+    )
+    by = ["machine", "workload", "size", "scenario", "batch", "place", "framework_version", "rank", "strategy"]
+    return table.loc[places.sort_values(by, na_position="first").index].reset_index(drop=True)
+
+
+@cache
+def rank(scenario: str, strategy: str) -> int:
+    """The strategy's place among those of the scenario; a combination that is in no profile comes last."""
+    known = names(scenario)
+    return known.index(strategy) if strategy in known else len(known)

@@ -1,0 +1,160 @@
+"""The peak at another batch, from the peaks that were measured: a fixed part and one per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from framebench.analysis.comparison import MIB, Comparison, Shown, mib, missing
+from framebench.analysis.reports.breakdown import lower_bound_of
+from framebench.analysis.tables import conditions
+from framebench.suite.strategy import FRAMEWORKS
+
+CONFIDENCE = 0.95
+# one line is fitted to what agrees in all of these
+ALIKE = [
+    "machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument", "protocol",
+]  # fmt: skip
+
+
+class TooFew(ValueError):
+    """A line needs two batches; the message says which there are."""
+
+
+class Estimate(NamedTuple):
+    """95 % interval by Student's t; None with two batches, which a line always fits."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Least squares through (batch, bytes)."""
+
+    batches: tuple[int, ...]
+    fixed: Estimate
+    per_sample: Estimate
+    residual: float | None  # standard error of a measurement about the line
+
+    def at(self, batch: int) -> Estimate:
+        """The peak to expect at this batch, with the interval for one new measurement."""
+        x, n = np.array(self.batches, float), len(self.batches)
+        spread = 1 + 1 / n + (batch - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
+        return estimate(self.fixed.value + self.per_sample.value * batch, self.residual, spread, n)
+
+
+def estimate(value: float, residual: float | None, spread: float, n: int) -> Estimate:
+    if residual is None:
+        return Estimate(value)
+    half = student(n - 2) * residual * spread**0.5
+    return Estimate(value, value - half, value + half)
+
+
+@cache
+def student(freedom: int) -> float:
+    """The quantile of Student's t that leaves CONFIDENCE between itself and its negative."""
+    from scipy.special import stdtrit  # scipy.stats, which calls it, takes four times as long to import
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
+    """Raises TooFew."""
+    x, y, n = np.array(batches, float), np.array(peaks, float), len(batches)
+    if len(set(batches)) < 2:
+        raise TooFew(f"a line needs peaks at two batches; there are: {', '.join(map(str, sorted(set(batches)))) or 'none'}")
+    deviation = x - x.mean()
+    square = float((deviation**2).sum())
+    slope = float(deviation @ y) / square
+    fixed = float(y.mean() - slope * x.mean())
+    residual = float((((y - fixed - slope * x) ** 2).sum() / (n - 2)) ** 0.5) if n > 2 else None
+    return Line(
+        tuple(batches),
+        estimate(fixed, residual, 1 / n + float(x.mean()) ** 2 / square, n),
+        estimate(slope, residual, 1 / square, n),
+        residual,
+    )
+
+
+def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
+    """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
+    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()]
+    for _, group in measured.groupby(ALIKE):
+        if group["batch"].nunique() >= at_least:
+            yield group.sort_values("batch", kind="stable")
+
+
+def through(group: pd.DataFrame) -> Line:
+    """The line through these peaks. Raises TooFew."""
+    return fit(group["batch"].tolist(), group["peak_bytes"].tolist())
+
+
+def held_out(table: pd.DataFrame) -> pd.DataFrame:
+    """The peak at the largest batch against what the smaller ones predict: one row for each group with three batches or more.
+
+    `error` is that of a line through the peaks, `error_over_bound` that of a line through what they exceed the lower
+    bound by, which knows that gradients and activations need not be there together.
+    """
+    return pd.DataFrame([held_out_of(group) for group in alike(table, at_least=3)])
+
+
+def held_out_of(group: pd.DataFrame) -> pd.Series:
+    bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
+    known, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
+    line, batch = through(known), int(group["batch"].iloc[-1])
+    over = fit(line.batches, (known["peak_bytes"] - bounds[:-1]).tolist())
+    expected = line.at(batch)
+    found = {
+        "known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value,
+        "predicted": expected.value, "low": expected.low, "high": expected.high, "error": expected.value / peak - 1,
+        "error_over_bound": (over.at(batch).value + bounds[-1]) / peak - 1,
+    }  # fmt: skip
+    return pd.concat([last, pd.Series(found, dtype=object)])
+
+
+BYTES = Shown("", ",.1f", 1 / MIB)
+SHOWN = {
+    "workload": Shown("workload"),
+    "framework": Shown("framework"),
+    "strategy": Shown("strategy"),
+    "known": Shown("from batches", lambda batches: ", ".join(map(str, batches))),
+    "batch": Shown("batch"),
+    "fixed": BYTES._replace(head="fixed"),
+    "per_sample": Shown("per sample", ",.2f", 1 / MIB),
+    "predicted": BYTES._replace(head="predicted"),
+    "interval": Shown("95 % interval"),
+    "peak_bytes": BYTES._replace(head="measured"),
+    "error": Shown("error", "+.1%"),
+    "error_over_bound": Shown("error, lower bound known", "+.1%"),
+    "peak_instrument": Shown("instrument"),
+}
+
+
+def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
+    """The held-out largest batch, for each machine, scenario and size."""
+    found = held_out(table)
+    if found.empty:
+        return
+    ends = zip(found["low"], found["high"])
+    found = found.assign(
+        interval=["-" if missing(low) else f"{mib(low)} to {mib(high)}" for low, high in ends],
+        place=[FRAMEWORKS.index(framework) for framework in found["framework"]],
+    )
+    for (machine, scenario, size), group in found.groupby(["machine", "scenario", "size"]):
+        yield Comparison(
+            f"Prediction of the peak at the largest batch, {scenario}, size {size}",
+            "MiB (2^20 bytes). A straight line through the peaks at the smaller batches (least squares) predicts the largest; "
+            "interval: Student's t for one new measurement, none from two batches. Lower bound known: the line is fitted to "
+            f"what the peaks exceed the lower bound by. {conditions(group)}",
+            group.sort_values(["workload", "place", "strategy"]),
+            SHOWN,
+            left=4,
+            machine=str(machine),
+        )

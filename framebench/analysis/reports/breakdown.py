@@ -1,0 +1,66 @@
+"""Where a measured peak goes: what the case cannot do without (`framebench.analysis.lower_bound`), and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pandas as pd
+
+from framebench.analysis.comparison import MIB, Comparison, Shown
+from framebench.analysis.lower_bound import LowerBound, lower_bound
+from framebench.analysis.tables import conditions
+from framebench.suite.hypothetical import named
+
+PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
+
+
+def breakdown(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest` and `peak_over_bound`.
+
+    The parts are those of the moment when the least that is needed is most: often the end of the forward pass, when there are
+    all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
+    fragmentation, and what the framework keeps beyond the least.
+    """
+    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
+    bounds = [lower_bound_of(case) for case in measured["case"]]
+    for part in PARTS:
+        measured[part] = [getattr(f, part) for f in bounds]
+    measured["lower_bound"] = [float(f.total) for f in bounds]
+    measured["rest"] = measured["peak_bytes"] - measured["lower_bound"]
+    measured["peak_over_bound"] = measured["peak_bytes"] / measured["lower_bound"]
+    return measured
+
+
+@cache  # many records are of few cases
+def lower_bound_of(case_id: str) -> LowerBound:
+    """Raises UnknownCase."""
+    return lower_bound(named(case_id))
+
+
+SHOWN = {
+    "framework": Shown("framework"),
+    "strategy": Shown("strategy"),
+    "peak_bytes": Shown("peak", ",.1f", 1 / MIB),
+    **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
+    "peak_over_bound": Shown("peak / lower bound", ".2f"),
+    "peak_instrument": Shown("instrument"),
+}
+
+
+def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
+    """One for each machine, workload, size, scenario and batch."""
+    split = breakdown(table)
+    for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
+        machine, workload, size, scenario, batch = key
+        yield Comparison(
+            f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
+            "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the "
+            "end of the forward pass), and sum to the lower bound, the least that any implementation needs; rest = measured "
+            "peak - lower bound: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond "
+            f"the least. {conditions(group)}",
+            group,
+            SHOWN,
+            machine=str(machine),
+            cases=tuple(group["case"]),
+        )

@@ -1,0 +1,75 @@
+"""The support matrix: which strategies there are, in which framework, and what cannot be combined. It needs no record."""
+
+from __future__ import annotations
+
+from framebench.analysis.comparison import Comparison
+from framebench.models import spec
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
+from framebench.suite.strategy import FRAMEWORKS, Scenario, Strategy
+
+SUPPORT = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+GENERATED = "Generated from framebench/suite/registry.py."
+
+
+def support() -> list[Comparison]:
+    """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
+    only tests an article's sentence."""
+    return [*(matrix(scenario) for scenario in SCENARIOS), matrix_over_ranks(), matrix_of_claims()]
+
+
+def matrix(scenario: str) -> Comparison:
+    stage = SCENARIOS[scenario]
+    rows = tuple(supported(stage, name) for name in in_use(scenario))
+    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}"
+    return Comparison.of_text(f"Strategies: {scenario}", caption, SUPPORT, rows, left=len(SUPPORT))
+
+
+def matrix_over_ranks() -> Comparison:
+    rows = tuple((scenario, *supported(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS)
+    caption = (
+        f"What several processes or devices do together; a case says how many: b4x2, a batch of 4 over 2 ranks. {GENERATED}"
+    )
+    return Comparison.of_text("Strategies over ranks", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
+
+
+def matrix_of_claims() -> Comparison:
+    rows = tuple((name, *supported(stage, strategy)) for name, stage in SCENARIOS.items() for strategy in claims_only(name))
+    caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
+    return Comparison.of_text("Strategies only for claims", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
+
+
+def supported(stage: Scenario, name: str) -> tuple[str, ...]:
+    """One row of the support matrix."""
+    strategy = find(stage.name, name)
+    cells = [strategy.cells[f] for f in FRAMEWORKS]
+    texts = [f"{c.kind}: {c.why}" + f" (undone on a CPU: {c.undone_on_cpu})" * bool(c.undone_on_cpu) for c in cells]
+    exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
+    does = "; ".join([strategy.summary, *exceptions])
+    return strategy.name, does, where_it_exists(strategy, stage.workloads), *texts, strategy.effect
+
+
+def where_it_exists(strategy: Strategy, workloads: tuple[str, ...]) -> str:
+    """The scenario's workloads that have the strategy, and its variant."""
+
+    def has(name: str) -> bool:
+        return name in strategy.workloads and (not strategy.variant or strategy.variant in spec.workload(name).variants)
+
+    having = [w for w in workloads if has(w)]
+    return "all" if tuple(having) == spec.NAMES else ", ".join(having)
+
+
+def exclusions() -> Comparison:
+    """Which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
+    axes: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for strategy in {row.name: row for row in STRATEGIES.values()}.values():
+        axes.setdefault(strategy.axis, []).append(strategy.name)
+        pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
+    rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
+    caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
+    return Comparison.of_text("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
+
+
+def every_table() -> list[Comparison]:
+    """What documents can show without any record."""
+    return [*support(), exclusions()]

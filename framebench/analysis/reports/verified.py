@@ -1,0 +1,45 @@
+"""Whether verification finds fault with what is right: the cases of the standard profile as they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.selection import measured_at, unlimited
+from framebench.records.record import Record
+from framebench.suite.profiles import profile
+from framebench.suite.protocol import VERSION
+
+HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "largest error")
+
+
+def comparison(found: Iterable[Record]) -> Comparison:
+    """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
+    cases = {case.id: case for case in profile("standard") if case.support.supported and not case.support.gpu}
+    newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
+    for r in sorted(unlimited(found), key=measured_at):
+        if r.case in cases and r.provenance.protocol == VERSION:
+            newest[r.provenance.machine, r.parsed.framework][r.case] = r
+    rows, notes = [], []
+    for (machine, framework), own in sorted(newest.items()):
+        total = sum(case.framework == framework for case in cases.values())
+        rows.append((machine, framework, str(total), *outcomes(list(own.values()))))
+        notes += [f"{machine}: {r.case}: {r.status}: {r.reason}" for r in own.values() if r.status != "ok"]
+    caption = (
+        "Supported cases of the standard profile, without any bug. largest error: in units of its tolerance, of those that "
+        f"pass, after the first steps and after the last. Protocol {VERSION}."
+    )
+    return Comparison.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
+
+
+def outcomes(found: list[Record]) -> tuple[str, ...]:
+    good, wrong = ([r for r in found if r.status == status] for status in ("ok", "wrong"))
+    largest = max((margin(r) for r in good), default=None)
+    return str(len(found)), str(len(good)), str(len(wrong)), str(len(found) - len(good) - len(wrong)), number(largest, ".2g")
+
+
+def margin(r: Record) -> float:
+    """The largest error of both verifications over its tolerance."""
+    first = r.verification
+    return max((each.margin or 0.0 for each in (first, first and first.again) if each), default=0.0)

@@ -1,0 +1,106 @@
+"""A results folder, read once: however many tables, pages and figures a command makes, each file is parsed at most once."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from framebench.analysis import frames
+from framebench.analysis.searches import Searches, read
+from framebench.analysis.selection import select
+from framebench.features.claims import probed_record as probed
+from framebench.features.claims.probed_record import Probed
+from framebench.records import provenance, store
+from framebench.records.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class NoRecords(LookupError):
+    """There is nothing to show; the message names the folder and the way out."""
+
+
+class UnknownMachine(LookupError):
+    """A machine that no record is of; the message lists those there are."""
+
+
+class Results:
+    """What lies under `root`, and which machine is meant where none is named."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @cached_property
+    def files(self) -> list[tuple[str, Record]]:
+        """Every readable record with its file; the others are named in a RecordWarning."""
+        return list(store.read_files(self.root))
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for _, record in self.files]
+
+    def of_machine(self, name: str) -> list[Record]:
+        return [record for record in self.records if record.provenance.machine == name]
+
+    @cached_property
+    def machines(self) -> list[str]:
+        """Those that have records, the one with the most first; by the folders' names, so that no file is opened.
+
+        Raises OSError for a folder that cannot be read.
+        """
+        where = self.root / "records"
+        try:
+            folders = [entry.name for entry in os.scandir(where) if entry.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
+            folders = []
+        counts = Counter({name: len(store.files(where / name)) for name in folders})
+        return sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
+
+    def machine(self, named: str | None = None, answers: Callable[[str], bool] = lambda name: True) -> str:
+        """The machine that is named; or else this one, if its records answer what is asked; or else, of those whose records do,
+        the one with the most, which is the published one. If none does, the one that comes first.
+
+        Raises BadMachine, NoRecords, and UnknownMachine with the names there are.
+        """
+        here = provenance.machine_name()
+        if not self.machines:
+            problem = f"no records under {self.root}" if self.root.is_dir() else f"{self.root} is no folder"
+            way_out = "name the folder that has records/ in it, or measure first: framebench run, or make bench"
+            raise NoRecords(f"{problem}; {way_out}")
+        if named is not None and named not in self.machines:
+            raise UnknownMachine(
+                f"no records of machine {named!r} under {self.root}; machines: {', '.join(sorted(self.machines))}"
+            )
+        in_order = sorted(self.machines, key=lambda name: name != here)
+        return named or next(filter(answers, in_order), in_order[0])
+
+    @cached_property
+    def searches(self) -> Searches:
+        """For the largest batch under a limit, on every machine."""
+        return Searches(read(self.root))
+
+    def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
+        """By name the newest result of each probe that claims rest on, and its file."""
+        every = []
+        for path in (self.root / "claims" / machine).rglob("*.json"):
+            try:
+                every.append((path, probed.read(path)))
+            except store.BadRecord as error:
+                warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
+        return {found.probe: (path, found) for path, found in sorted(every, key=lambda each: each[1].provenance.measured_at)}
+
+    def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
+        """What `analysis.load` returns."""
+        if versions not in ("one", "all"):
+            raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
+        chosen = self.machine(machine)
+        found = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
+        if not found:
+            raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
+        return frames.frame(found)

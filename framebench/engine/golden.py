@@ -1,0 +1,112 @@
+"""Reference values in float64: torch makes them, JAX confirms them. `framebench dev golden` writes them
+to golden.json and tensors.json.gz.
+
+Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
+of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics
+(batch norm), they have values of their own. What was computed is kept in the cache until the models change: an interrupted run
+goes on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.models.spec import workload
+from framebench.records.pins import pinned_version
+from framebench.records.provenance import ROOT
+from framebench.suite.tensors import errors
+
+SIZES = ("tiny", "cpu")
+AGREEMENT = 1e-7  # between two independent float64 implementations, relative
+DIGITS = 12
+
+Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": ...}
+
+
+def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES, but: Collection[str] = ()) -> Values:
+    """All values of a workload `but` those of some keys, in the framework of `environment`. Raises SetupError if it fails
+    there."""
+    found: Values = {}
+    for size in sizes:
+        done = kept(name, environment, size)
+        before = -1
+        while len(known := {key: value for line in lines(done) for key, value in line.items()}) > before:
+            before = len(known)
+            arguments = (name, environment.framework, size, str(done), *known, *but)
+            environments.run_module(environment, "framebench.worker.golden", *arguments)
+        found |= known
+    return found
+
+
+def kept(name: str, environment: Environment, size: str) -> Path:
+    """The file that grows by a line for each key."""
+    sources = [*sorted((ROOT / "models" / name).glob("*.py")), *sorted((ROOT / "models").glob("*.py"))]
+    sources.append(ROOT / "framebench/suite/tensors.py")
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
+    file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def lines(file: Path) -> Iterator[Values]:
+    """Whole lines; one that was cut off is left out."""
+    for line in file.read_text().splitlines(keepends=True) if file.exists() else ():
+        if line.endswith("\n"):
+            yield json.loads(line)
+
+
+def difference(one: Values, other: Values) -> float:
+    """The largest relative difference of any value or tensor of keys that both have. Raises ValueError for other tensors."""
+    return max(largest(key, one[key], other[key]) for key in one if key in other)
+
+
+def largest(key: str, one: dict[str, Any], other: dict[str, Any]) -> float:
+    values = [abs(one["values"][name] - value) / abs(value) for name, value in other["values"].items()]
+    for kind in one["tensors"].keys() | other["tensors"].keys():
+        here, there = (side["tensors"].get(kind, {}) for side in (one, other))
+        if here.keys() != there.keys():
+            raise ValueError(f"{key}: {kind} of {', '.join(sorted(here.keys() ^ there.keys()))} in one of the frameworks only")
+        values += [max(errors(here[name], there[name])) for name in here]
+    return max(values)
+
+
+def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = ()) -> Path:
+    """The values of all keys, or those of new ones `beside` the keys that are there. Raises ValueError if the two
+    implementations disagree: then one of them is wrong, and nothing is written."""
+    if made.keys() != confirmed.keys():
+        raise ValueError(f"{name}: only one framework has values for {', '.join(sorted(made.keys() ^ confirmed.keys()))}")
+    if (off := difference(made, confirmed)) > AGREEMENT:
+        raise ValueError(f"{name}: torch and JAX differ by {off:.1e} in float64; one model is wrong")
+    path = workload(name).folder / "golden.json"
+    by = {who: f"{f} {pinned_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
+    known = {key: workload(name).golden[key] for key in beside}
+    tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
+    if known:
+        off = max(off, float(json.loads(path.read_text())["largest_difference"]))
+    values = known | {key: found["values"] for key, found in made.items()}
+    path.write_text(json.dumps({**by, "largest_difference": f"{off:.0e}", "values": values}, indent=1) + "\n")
+    tensors |= {key: shortened(found["tensors"]) for key, found in made.items()}
+    (path.parent / "tensors.json.gz").write_bytes(
+        gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
+    )
+    return path
+
+
+def shortened(tensors: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    """Projections to DIGITS places after the norm's first: what is far smaller than the norm needs no digits of its own."""
+    return {
+        kind: {name: [float(f"{n:.{DIGITS}g}") if n == s[0] else round_to(n, s[0]) for n in s] for name, s in found.items()}
+        for kind, found in tensors.items()
+    }
+
+
+def round_to(number: float, norm: float) -> float:
+    unit = norm * 10.0**-DIGITS
+    return float(f"{round(number / unit) * unit:.{DIGITS}g}") if unit else number

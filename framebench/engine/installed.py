@@ -1,0 +1,97 @@
+"""`--env installed`, or `--env /path/to/python`: an interpreter that already has a framework, used as it is.
+
+Nothing is installed or changed there; its versions may be older or newer than the pins, and go into every record. The packages
+of the control environment may lie in the same interpreter: workers import the framework and NumPy alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from framebench.engine import environments
+from framebench.engine.environments import Environment, Say, SetupError
+from framebench.suite.strategy import FRAMEWORKS
+
+HERE = "installed"  # what --env says for the interpreter that runs framebench
+NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "flax", "optax", "numpy"), "jittor": ("jittor", "numpy")}
+LIMIT_S = 300.0  # for importing a framework from a slow disk
+# Importing Jittor compiles its core for minutes, so it is only looked for; a build that fails is found by the first worker.
+LOOK = """
+import importlib, importlib.metadata, importlib.util, json, sys
+
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return getattr(importlib.import_module(name), "__version__", "unknown")
+
+found, error = {}, ""
+for name in sys.argv[1:]:
+    try:
+        if name == "jittor":
+            if importlib.util.find_spec(name) is None:
+                raise ModuleNotFoundError(f"No module named {name!r}")
+        else:
+            importlib.import_module(name)
+        found[name] = version(name)
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+        break
+print(json.dumps({"versions": found, "error": error}))
+sys.stdout.flush()
+"""
+
+
+def interpreter(env: str) -> Path:
+    """The interpreter that `--env` names. Raises SetupError."""
+    if env == HERE:
+        return Path(sys.executable)
+    found = shutil.which(os.path.expanduser(env))
+    if found is None or Path(found).is_dir():
+        raise SetupError(
+            f"--env {env!r} is no interpreter; give {HERE!r} for this one ({sys.executable}), or a path to a python"
+        )
+    return Path(found).absolute()  # a link into a virtual environment must stay one
+
+
+def describe(framework: str, python: Path) -> Environment:
+    """The framework as this interpreter has it. Raises SetupError, with what cannot be imported and why."""
+    if framework not in FRAMEWORKS:
+        raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
+    needs = NEEDS[framework]
+    try:
+        done = subprocess.run([str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S)
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
+    if found["error"]:
+        raise SetupError(f"{python} cannot import what {framework} needs ({', '.join(needs)}): {found['error']}")
+    home = python.parent.parent / "home"  # of an environment of ours, where Jittor's compiled kernels are
+    version = found["versions"][framework].split("+")[0]
+    return Environment(framework, version, python, home if framework == "jittor" and home.is_dir() else None, installed=True)
+
+
+def ready(frameworks: Iterable[str], env: str | None, say: Say = lambda _: None) -> dict[str, Environment]:
+    """An environment for each framework: pinned and built, or by `env` what is installed; a framework that is not there is left
+    out, with a sentence. Raises SetupError if none is left."""
+    named = set(frameworks)
+    wanted = [f for f in FRAMEWORKS if f in named]
+    if env is None:
+        return {f: environments.ensure(f, say=say) for f in wanted}
+    python, found, missing = interpreter(env), {}, []
+    for framework in wanted:
+        try:
+            found[framework] = describe(framework, python)
+        except SetupError as error:
+            missing.append(str(error))
+    if wanted and not found:
+        raise SetupError("; ".join(missing))
+    for sentence in missing:
+        say(f"left out: {sentence}")
+    return found

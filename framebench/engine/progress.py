@@ -1,0 +1,94 @@
+"""Live progress: what runs now, how far, how long still."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from framebench.engine.blocks import Listener
+from framebench.engine.environments import describe
+from framebench.records import provenance, store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+
+GUESS_S = 20.0  # for a case that was never measured anywhere
+
+
+class CaseProgress(Listener):
+    """A bar over the cases of a run; the time left comes from what the same cases took before on this machine."""
+
+    def __init__(self, cases: list[Case], results: Path, console: Console, blocks: int = 1) -> None:
+        self.console = console
+        self.expected = expected_seconds(cases, results)
+        self.left = dict.fromkeys(cases, blocks)
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("about {task.fields[left]} left"), console=console, transient=True,
+        )  # fmt: skip
+        self.task = self.bar.add_task("", total=len(cases) * blocks, left=self.remaining())
+
+    def __enter__(self) -> CaseProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def remaining(self) -> str:
+        seconds = sum(self.expected[c] * blocks for c, blocks in self.left.items())
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+    def phase(self, case: Case, what: str) -> None:
+        self.bar.update(self.task, description=f"{case.id} [{what}]".replace("[", r"\["), left=self.remaining())
+
+    def skipped(self, case: Case) -> None:
+        """No more of it is measured."""
+        self.bar.update(self.task, advance=self.left.pop(case, 0), left=self.remaining())
+
+    def done(self, record: Record) -> None:
+        """Also of cases that were not asked for, but measured beside them."""
+        if self.left.get(record.parsed, 0) > 0:
+            self.left[record.parsed] -= 1
+            self.bar.update(self.task, advance=1, left=self.remaining())
+        self.bar.console.print(line(record), markup=False, highlight=False, soft_wrap=True)
+
+
+def line(record: Record, step_s: float | None = None) -> str:
+    """One finished case in one line, with its own seconds of a step, or those over all of its blocks."""
+    step_s = record.step_time_s if step_s is None else step_s
+    if record.status != "ok":
+        return f"{record.case:<48} {record.status}: {record.reason}"
+    effect = "" if record.effect and record.effect.proven else "  effect not proven"
+    peak = f"{record.peak_bytes / 2**20:9.1f} MiB ({record.peak_instrument})" if record.peak_bytes is not None else ""
+    if record.ranks:
+        least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0
+        return (
+            f"{record.case:<48} {peak:<32} the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}{effect}"
+        )
+    time = "" if step_s is None else f"{step_s * 1e3:9.1f} ms/step"
+    return f"{record.case:<48} {peak:<32} {time}{effect}"
+
+
+def expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
+    """What each case took last time here; for a new one the median of its framework's, or a guess."""
+    known: dict[Case, float] = {}
+    for case in cases:
+        where = store.folder(results, provenance.machine_name(), describe(case.framework).name, case)
+        for path in sorted(where.glob("*.json"))[-1:]:
+            try:
+                known[case] = store.read(path).spent_s.get("total", 0.0)
+            except store.BadRecord:
+                continue
+    medians = {f: statistics.median(v) for f, v in by_framework(known).items()}
+    return {c: known.get(c, medians.get(c.framework, GUESS_S if c.support.supported else 0.0)) for c in cases}
+
+
+def by_framework(known: dict[Case, float]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for case, seconds in known.items():
+        found.setdefault(case.framework, []).append(seconds)
+    return found

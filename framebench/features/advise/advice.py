@@ -1,0 +1,217 @@
+"""Which strategies fit into a budget of memory, fastest first: by a search under a limit, by records, or predicted.
+
+Every offer says which. A speed is always a measured one, and offers are ranked by speeds of machines whose instruments came out
+right alone. Records that are not `ok`, not verified, or whose strategy was not seen at work, are no advice.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.frames import Row
+from framebench.analysis.peaks import Peak, bearing, peak_of, useless
+from framebench.analysis.results import NoRecords
+from framebench.analysis.searches import Searches
+from framebench.analysis.statistics import Ratio
+from framebench.models import spec
+from framebench.suite.case import Case, declared, first_batch
+from framebench.suite.hypothetical import Described
+from framebench.suite.registry import in_use
+from framebench.suite.strategy import FRAMEWORKS
+
+MOST = 2**16  # samples in a batch
+Evidence = dict[tuple[str, str], list[Row]]  # usable rows by framework and strategy, in the order of their batches
+NONE = Searches()
+
+
+@dataclass(frozen=True)
+class Question:
+    """`batch` None asks for the largest that fits. `shape` is the configuration of a model that is only described."""
+
+    workload: str
+    scenario: str
+    budget: int  # bytes
+    frameworks: tuple[str, ...] = FRAMEWORKS
+    batch: int | None = None
+    size: str = "cpu"
+    shape: Any = None
+
+    def case(self, framework: str, strategy: str, batch: int) -> Case:
+        parts = self.workload, framework, self.scenario, strategy, batch, self.size
+        return Case(*parts) if self.shape is None else Described(*parts, shape=self.shape)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One strategy at one batch. `speed` is a measured row that stands for it, perhaps of another batch or size."""
+
+    case: Case
+    peak: Peak
+    fits: bool  # into the budget of the question
+    judge: Literal["search", "record", "prediction"]
+    evidence: Row  # the newest row that the peak rests on
+    timed: tuple[Row, ...]  # all that have a throughput
+    speed: Row | None
+
+    @property
+    def throughput(self) -> float:
+        """Samples or tokens per second, for ranking: 0 where none was measured, or with instruments nobody has checked."""
+        return (self.speed.throughput or 0) if self.speed and calibrated(self.speed) else 0
+
+
+def calibrated(r: Row) -> bool:
+    """Whether the machine's instruments gave known sizes and lengths right."""
+    return r.calibration == "passed"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Every list is sorted: offers that fit by speed, those that do not by what they need."""
+
+    question: Question
+    machine: str
+    fitting: list[Offer]
+    changed: list[Offer]  # they fit, but compute something else
+    beyond: list[Offer]
+    left_out: dict[str, str]  # case -> why its record is no advice
+    unmeasured: list[str]  # cases that a CPU could run and that have no record
+
+
+def offer(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+    """Its speed is that of the nearest batch. A search that tells whether it fits beats records and predictions."""
+    exact = [r for r in own if r.case == case.id]
+    timed = tuple(r for r in own if r.throughput)
+    nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
+    newest = max(own, key=lambda r: r.measured_at)
+    peak = peak_of(own, case, searches)
+    verdict = searches.tried(case, newest.machine, newest.framework_version).verdict(case.batch, budget)
+    judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
+    fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
+    return Offer(case, peak, fits, judge, exact[0] if exact else newest, timed, nearest)
+
+
+def largest(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+    """The strategy at the largest batch that fits; where none does, at the smallest there is.
+
+    Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
+    """
+    unit = case.plan.micro_batches
+    batches = range(unit, MOST + 1, unit)
+    expected = bisect_right(batches, budget, key=lambda b: peak_of(own, replace(case, batch=b), searches).needs) * unit
+    tried = searches.tried(case, own[-1].machine, own[-1].framework_version)
+    known = {tried.fitting(budget), (tried.failing(budget) or unit) - unit, *(r.batch for r in own if r.size == case.size)}
+    candidates = (offer(own, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known} - {0})[::-1])
+    found = next((o for o in candidates if o.fits), offer(own, replace(case, batch=unit), budget, searches))
+    within = [r for r in found.timed if r.batch <= found.case.batch] or found.timed[:1]
+    return replace(found, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
+
+
+def answers(evidence: Evidence, question: Question, searches: Searches) -> list[Offer]:
+    """One for each framework and strategy with evidence."""
+    found = []
+    for (framework, strategy), own in evidence.items():
+        case = question.case(framework, strategy, question.batch or 1)
+        if question.batch is None:
+            found.append(largest(own, case, question.budget, searches))
+        elif question.batch % case.plan.micro_batches == 0:
+            found.append(offer(own, case, question.budget, searches))
+    return found
+
+
+def by_speed(offers: Iterable[Offer]) -> list[Offer]:
+    """Fastest first, ties by the smaller peak; those without a speed that counts (`Offer.throughput`) last.
+
+    By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
+    blocks; or else by throughput.
+    """
+    found = list(offers)
+    timed = [o.speed for o in found if o.speed and o.throughput]
+    shared = len({(r.batch, r.size) for r in timed}) == 1 and all(r.torch_ratio for r in timed)
+
+    def slowness(o: Offer) -> float:
+        return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
+
+    return sorted(found, key=lambda o: (slowness(o), o.peak.needs, o.case))
+
+
+def evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
+    """The rows that bear on the question; of a model that is only described, those that compute the same."""
+    found: Evidence = {}
+    for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
+        case = question.case(framework, strategy, question.batch or 1)
+        if question.shape is None or case.plan.same_loss:
+            found[framework, strategy] = bearing(asked, case)
+    return found
+
+
+def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Advice:
+    """From the rows of one machine, without strategies that only test an article's sentence, and from all searches that were
+    made. Raises NoRecords."""
+    used = [r for r in rows if r.framework in question.frameworks and not r.only_for_claims]
+    asked = [r for r in used if question.shape is not None or r.size == question.size]
+    if not asked:
+        what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
+        raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
+    newest = max((r.protocol for r in asked if r.throughput), default=None)  # speeds of two protocols are not ranked together
+    asked = [r if r.protocol == newest else r._replace(throughput=None) for r in asked]
+    offers = answers(evidence_of(asked, question), question, searches)
+    fitting = by_speed(o for o in offers if o.fits)
+    beyond = sorted((o for o in offers if not o.fits), key=lambda o: (o.peak.needs, o.case))
+    return Advice(
+        question, asked[0].machine,
+        fitting=[o for o in fitting if o.case.plan.same_loss],
+        changed=[o for o in fitting if not o.case.plan.same_loss],
+        beyond=[o for o in beyond if o.case.plan.same_loss],
+        left_out={r.case: why for r in asked if r.size == question.size and r.status != "unsupported" and (why := useless(r))},
+        unmeasured=unmeasured({(r.framework, r.strategy) for r in asked}, question),
+    )  # fmt: skip
+
+
+def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
+    """Cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
+    if question.shape is not None:
+        return []
+    base = spec.workload(question.workload).preset(question.size).base
+    pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in known)
+    cases = (question.case(*pair, first_batch(question.case(*pair, base))) for pair in pairs)
+    return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
+
+
+class Change(NamedTuple):
+    """From what the user has to what fits with the least loss of speed in the same framework, or else in another."""
+
+    base: Offer
+    to: Offer | None
+    time: Ratio | None = None  # step time of the new over the old, at the batch nearest to the new that blocks have both at
+
+    @property
+    def speed(self) -> float | None:
+        """Throughput of the new over the old."""
+        return 1 / self.time.value if self.time else None
+
+
+def change(advice: Advice, framework: str, strategy: str, known: Blocks) -> Change | None:
+    """None without records of what the user has."""
+    everything = [*advice.fitting, *advice.changed, *advice.beyond]
+    base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
+    own = [o for o in advice.fitting if o.case.framework == framework]
+    to = next(iter(own or advice.fitting), None)
+    return None if base is None else Change(base, to, step_time(base, to, known) if to else None)
+
+
+def step_time(base: Offer, to: Offer, known: Blocks) -> Ratio | None:
+    old, new = ({(r.batch, r.size): r.case for r in o.timed} for o in (base, to))
+    nearest = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - to.case.batch))
+    ratios = (known.of_cases(old[at], new[at]) for at in nearest)
+    return next((ratio for ratio in ratios if ratio), None)
+
+
+def largest_that_fits(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Offer | None:
+    """The largest batch that any strategy of the same mathematics fits the budget with. Raises NoRecords."""
+    found = advise(rows, replace(question, batch=None), searches).fitting
+    return max(found, key=lambda o: (o.case.batch, o.throughput), default=None)

@@ -1,0 +1,242 @@
+"""Commands that answer from records what to use: `advise`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from framebench.cli.shared import (
+    BUDGET,
+    AsJson,
+    Frameworks,
+    Machine,
+    Results,
+    Scenario,
+    Size,
+    Workload,
+    app,
+    err,
+    fail,
+    machine_of,
+    out,
+    parse_bytes,
+    parts,
+    say,
+)
+from framebench.engine import runner
+from framebench.models import spec
+from framebench.suite import selectors
+from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.hypothetical import obstacle, over_ranks
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, find, in_use, names
+from framebench.suite.strategy import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from framebench.analysis.blocks import Blocks
+    from framebench.features.advise.advice import Advice, Change, Question
+    from framebench.features.ranks.advice import RankOffer
+
+ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
+
+
+def number_of(text: str) -> float:
+    """`124M`, `1.3B` or `124e6`. Raises typer.BadParameter."""
+    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([kKMB]?)", text.strip())
+    with suppress(ValueError):
+        if found and (count := float(found[1]) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}[found[2]]) >= 1:
+            return count
+    raise typer.BadParameter(f"{text!r} is no number of parameters: write for instance 124M, 1.3B or 124e6")
+
+
+@app.command(rich_help_panel=BUDGET)
+def advise(
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
+    workload: Workload = None,
+    scenario: Scenario = None,
+    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    framework: Frameworks = None,
+    size: Size = None,
+    have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
+    machine: Machine = None,
+    parameters: Annotated[
+        float | None, typer.Option(parser=number_of, metavar="N", help="of a model that is only described, such as 124M")
+    ] = None,
+    sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="its tokens' kinds, by default 50304")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
+    ] = None,
+    results: Results = runner.RESULTS,
+    every: Annotated[
+        bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
+    from framebench.analysis.peaks import evidence_about
+    from framebench.analysis.results import NoRecords
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.advise import advice, show
+
+    given = parts(asked)
+    if given.strategy:
+        fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
+    workload, scenario = workload or given.workload or "transformer", scenario or given.scenario or "train"
+    batch, size = batch or given.batch, size or given.size or DEFAULT_SIZE
+    chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
+    if ranks is not None:
+        if have or machine or parameters:
+            fail(
+                "--ranks predicts this suite's own models, without records: leave --from, --machine and --parameters out",
+                2,
+            )
+        if not batch:
+            example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
+            fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
+        over = cases_over_ranks(workload, chosen, scenario, batch, size, ranks)
+        if over[0].batch != batch:
+            say(f"a batch of {batch} does not divide by {ranks} ranks: of {over[0].batch} samples instead")
+        raise typer.Exit(advise_ranks(over, parse_bytes(budget), as_json))
+    described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
+    if parameters is None and (without := [name for name, value in described.items() if value is not None]):
+        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
+    shape = shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
+    question = advice.Question(
+        workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
+    )  # fmt: skip
+    evidence = cache(lambda name: evidence_about(results, name, workload, scenario))
+    folder = Folder(results)
+    named = machine_of(folder, machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
+    rows, timed = evidence(named)
+    try:
+        found = advice.advise(rows, question, folder.searches)
+        roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not found.fitting else None
+    except NoRecords as error:
+        fail(str(error), 1)
+    changes = changes_from(have, found, question, timed) if have else []
+    if as_json:
+        typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
+    else:
+        tell(show.answer(found, roomiest))
+        for table in show.tables(found, every):
+            table.terminal(out)
+        if shape is not None:
+            said = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
+            say(f"{question.size}: taken for {said}")
+        tell(show.sentences(found, changes, every))
+    raise typer.Exit(0 if found.fitting else 1)
+
+
+def cases_over_ranks(
+    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
+) -> list[Case]:
+    """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
+    names = [n for (where, n), row in OVER_RANKS.items() if where == scenario and workload in row.workloads and not row.needs]
+    every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
+    if found := [case for case in every if case.support.supported]:
+        return found
+    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads})
+    raise UnknownCase(
+        f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
+    )
+
+
+def advise_ranks(cases: list[Case], budget: int, as_json: bool) -> int:
+    """The exit code: whether none fits."""
+    from framebench.features.ranks import advice as ranks
+
+    offers = []
+    for case in cases:
+        with err.status(case.id):
+            offers.append(offered(case))
+    if as_json:
+        typer.echo(json.dumps(ranks.as_json(offers, budget), indent=1))
+    else:
+        tell([ranks.answer(offers, budget)])
+        ranks.table(offers, budget).terminal(out)
+    return not ranks.fitting(offers, budget)
+
+
+def offered(case: Case) -> RankOffer:
+    from framebench.engine import environments
+    from framebench.features.ranks import predicted as predicted_rank
+    from framebench.features.ranks.advice import RankOffer
+
+    if why := obstacle(case):
+        return RankOffer(case, why=why)
+    try:
+        return RankOffer(case, predicted_rank.predict(case, environments.ensure(case.framework, say=say)))
+    except predicted_rank.Unpredicted as error:
+        return RankOffer(case, why=str(error))
+
+
+def tell(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
+    """The frameworks, in their order. Raises UnknownCase, with what is valid."""
+    for framework in frameworks:
+        selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
+    return tuple(f for f in FRAMEWORKS if any(fnmatchcase(f, pattern) for pattern in frameworks))
+
+
+def baseline(scenario: str) -> str:
+    return SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
+
+
+def shape_of(workload: str, parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int) -> Any:
+    """The configuration of a model that is only described. Raises UnknownCase."""
+    described = spec.workload(workload).described
+    if described is None:
+        able = [name for name in spec.NAMES if spec.workload(name).described]
+        raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}")
+    try:
+        return described(parameters, sequence, width, layers, vocabulary)
+    except ValueError as error:
+        raise UnknownCase(str(error)) from None
+
+
+def millions(workload: str, shape: Any) -> str:
+    return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
+
+
+def changes_from(have: str, found: Advice, question: Question, timed: Blocks) -> list[Change]:
+    """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
+    from framebench.features.advise import advice
+
+    framework, strategy = "*", have
+    if "/" in have:
+        case = selectors.parse(have)
+        framework, strategy = case.framework, case.strategy
+        if (case.workload, case.scenario) != (question.workload, question.scenario):
+            asked = f"--workload {question.workload} --scenario {question.scenario}"
+            raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
+    if "/" not in have and not any(fnmatchcase(name, have) for name in names(question.scenario)):
+        known = selectors.few(in_use(question.scenario), have)
+        raise UnknownCase(f"--from {have}: {question.scenario} has no such strategy; choose from: {known}")
+    # in any size that is declared, as a described model has none
+    named = {c.strategy for c in selectors.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
+    if len(named) > 1:
+        raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {selectors.few(sorted(named), have)}")
+    (strategy,) = named
+    if find(question.scenario, strategy).only_for_claims:
+        known = ", ".join(in_use(question.scenario))
+        raise UnknownCase(f"--from {have} only tests an article's sentence, so advice leaves it out; choose from: {known}")
+    wanted = [f for f in question.frameworks if framework in ("*", f)]
+    changes = [c for f in wanted if (c := advice.change(found, f, strategy, timed))]
+    if not changes:
+        fail(f"no record says anything of {have} in {', '.join(wanted) or framework}: framebench run measures it", 1)
+    return changes

@@ -1,0 +1,113 @@
+"""Many arms at once: one for each workload and framework in which both cases exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from framebench.features.claims.claim import Arm
+from framebench.features.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep, Steepest
+from framebench.features.claims.rule import Target
+from framebench.features.claims.samples import PEAK, Quantity
+from framebench.models.spec import NAMES
+from framebench.suite.case import DEFAULT_SIZE, Case, declared
+from framebench.suite.strategy import FRAMEWORKS, Unsupported
+
+# The smallest departures that matter: bytes by 1 %, as everywhere (framebench/analysis/statistics.py); times by 5 %, since two processes
+# on a shared machine differ by some per cent (docs/study.md); shares by two points of a hundred.
+BYTES, SECONDS, POINTS = 0.01, 0.05, 0.02
+LESS, MORE = Target(-1, 1.0, BYTES), Target(1, 1.0, BYTES)
+FASTER, SLOWER = Target(-1, 1.0, SECONDS), Target(1, 1.0, SECONDS)
+SOME, NONE = Target(1, 0.5), Target(-1, 0.5)  # a count above zero, and none: between none and one
+
+RESNET, UNET, GPT = ("resnet50",), ("unet3d",), ("transformer",)
+TORCH, JAX, JITTOR = ("torch",), ("jax",), ("jittor",)
+
+
+def times(ratio: float, minimum: float = BYTES, or_more: bool = False) -> Target:
+    """The change is claimed to be so many times the base."""
+    return Target(-1 if ratio < 1 else 1, 1.0, minimum, ratio, or_more)
+
+
+def below(limit: float) -> Target:
+    """Equality: an error below a limit."""
+    return Target(-1, limit)
+
+
+def exists(case: Case | None) -> bool:
+    """Declared, and not unsupported by nature; what needs a GPU exists."""
+    return case is not None and declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
+
+
+def ref(workload: str, framework: str, what: str) -> Ref:
+    """`train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/fp32@1:px224`: the next batch of that size;
+    `train/ddp@x2`: over two ranks."""
+    name, _, place = what.partition("@")
+    batch, _, size = place.partition(":")
+    shift, _, ranks = batch.partition("x")
+    scenario, strategy = name.split("/")
+    return Ref(workload, framework, scenario, strategy, int(shift or 0), size, int(ranks or 1))
+
+
+def places(
+    make: Callable[[str, str], Measure], workloads: tuple[str, ...], frameworks: tuple[str, ...]
+) -> Iterator[tuple[str, Measure]]:
+    for workload, framework in product(workloads, frameworks):
+        measure = make(workload, framework)
+        cases = measure.cases(DEFAULT_SIZE)
+        if cases and all(map(exists, cases)):
+            yield f"{workload}/{framework}", measure
+
+
+def each(
+    make: Callable[[str, str], Measure],
+    target: Target,
+    workloads: tuple[str, ...] = NAMES,
+    frameworks: tuple[str, ...] = FRAMEWORKS,
+    label: str = "",
+) -> tuple[Arm, ...]:
+    """An arm for each place where the cases of `make(workload, framework)` exist."""
+    return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in places(make, workloads, frameworks))
+
+
+def ratios(
+    change: str,
+    base: str,
+    target: Target = LESS,
+    workloads: tuple[str, ...] = NAMES,
+    frameworks: tuple[str, ...] = FRAMEWORKS,
+    label: str = "",
+    quantity: Quantity = PEAK,
+) -> tuple[Arm, ...]:
+    """Change / base, each written as `scenario/strategy`."""
+    return each(lambda w, f: Ratio(quantity, ref(w, f, change), ref(w, f, base)), target, workloads, frameworks, label)
+
+
+PX224 = ("@0:px224", "@1:px224")  # batches 8 and 16
+
+
+def ratios_at_224(
+    change: str, base: str, target: Target, frameworks: tuple[str, ...] = FRAMEWORKS, quantity: Quantity = PEAK, label: str = ""
+) -> tuple[Arm, ...]:
+    """ResNet-50 on images of 224 pixels, whose activations dominate, at both batches of that size."""
+    arms = [ratios(change + at, base + at, target, RESNET, frameworks, label, quantity) for at in PX224]
+    return tuple(arm for of_batch in arms for arm in of_batch)
+
+
+SWEEPS: dict[str, type[Exponent] | type[Fall] | type[SmallestStep] | type[Steepest]] = {
+    "exponent": Exponent, "fall": Fall, "step": SmallestStep, "steepest": Steepest,
+}  # fmt: skip
+
+
+def sweeps(
+    kind: str,
+    what: str,
+    target: Target,
+    workloads: tuple[str, ...] = NAMES,
+    frameworks: tuple[str, ...] = FRAMEWORKS,
+    label: str = "",
+    quantity: Quantity = PEAK,
+) -> tuple[Arm, ...]:
+    """A measure over every declared batch of `scenario/strategy`."""
+    scenario, strategy = what.split("/")
+    return each(lambda w, f: SWEEPS[kind](quantity, w, f, scenario, strategy), target, workloads, frameworks, label or scenario)

@@ -1,0 +1,82 @@
+"""What the ledger is made of: a claim, its arms, and the cases an arm compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from framebench.features.claims.measures import Measure
+from framebench.features.claims.rule import Target
+from framebench.suite.selectors import few
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One comparison. What `Claim.arms` holds decides; what `Claim.evidence` holds is shown beside it."""
+
+    name: str  # such as transformer/torch, or transformer/torch time
+    measure: Measure
+    target: Target
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row. A claim about memory and speed is two rows of one id, each with a `part` of its own. `says` and
+    `recommendation` are sentences of our own; the latter may use the figures in braces that `ledger` gives it: {measured}; of
+    the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and {most_arm}; and
+    {range}, from the one to the other."""
+
+    id: str  # A1 .. D5 of the articles, R1 .. of users' reports
+    part: str = field(default="", kw_only=True)  # such as memory and speed, where they are judged apart
+    says: str
+    claimed: str  # the claimed effect, short
+    metric: str
+    transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
+    why: str  # or why not
+    recommendation: str  # what to do
+    if_so: str = ""  # what to do where the claim is reproduced, if that differs
+    arms: tuple[Arm, ...] = ()
+    evidence: tuple[Arm, ...] = ()
+    absent: tuple[str, ...] = ()  # names that are claimed to exist
+    reason: str = ""  # why no records can be had
+    note: str = ""  # a fact from a document, with its source; or why the arms are what they are
+    definition: str = ""  # why it is true by arithmetic or by definition: then no arm decides, they show how much
+    about_gpus: str = ""  # why a CPU cannot decide it: then only a GPU's records do
+
+    @property
+    def name(self) -> str:
+        """`A1`, or `B2 memory`."""
+        return f"{self.id} {self.part}".strip()
+
+    @property
+    def source(self) -> Literal["A", "B", "C", "D", "R"]:
+        return self.id[0]  # type: ignore[return-value]
+
+    @property
+    def every_arm(self) -> tuple[Arm, ...]:
+        return (*self.arms, *self.evidence)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The claims in the order of their sources."""
+
+    claims: tuple[Claim, ...]
+    ids: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", tuple(dict.fromkeys(c.id for c in self.claims)))
+        if len({c.name for c in self.claims}) != len(self.claims):
+            raise ValueError("a claim is there twice")
+
+    def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
+        """Those with these ids (in any case), all parts of each, or all. Raises UnknownClaim."""
+        wanted = [i.upper() for i in ids]
+        if unknown := [i for i in wanted if i not in self.ids]:
+            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {few(self.ids, unknown[0])}")
+        return tuple(c for c in self.claims if not wanted or c.id in wanted)
+
+
+class UnknownClaim(ValueError):
+    """An id that no claim has; the message lists those there are."""

@@ -1,0 +1,135 @@
+"""The ledger of claims: `claims`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framebench.cli.measuring import Blocks, measure_all
+from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, machine_of, out, say, session
+from framebench.engine import environments, runner
+from framebench.engine.session import Session
+from framebench.records import provenance
+from framebench.suite import profiles
+from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.strategy import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.claims.claim import Claim
+    from framebench.features.claims.ledger import Entry, Wanted
+
+
+@app.command(rich_help_panel=READ)
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or R3; all of them if none is named")] = None,
+    run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
+    evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
+    machine: Machine = None,
+    size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
+    blocks: Blocks = 5,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """What articles claim and users report about memory, what was measured, the verdict; of named ones also every arm."""
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.claims import as_json as plain
+    from framebench.features.claims import detail, ledger, parts, table
+    from framebench.features.claims.claim import UnknownClaim
+    from framebench.features.claims.registry import REGISTRY
+
+    if size not in (known := sorted({p.size for p in profiles.PROFILES.values()})):
+        fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
+    try:
+        chosen = REGISTRY.chosen(ids or [])
+    except UnknownClaim as error:
+        fail(str(error), 2)
+    failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
+    folder = Folder(results)  # anew: what was measured just now is in it
+    found = by_default(folder, size, ids or []) if not (machine or run) else []
+    found = found or ledger(
+        folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
+    )
+    if as_json:
+        typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
+    else:
+        for name in dict.fromkeys(entry.machine for entry in found):
+            for part in parts([entry for entry in found if entry.machine == name]):
+                table(part).terminal(out)
+        for entry in found if ids else ():
+            detail(entry).terminal(out)
+    raise typer.Exit(bool(failed))
+
+
+def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
+    """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
+    not both."""
+    from framebench.features.claims import ledger, measured_there
+
+    here = provenance.machine_name()
+    others = [name for name in found.machines if name != here]
+    if here not in found.machines or not others:
+        return []
+    own, published = (ledger(found, name, size, ids) for name in (here, others[0]))
+    merged = [mine if measured_there(mine) else theirs for mine, theirs in zip(own, published)]
+    count = sum(map(measured_there, own))
+    rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
+    say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
+    return sorted(merged, key=lambda entry: entry.machine != here)
+
+
+def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:
+    """Measure the cases and run the probes that these claims lack here. Returns what failed."""
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.claims.ledger import names, wanted
+    from framebench.features.claims.registry import REGISTRY
+    from framebench.features.claims.store import Measured
+
+    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    missing = any(not runner.unsupported(case) for case in lacking.cases)
+    for claim in chosen:
+        if claim.reason:
+            say(f"{claim.id} cannot be measured: {claim.reason}")
+    if not missing and not lacking.probes:
+        say("nothing is missing that this machine can measure")
+        return []
+    with session(results, f"claims {' '.join(c.id for c in chosen)} {size} {blocks} blocks") as opened:
+        failed = run_probes(lacking.probes, names(REGISTRY.claims), size, results)
+        return failed + run_cases(lacking, opened, blocks, time_limit, results)
+
+
+def run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:
+    """The same way as `framebench run`: what is compared in time in so many blocks, the rest once. Returns the ids of those
+    that failed."""
+    frameworks = {c.framework for c in lacking.cases if not runner.unsupported(c)}
+    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
+    for environment in ready.values():
+        environments.warm(environment, "standard", say)
+    pairs = [pair for pair in lacking.pairs if not any(map(runner.unsupported, pair))]
+    often = list(dict.fromkeys([*lacking.timed, *(case for pair in pairs for case in pair)]))
+    bad = []
+    for cases, times, both in ((often, blocks, pairs), (lacking.once, 1, [])):
+        able = [case for case in cases if not runner.unsupported(case)]
+        statuses = measure_all(able, session, ready, runner.Options(time_limit_s=time_limit), results, times, both)
+        bad += [case.id for case, status in zip(able, statuses) if status in BROKEN]
+    if bad:
+        say(f"these failed: {', '.join(bad)}")
+    return bad
+
+
+def run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
+    """One after the other; one that fails leaves the others unharmed."""
+    from framebench.features.claims import measure as claim_probes
+
+    failed = []
+    for probe in probes:
+        try:
+            claim_probes.run(probe, looked_up, size, results, say)
+        except (RuntimeError, environments.SetupError) as error:
+            say(f"probe {probe} failed: {error}")
+            failed.append(probe)
+    return failed

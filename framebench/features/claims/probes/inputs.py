@@ -1,0 +1,83 @@
+"""By how much reading a data set grows a process: `python -m framebench.features.claims.probes.inputs`. Linux; NumPy alone.
+
+The same BYTES of images are read batch by batch, once from arrays in a list, once from a memory-mapped file. Resident memory
+(VmRSS) contains the pages of a file that were touched, which the kernel may take back; private memory (RssAnon) does not. Then
+the process may have half of the data's bytes for itself (RLIMIT_DATA): how many batches can be read either way?
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from framebench.instruments.host import status_bytes
+
+BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
+
+
+def use(batch: np.ndarray) -> int:
+    """Touch every page."""
+    return int(batch[::512].sum())
+
+
+def growth(read: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> tuple[int, int]:
+    for i in range(BATCHES):
+        use(read[i])
+    return memory()[0] - before[0], memory()[1] - before[1]
+
+
+def memory() -> tuple[int, int]:
+    """Resident bytes, and those of them that no file backs."""
+    gc.collect()
+    return status_bytes("VmRSS"), status_bytes("RssAnon")
+
+
+def make(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 256, BATCH_BYTES, np.uint8)
+
+
+def written(rng: np.random.Generator, folder: Path) -> np.memmap:
+    """The data set as a memory-mapped file, made batch by batch."""
+    file = folder / "images"
+    with file.open("wb") as out:
+        for _ in range(BATCHES):
+            make(rng).tofile(out)
+    return np.memmap(file, np.uint8, "r", shape=(BATCHES, BATCH_BYTES))
+
+
+def batches_read(batch: Callable[[int], np.ndarray]) -> int:
+    """How many batches there are before memory runs out; all of them are kept."""
+    kept = []
+    for i in range(BATCHES):
+        try:
+            kept.append(batch(i))
+            use(kept[-1])
+        except MemoryError:
+            return i
+    return BATCHES
+
+
+def measure(folder: Path) -> dict[str, int]:
+    rng = np.random.default_rng(0)
+    start = memory()
+    listed = [make(rng) for _ in range(BATCHES)]
+    in_a_list = growth(listed, start)
+    del listed
+    mapped = written(rng, folder)
+    mapping = growth(mapped, memory())
+    room = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
+    resource.setrlimit(resource.RLIMIT_DATA, (room, room))
+    found = dict(zip(("listed_resident", "listed_private", "mapped_resident", "mapped_private"), (*in_a_list, *mapping)))
+    counts = {"listed_batches": batches_read(lambda i: make(rng)), "mapped_batches": batches_read(lambda i: mapped[i])}
+    return found | {"batches": BATCHES} | counts
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
+        print(json.dumps(measure(Path(scratch))))

@@ -1,0 +1,8 @@
+"""All claims, in the order of their sources: the articles' first, then what users reported."""
+
+from __future__ import annotations
+
+from framebench.features.claims import source_a, source_b, source_c, source_d, source_r
+from framebench.features.claims.claim import Registry
+
+REGISTRY = Registry((*source_a.CLAIMS, *source_b.CLAIMS, *source_c.CLAIMS, *source_d.CLAIMS, *source_r.CLAIMS))

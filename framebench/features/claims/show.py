@@ -1,0 +1,122 @@
+"""The ledger as tables, for the terminal, for documents and for the site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.results import Results
+from framebench.features.claims.ledger import NOT_MEASURED, Entry, Line, ledger, measured_there
+from framebench.features.claims.rule import MEASURED
+from framebench.suite.case import Case
+
+HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
+REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
+LINES = ("arm", "decides", "measured", "verdict", "records")
+CAPTION = (
+    "measured: median of the deciding arms that have an interval, in brackets the lowest and the highest end of these 95 % "
+    "intervals. Changes are against the base of each arm. At full size, predicted: the ratio of the lower bounds of framebench "
+    "predict, from the least to the most of the deciding arms; it decides nothing. Verdicts are computed by the rule of "
+    "docs/claims.md (framebench/features/claims/rule.py)."
+)
+
+
+def table(entries: Sequence[Entry], title: str = "") -> Comparison:
+    """One row for each claim; remarks below."""
+    machine = entries[0].machine if entries else ""
+    counts = Counter(entry.verdict for entry in entries)
+    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    return Comparison.of_text(
+        title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
+        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocols(entries)}",
+        HEAD,
+        tuple(row(entry) for entry in entries),
+        left=len(HEAD),
+        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
+        machine=machine,
+    )
+
+
+def protocols(entries: Sequence[Entry]) -> str:
+    """What the claims with numbers were measured under; where that differs, which of them."""
+    under: dict[int, list[str]] = {}
+    for entry in entries:
+        if entry.value is not None:
+            under.setdefault(entry.protocol, []).append(entry.name)
+    said = (f"{n}" + (f" ({', '.join(names)})" if len(under) > 1 else "") for n, names in sorted(under.items()))
+    return f" Measured under protocol {', '.join(said)}." if under else ""
+
+
+def row(entry: Entry) -> tuple[str, ...]:
+    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
+    return (
+        entry.name,
+        entry.says,
+        entry.claimed,
+        f"{entry.metric}; {where(entry)}" if where(entry) else entry.metric,
+        entry.measured_and_predicted,
+        verdict,
+        transfers(entry),
+        entry.recommendation,
+        count(entry.records),
+    )
+
+
+def where(entry: Entry) -> str:
+    """What the measured arms that decide ran: `resnet50 b8, b16, unet3d b4, size cpu`."""
+    measured = {case for one in entry.lines if one.decides and one.value is not None for case in one.cases}
+    batches: dict[str, set[int]] = {}
+    for case in map(Case.of, measured):
+        batches.setdefault(case.workload, set()).add(case.batch)
+    said = [f"{name} {', '.join(f'b{b}' for b in sorted(found))}" for name, found in sorted(batches.items())]
+    return f"{', '.join(said)}, size {entry.size}" if said else ""
+
+
+def transfers(entry: Entry) -> str:
+    return f"{'yes' if entry.transfers_to_gpu else 'no'}: {entry.why}"
+
+
+def count(records: Sequence[str]) -> str:
+    """How many files, and of which environments and probes: `4: jax-0.10.2, torch-2.13.0`; --json names each."""
+    places = sorted({Path(name).parts[2] for name in records})
+    return f"{len(records)}: {', '.join(places)}" if records else "-"
+
+
+def detail(entry: Entry) -> Comparison:
+    """One claim's arms, the deciding ones first."""
+    return Comparison.of_text(
+        f"{entry.name}: {entry.says}",
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. Transfers to a GPU? {transfers(entry)}. "
+        f"{entry.remark} {entry.recommendation}",
+        LINES,
+        tuple(arm(one) for one in entry.lines),
+        notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),
+        machine=entry.machine,
+    )
+
+
+def arm(one: Line) -> tuple[str, ...]:
+    return one.name, "yes" if one.decides else "beside", one.measured, one.verdict, count(one.records)
+
+
+def tables(results: Results) -> list[Comparison]:
+    """What documents may show: the ledger of each machine that has records, and of what the published one has not measured
+    those claims that another has."""
+    published, *others = [ledger(results, machine) for machine in results.machines] or [[]]
+    own = [table(part) for entries in (published, *others) for part in parts(entries)]
+    lacking = {entry.name for entry in published if entry.verdict == NOT_MEASURED}
+    added = [[e for e in entries if e.name in lacking and measured_there(e)] for entries in others]
+    return own + [table(found, f"Claims not measured on {results.machines[0]}") for found in added if found]
+
+
+def parts(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The articles' claims, and what users reported; of both what there is."""
+    articles, reports = ([e for e in entries if (e.source == "R") == reported] for reported in (False, True))
+    return [part for part in (articles, reports) if part]
+
+
+def measured(entries: Sequence[Entry]) -> list[Entry]:
+    """Those with a verdict from a measurement."""
+    return [entry for entry in entries if entry.verdict in MEASURED]

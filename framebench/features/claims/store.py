@@ -1,0 +1,71 @@
+"""What was measured on one machine, by case and with the files' names.
+
+Of a framework one version counts, and one protocol: arms of one ratio must be measured alike. Of a case all ok records
+count that are of its newest one's commit; times are compared in all blocks that two cases share, whenever they were.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.results import Results
+from framebench.analysis.selection import measured_at, of_one_version, unlimited
+from framebench.analysis.statistics import Ratio
+from framebench.features.claims.probed_record import Probed
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
+
+
+class Measured:
+    """The records and probes of one machine below a results folder, under the newest protocol or the one named."""
+
+    def __init__(self, results: Results, machine: str, protocol: int | None = None) -> None:
+        self.results, self.machine = results, machine
+        own = sorted(unlimited(results.of_machine(machine)), key=measured_at)
+        self.file = {id(r): name for name, r in results.files}
+        self.last = {r.case: r for r in own}
+        self.every: dict[str, list[Record]] = defaultdict(list)
+        self.protocol = protocol or max((r.provenance.protocol for r in own), default=VERSION)
+        for r in of_one_version(own):
+            if r.provenance.protocol == self.protocol and r.status == "ok" and not r.provenance.planted:
+                self.every[r.case].append(r)
+        self.blocks = Blocks(r for several in self.every.values() for r in several)
+        self.probes = results.probes(machine)
+
+    def records(self, case: Case) -> list[Record]:
+        """Those that count, the newest last; empty if there is none that is ok."""
+        every = self.every.get(case.id, [])
+        return [r for r in every if r.provenance.commit == every[-1].provenance.commit]
+
+    def time_ratio(self, base: Case, change: Case) -> Ratio | None:
+        """Of step times, over the blocks that the two cases share; None if there is none."""
+        one, other = self.every.get(base.id, []), self.every.get(change.id, [])
+        return self.blocks.ratio(one, other) if one and other else None
+
+    def failure(self, case: Case) -> str:
+        """Why the case has no numbers though it was tried: status and reason of its last record; empty if it was not."""
+        last = self.last.get(case.id)
+        return f"{last.status}: {last.reason}" if last and last.status != "ok" else ""
+
+    def proven(self, case: Case) -> bool:
+        """Whether the strategy was seen at work in every record, those of earlier blocks included."""
+        return all(record.effect is None or record.effect.proven for record in self.every.get(case.id, []))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether nothing here was measured on a GPU."""
+        return all(r.provenance.hardware.get("device", "cpu") == "cpu" for several in self.every.values() for r in several)
+
+    def probe(self, name: str) -> Probed | None:
+        """The newest result of a probe."""
+        return self.probes[name][1] if name in self.probes else None
+
+    def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
+        """The files behind them, relative to the results folder; of times those of all blocks."""
+        found = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
+        names = [self.file[id(r)] for r in found if r.timed or not timed]
+        names += [str(self.probes[probe][0])] if probe in self.probes else []
+        return [Path(name).relative_to(self.results.root).as_posix() for name in names]

@@ -1,0 +1,81 @@
+"""The command that says where a peak comes from, and why another one differs: `explain`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, file_to_write, measuring, out, say
+from framebench.engine import releases, runner
+from framebench.features.explain.measure import Unexplained, obstacle
+from framebench.features.explain.measure import explain as account
+from framebench.features.explain.record import Explanation
+from framebench.suite import hypothetical
+from framebench.suite.case import Case, UnknownCase
+
+
+@app.command(rich_help_panel=MEASURE)
+def explain(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    against: Annotated[
+        str | None, typer.Option(help="another case, in a version if need be (CASE@0.9.2), or @0.9.2: how the peaks differ")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
+    version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase.
+
+    With --against: what the peak has more of than that of another case, by layer and kind, to the byte.
+    """
+    if to and to.suffix != ".svg":
+        fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
+    asked = hypothetical.named(case)
+    wanted = [(asked, version), *([other(against, asked)] if against else [])]
+    try:
+        for one, _ in wanted:
+            if why := obstacle(one):  # before an environment is built for nothing
+                raise Unexplained(f"{one.id}: {why}")
+        for one, release in wanted:
+            releases.known(one.framework, release)  # likewise
+        found = [explained_in(one, release, results) for one, release in wanted]
+    except Unexplained as error:
+        fail(str(error), 2)
+    if to:
+        from framebench.analysis.figures import svg
+        from framebench.features.explain import table as explained
+
+        to.write_text(svg(explained.figure(found[0])), encoding="utf-8")
+    show(*found, as_json=as_json)
+
+
+def other(text: str, asked: Case) -> tuple[Case, str | None]:
+    """Case and version of `CASE@0.9.2`, either of which may be left out. Raises UnknownCase."""
+    case, at, version = text.partition("@")
+    if at and not version:
+        raise UnknownCase(f"--against {text}: a version follows the @, as in {case}@0.9.2; without @ it is the pinned one")
+    return (hypothetical.named(case) if case else asked), version or None
+
+
+def explained_in(case: Case, version: str | None, results: Path) -> Explanation:
+    with measuring(results), err.status(case.id):
+        return account(case, releases.at_hand(case.framework, version, say))
+
+
+def show(found: Explanation, base: Explanation | None = None, *, as_json: bool) -> None:
+    from framebench.features.explain import against
+    from framebench.features.explain import table as explained
+
+    if base and as_json:
+        typer.echo(json.dumps(against.as_json(base, found), indent=1))
+    elif base:
+        against.table(base, found).terminal(out)
+    elif as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        for table in (explained.by_kind(found), explained.by_layer(found)):
+            table.terminal(out)

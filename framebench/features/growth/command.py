@@ -1,0 +1,49 @@
+"""Memory from step to step: `grow`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.measuring import Env
+from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, measuring, out, say
+from framebench.engine import installed, runner
+from framebench.features.growth.measure import NoReadings, obstacle, read
+from framebench.suite import hypothetical
+
+LEAST_STEPS = 52  # framebench.features.growth.table has the reason, and is imported late
+OWN_STEP = "a Python file with `step(adapter)`, which is called in place of the case's own step"
+
+
+@app.command(rich_help_panel=MEASURE)
+def grow(
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="whose memory is read, after the warm-up")] = 200,
+    step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=OWN_STEP)] = None,
+    env: Env = None,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Does memory grow from step to step? Bytes per step, and what piles up: objects, storages, programs, and where they are
+    made. Exit code 1 if it grows, 3 if that is undecided."""
+    asked = hypothetical.named(case)
+    try:
+        if why := obstacle(asked):  # before an environment is built for nothing
+            raise NoReadings(f"{asked.id}: {why}")
+        with measuring(results), err.status(asked.id):
+            environment = installed.ready([asked.framework], env, say)[asked.framework]
+            found = read(asked, environment, steps, step)
+    except NoReadings as error:
+        fail(str(error), 2)
+    from framebench.features.growth import table as growth
+
+    if as_json:
+        typer.echo(json.dumps(growth.as_json(found)))
+    else:
+        growth.table(found).terminal(out)
+        if found.kept:
+            growth.kept(found).terminal(out)
+    raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(found)])

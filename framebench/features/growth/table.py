@@ -1,0 +1,121 @@
+"""Does memory grow from step to step? From readings after each step: bytes per step with an interval, and a verdict.
+
+The readings are cut into 13 segments of equal length, of each of which the median counts; between them lie 12 differences.
+Their median is the slope, and the third smallest and third largest are its interval, which holds the median of what the
+differences are drawn from with a probability of 96 % whatever their distribution (the sign test's interval: Conover 1999,
+"Practical nonparametric statistics", section 3.2). Allocators grow in jumps: a single one moves one or two differences of
+twelve, and neither the slope nor the interval. Memory grows if at least ten of twelve differences say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from framebench.analysis.comparison import Comparison, Shown
+from framebench.features.growth.record import Growth
+
+SEGMENTS = 13
+STRAYS = 2  # differences that may stray on either side
+LEAST_STEPS = 4 * SEGMENTS
+CONFIDENCE = 1 - 2 * sum(math.comb(SEGMENTS - 1, i) for i in range(STRAYS + 1)) / 2 ** (SEGMENTS - 1)
+# bytes per step that matter: twice as much is always found. 1 KiB is 1 GiB in a million steps; the kernel gives whole pages
+SENSITIVITY = {"allocator.live": 2**10, "host.malloc": 2**10, "host.private": 2**13}
+PILES_UP = 0.1  # of what is counted, per step
+Verdict = Literal["grows", "does not grow", "undecided"]
+SAID = {"grows": "memory grows", "does not grow": "memory does not grow", "undecided": "undecided whether memory grows"}
+
+
+class Slope(NamedTuple):
+    """Per step, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def verdict(self, least: float) -> Verdict:
+        """Whether it is more than `least`."""
+        if self.low >= least:
+            return "grows"
+        return "does not grow" if self.high < least else "undecided"
+
+
+def slope(readings: Sequence[int]) -> Slope:
+    """Raises ValueError for fewer readings than four a segment."""
+    if len(readings) < LEAST_STEPS:
+        raise ValueError(f"{len(readings)} readings are too few for {SEGMENTS} segments; at least {LEAST_STEPS}")
+    length = len(readings) // SEGMENTS
+    last = np.asarray(readings[-length * SEGMENTS :], dtype=float).reshape(SEGMENTS, length)
+    differences = np.sort(np.diff(np.median(last, axis=1))) / length
+    return Slope(float(np.median(differences)), float(differences[STRAYS]), float(differences[-1 - STRAYS]))
+
+
+def slopes(found: Growth) -> dict[str, Slope]:
+    """Bytes per step by instrument."""
+    return {name: slope(readings) for name, readings in found.bytes.items()}
+
+
+def verdict(found: Growth) -> Verdict:
+    """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not."""
+    said = [line.verdict(SENSITIVITY[name]) for name, line in slopes(found).items()]
+    if "grows" in said:
+        return "grows"
+    return "undecided" if "undecided" in said else "does not grow"
+
+
+def piling_up(found: Growth) -> dict[str, Slope]:
+    """What is counted and becomes more, per step."""
+    lines = {name: slope(readings) for name, readings in found.counts.items()}
+    return {name: line for name, line in lines.items() if line.verdict(PILES_UP) == "grows"}
+
+
+def size(count: float | None) -> str:
+    """`1,536 B`, `12.3 KiB`, `4.5 MiB`: memory per step is small."""
+    if count is None or math.isnan(count):
+        return "-"
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if abs(count) >= 10 * unit:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count:,.0f} B"
+
+
+def table(found: Growth) -> Comparison:
+    """A row for each instrument."""
+    rows = [
+        {"instrument": name, "verdict": line.verdict(SENSITIVITY[name]), **line._asdict(), "least": SENSITIVITY[name]}
+        for name, line in slopes(found).items()
+    ]
+    shown = {
+        "instrument": Shown("instrument"), "verdict": Shown("verdict"), "value": Shown("per step", size),
+        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("no growth up to", size),
+    }  # fmt: skip
+    steps = len(next(iter(found.bytes.values())))
+    own = f" with the step of {found.file}" if found.file else ""
+    caption = (
+        f"{steps} steps after {found.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, with its "
+        f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
+    )
+    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(found).items()]
+    if verdict(found) == "grows" and not found.kept:
+        notes.append(f"{found.watched} more steps were watched, and most of them left nothing behind that could be named")
+    return Comparison(f"{found.case}{own}: {SAID[verdict(found)]}", caption, pd.DataFrame(rows), shown, notes=tuple(notes))
+
+
+def kept(found: Growth) -> Comparison:
+    """What the watched steps left behind."""
+    shown = {
+        "what": Shown("what"), "made_at": Shown("made at"), "kind": Shown("kind"), "note": Shown("held"),
+        "per_step": Shown("per step", ",.1f"), "bytes_per_step": Shown("bytes per step", size),
+    }  # fmt: skip
+    data = pd.DataFrame([row.model_dump() for row in found.kept], columns=list(shown))
+    return Comparison(f"{found.case}: what piles up", f"in {found.watched} more steps, which were watched", data, shown, left=4)
+
+
+def as_json(found: Growth) -> dict[str, Any]:
+    """The readings, and what follows from them."""
+    said = {name: {**s._asdict(), "verdict": s.verdict(SENSITIVITY[name])} for name, s in slopes(found).items()}
+    return {"verdict": verdict(found), "bytes_per_step": said, **found.model_dump(mode="json")}

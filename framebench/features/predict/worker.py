@@ -1,0 +1,36 @@
+"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.features.predict.worker CASE`, in
+PyTorch's environment.
+
+The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
+makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves
+is not seen (oneDNN's reordered copies; the unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor
+what the allocator adds. Which cases have no such prediction is said by `hypothetical.obstacle`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from framebench.adapters.torch.fake import FakeAdapter
+from framebench.adapters.torch.storages import Storages
+from framebench.suite.case import Case
+from framebench.suite.hypothetical import named
+
+
+def predict(case: Case) -> dict[str, int]:
+    """Bytes alive between two steps, and the peak of the second step, in which the optimizer has its states."""
+    with FakeTensorMode(), Storages() as storages:
+        adapter = FakeAdapter(case)
+        adapter.build()
+        adapter.step()
+        adapter.release()
+        live = storages.peak = storages.alive
+        adapter.step()
+    return {"live_bytes": live, "predicted": storages.peak}
+
+
+if __name__ == "__main__":
+    print(json.dumps(predict(named(sys.argv[1]))))

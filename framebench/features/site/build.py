@@ -1,0 +1,118 @@
+"""Builds the site: every record as pages under one folder. `build` is all that others need."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from framebench.analysis import predict, tables
+from framebench.analysis.reports import breakdown, ground_truth, support
+from framebench.analysis.results import Results
+from framebench.features.explain import table as explained
+from framebench.features.site import asv, casepage, parts
+from framebench.features.site.links import case_page, machine_folder
+from framebench.features.site.machine import Machine, all_cases, machines, of_workload
+from framebench.features.site.writer import HERE, Writer
+from framebench.records.record import Record
+
+MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
+
+
+class Unbuildable(ValueError):
+    """There is nothing to show, or the target holds something else; the message says what to do."""
+
+
+def build(results: Results, target: Path, shown: list[Record] | None = None) -> list[Path]:
+    """Writes the site of these results, or of the records among them that are to be shown. Returns its pages.
+
+    A site that is already in the folder is replaced. Raises Unbuildable without records, and if
+    something else is there.
+    """
+    found = results.records if shown is None else shown
+    if not found:
+        raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
+    everywhere = machines(found, explained.kept(results.root))
+    empty(target)
+    shutil.copytree(HERE / "static", target / "static")
+    writer = Writer(target, {"machines": everywhere, "results": results.root.name})
+    writer.common["without_asv"] = write_asv(writer, results.root)
+    writer.page("index.html", "overview.html")
+    writer.page("support.html", "support.html", comparisons=support.every_table())
+    for machine in everywhere:
+        write_machine(writer, machine, results)
+    return sorted(target.rglob("*.html"))
+
+
+def write_asv(writer: Writer, results: Path) -> str:
+    """asv's histories; returns why there are none, or "" if there are."""
+    try:
+        asv.write(results, writer.target / "asv")
+    except asv.Unpublished as reason:
+        return str(reason)
+    writer.page("asv/index.html", "asv.html", benchmarks=asv.benchmarks(writer.target / "asv"), without_asv="")
+    return ""
+
+
+def empty(target: Path) -> None:
+    """Removes an earlier site; makes the folder and marks it as ours. Raises Unbuildable."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        if not (target / MARK).exists():
+            raise Unbuildable(f"{target} exists and holds no framebench site; remove it, or name another folder")
+        shutil.rmtree(target)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
+
+
+def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
+    folder = machine_folder(machine.name)
+    writer.page(f"{folder}/index.html", "machine.html", machine=machine)
+    writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
+    for workload in machine.workloads:
+        write_workload(writer, machine, workload)
+    drawn = parts.pictures(machine, results)
+    for file, picture in drawn.items():
+        writer.file(f"{folder}/{file}", picture.svg)
+    writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
+    ledger, claims = parts.claims(machine, results)
+    verdicts = Counter(claim.entry.verdict for claim in claims).most_common()
+    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, verdicts=verdicts)
+    if machine.versions:
+        writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
+    bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
+    # of the pinned version, where a case has several
+    of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
+    for case, line in of_case.items():
+        found = machine.found[case]
+        record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
+        write_case(writer, machine, record, found, line, bounds.get((case, line["measured_at"])))
+
+
+def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
+    """A page of pictures and one table, and one of what stands behind them."""
+    folder = machine_folder(machine.name)
+    rows = tables.used(machine.shown[machine.shown["workload"] == workload])
+    behind = [
+        *tables.frameworks(rows),
+        *breakdown.comparisons(rows),
+        *predict.comparisons(rows),
+        *ground_truth.comparisons(rows),
+    ]
+    writer.page(
+        f"{folder}/{workload}.html", "workload.html", machine=machine, workload=workload, drawn=machine.drawn[workload],
+        table=of_workload(machine, workload), behind=len(behind),
+    )  # fmt: skip
+    if behind:
+        writer.page(f"{folder}/{workload}-behind.html", "behind.html", machine=machine, workload=workload, comparisons=behind)
+
+
+def write_case(
+    writer: Writer, machine: Machine, record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None
+) -> None:
+    """A page of the record that counts, with all others as its history."""
+    writer.page(
+        case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
+        sections=casepage.sections(record, found, line, bound), dots=casepage.dots(record, found), whole=casepage.whole(record),
+    )  # fmt: skip

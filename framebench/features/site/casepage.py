@@ -1,0 +1,208 @@
+"""What the page of one case shows: a record taken apart into small tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from framebench.analysis.comparison import MIB, Comparison, missing, number
+from framebench.analysis.reports import breakdown
+from framebench.analysis.selection import Measured, select_case
+from framebench.analysis.tables import BEFORE_BLOCKS, interval, mark, relative
+from framebench.records.record import Compared, Record
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One timed step in the drawing of all of them, in per cent of its box."""
+
+    x: float
+    y: float
+    ms: str
+
+
+def text(value: Any) -> str:
+    """Any JSON value in one line."""
+    if missing(value):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}: {text(v)}" for k, v in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def pairs(title: str, caption: str, found: Iterable[tuple[str, Any]]) -> Comparison:
+    """Names and values; what is absent has no row."""
+    rows = tuple((name, text(value)) for name, value in found if not missing(value) and value != "-")
+    return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
+
+
+def key_numbers(r: pd.Series) -> Comparison:
+    """The row of the comparison tables, spelt out."""
+    return pairs(
+        "Numbers",
+        "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
+        [
+            ("peak", mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
+            ("peak x base", number(r["peak_ratio"], ".3f")),
+            ("kept between steps", mib(r["live_bytes"])),
+            ("saved for the backward pass", mib(r["activation_bytes"])),
+            ("peak of the first step", mib(r["cold_peak_bytes"])),
+            ("step, median", with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
+            ("range over blocks", interval_ms(r)),
+            ("step x base", relative(r.to_frame().T)[0]),
+            ("step x PyTorch's baseline", relative(r.to_frame().T, "torch_ratio")[0]),
+            ("instructions of a step", number(r["instructions_per_step"], ",.0f")),
+            ("of the reference product's rate", number(r["reference_share"], ".1%")),
+            ("throughput", with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),
+            ("first step", with_unit(r["first_step_s"], ",.2f", " s")),
+            ("share waiting for input", number(r["wait_share"], ".1%")),
+            ("share of Python's collector", number(r["collector_share"], ".1%")),
+        ],
+    )
+
+
+def blocks(r: pd.Series) -> str:
+    return f"{r['samples']} turns in {r['blocks']} blocks" if r["blocks"] else f"{r['samples']} steps, {BEFORE_BLOCKS}"
+
+
+def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
+    return "-" if missing(value) else number(value, form, times) + unit
+
+
+def interval_ms(r: pd.Series) -> str:
+    found = interval(r["step_low_s"], r["step_high_s"])
+    return found if found == "-" else f"{found} ms"
+
+
+def mib(value: float | None, more: str = "") -> str:
+    return with_unit(value, ",.2f", f" MiB{more}", 1 / MIB)
+
+
+def peaks(record: Record) -> Comparison:
+    """All instruments, whichever is the record's peak."""
+    names = dict.fromkeys([*record.peaks, *record.cold_peaks, *(name for s in record.peak_samples for name in s)])
+
+    def line(name: str) -> tuple[str, ...]:
+        samples = [number(s.get(name), ",.2f", 1 / MIB) for s in record.peak_samples]
+        steady, cold = (number(found.get(name), ",.2f", 1 / MIB) for found in (record.peaks, record.cold_peaks))
+        return name, steady, cold, "; ".join(samples) or "-"
+
+    caption = (
+        "MiB (2^20 bytes). steady: the largest of the sampled steps; cold: the first step, with compilation and autotuning. "
+        "Two instruments are not comparable."
+    )
+    return Comparison.of_text(
+        "Peaks by instrument", caption, ("instrument", "steady", "cold", "samples"), tuple(map(line, names)), left=1
+    )
+
+
+def lower_bound_of(r: pd.Series) -> Comparison:
+    """What the peak consists of, counted by hand (`breakdown.breakdown`)."""
+    names = (*breakdown.PARTS, "lower_bound", "rest")
+    rows = [(name, number(r[name], ",.2f", 1 / MIB), number(r[name] / r["peak_bytes"], ".1%")) for name in names]
+    caption = (
+        "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation needs; "
+        "rest = measured peak - lower bound."
+    )
+    return Comparison.of_text("Where the peak goes", caption, ("part", "MiB", "of the peak"), tuple(rows), left=1)
+
+
+def verification(record: Record) -> Comparison | None:
+    found = record.verification
+    if found is None:
+        return None
+    rows = [
+        (name, text(value), text(found.golden.get(name)), number(found.relative_error.get(name), ".1e"),
+         number(found.tolerance.get(name), ".0e"))
+        for name, value in found.observed.items()
+    ]  # fmt: skip
+    rows += [tensors(kind, worst) for kind, worst in found.tensors.items()]
+    rows += [
+        tensors(f"{kind}, after the timed steps", worst) for kind, worst in (found.again.tensors if found.again else {}).items()
+    ]
+    outcome = "Passed." if found.passed else f"Not passed: {found.reason or 'an error exceeds its tolerance'}."
+    head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
+    return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
+
+
+def tensors(kind: str, worst: Compared) -> tuple[str, str, str, str, str]:
+    """The worst tensor of a kind, as a row of the verification."""
+    what = f"{kind}: {worst.worst or 'none'}, the worst of {worst.count}"
+    return what, "", "", number(worst.error, ".1e"), number(worst.tolerance, ".0e")
+
+
+def effect(record: Record) -> Comparison | None:
+    if record.effect is None:
+        return None
+    seen = "The strategy was seen to take effect" if record.effect.proven else "NO effect was seen"
+    plan = record.parsed.plan
+    return pairs("Effect", f"{seen}. What proves it: {plan.effect}.", record.effect.evidence.items())
+
+
+def provenance(record: Record) -> Comparison:
+    """Everything about where and how, as the record has it."""
+    fields = record.provenance.model_dump(mode="json")
+    nested = [
+        (f"{name}: {key}", value) for name in ("hardware", "versions", "environment") for key, value in fields[name].items()
+    ]
+    plain = [(name, value) for name, value in fields.items() if name not in ("hardware", "versions", "environment")]
+    return pairs("Provenance", "Of the record shown here.", [*plain, *nested])
+
+
+def spent(record: Record) -> Comparison:
+    rows = tuple((name, f"{seconds:,.2f}") for name, seconds in record.spent_s.items())
+    return Comparison.of_text("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
+
+
+def history(found: list[Record]) -> Comparison:
+    """Every record of the case on this machine, the newest first."""
+
+    def line(r: Record) -> tuple[str, ...]:
+        proof = r.provenance
+        peak_mib, ms = number(r.peak_bytes, ",.2f", 1 / MIB), number(r.step_time_s, ",.2f", 1e3)
+        return (
+            f"{proof.measured_at:%Y-%m-%d %H:%M:%S}", r.framework_version or "-", (proof.commit or "unknown")[:10],
+            str(proof.protocol), r.status, mark(r.effect.proven) if r.effect else "-", peak_mib, ms,
+            number(r.first_step_s, ",.2f"), str(len(r.step_s)),
+        )  # fmt: skip
+
+    head = ("measured (UTC)", "version", "commit", "protocol", "status", "effect", "peak MiB", "step ms", "first s", "n")
+    caption = "All records of this case on this machine, newest first; numbers of different protocols are not comparable."
+    return Comparison.of_text("History", caption, head, tuple(map(line, found)), left=6)
+
+
+def dots(record: Record, found: list[Record]) -> list[Dot]:
+    """Its timed steps in their order, or those of the newest block where it has none; from zero at the bottom to a tenth above
+    the longest."""
+    timed = of_its_version(record, found).timed
+    seconds = record.step_s or (timed[-1].step_s if timed else [])
+    top, apart = max(seconds, default=0) * 1.1 or 1, min(96 / max(len(seconds) - 1, 1), 4)
+    return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
+
+
+def of_its_version(record: Record, found: list[Record]) -> Measured:
+    return select_case([r for r in found if r.framework_version == record.framework_version])
+
+
+def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
+    """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
+    read = of_its_version(record, found).read
+    measured = [key_numbers(line), peaks(read)] if record.status == "ok" else []
+    parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
+    rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
+    return [part for part in (*parts, *rest) if part is not None and part.rows]
+
+
+def whole(record: Record) -> str:
+    """The record itself, as its file has it."""
+    return json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False)

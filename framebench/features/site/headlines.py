@@ -1,0 +1,100 @@
+"""The short answers: by workload and framework the strategy with the lowest peak, the fastest one, and what each costs; ratios
+alone, so that they fit a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.frames import ratios
+from framebench.analysis.reports.in_words import compared
+from framebench.analysis.statistics import PEAK, TIME, holm, verdict
+from framebench.analysis.tables import conditions, relative, repeats
+from framebench.features.site.titles import title
+from framebench.suite.registry import BASELINES
+from framebench.suite.strategy import FRAMEWORKS
+
+MAIN = ("train", "eval")  # the scenarios that everyone asks for
+BASE = {
+    "workload": Shown("workload"),
+    "batch": Shown("batch"),
+    "framework": Shown("framework"),
+}
+LEAN = {
+    "strategy": Shown("lowest peak"),
+    "peak_ratio": Shown("peak x base", ".2f"),
+    "relative": Shown("step x base"),
+}
+FAST = {
+    "strategy": Shown("shortest step"),
+    "relative": Shown("step x base"),
+    "peak_ratio": Shown("peak x base", ".2f"),
+}
+
+
+def prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
+    return {f"{prefix}_{name}": column for name, column in columns.items()}
+
+
+SHOWN = BASE | prefixed("lean", LEAN) | prefixed("fast", FAST) | {"peak_instrument": Shown("instrument")}
+
+
+def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
+    """One table for each machine, scenario and size, of the cases that are comparable: those that the answer in words is of."""
+    groups = df[~df["only_for_claims"]].groupby(["machine", "scenario", "size", "workload"])
+    mine = pd.concat([df.iloc[:0], *(compared(group) for _, group in groups)])
+    for scenario in MAIN:
+        for (machine, size), group in mine[mine["scenario"] == scenario].groupby(["machine", "size"]):
+            yield of_scenario(scenario, str(machine), str(size), group)
+
+
+def of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
+    group = group.assign(relative=relative(group), faster=faster(group))
+    rows = [row for _, of_workload in group.groupby("workload") for row in answers(at_widest(of_workload))]
+    titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
+    return Comparison(
+        f"{title(scenario)}, size {size}: least memory and shortest step",
+        f"For each workload and framework, of the strategies that leave the mathematics as it is and were seen to take "
+        f"effect. base = {BASELINES[scenario]} of the same framework; lower by less than {PEAK.minimum:.0%}, "
+        f"shorter by less than {TIME.minimum:.0%}, or by what may be chance (5 %, corrected by Holm's method for all ratios of "
+        f"this table's cases) counts as no difference. "
+        f"The baselines' own peaks and times are in the tables side by side. The batch is the one with most strategies. "
+        f"{repeats(group)} {conditions(group)}",
+        pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),
+        SHOWN,
+        left=3,
+        machine=machine,
+    )  # fmt: skip
+
+
+def faster(group: pd.DataFrame) -> pd.Series:
+    """Whether a row's steps are shorter than the baseline's, its p corrected for the number of them."""
+    tested = group["time_ratio_p"].notna()
+    corrected = pd.Series(holm(group["time_ratio_p"][tested].tolist()), group.index[tested], dtype=float)
+    found = zip(group.index, ratios(group))
+    said = [i in corrected and ratio is not None and verdict(ratio, TIME, corrected[i]) == TIME.less for i, ratio in found]
+    return pd.Series(said, group.index, dtype=bool)
+
+
+def at_widest(group: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the batch that has most of them; of several the smallest."""
+    counts = group["batch"].value_counts()
+    return group[group["batch"] == counts[counts == counts.max()].index.min()]
+
+
+def answers(found: pd.DataFrame) -> Iterator[pd.Series]:
+    """A row for each framework that has its baseline and something to compare with it."""
+    for framework in FRAMEWORKS:
+        mine = found[found["framework"] == framework]
+        base = mine[mine["baseline"]]
+        if len(base) and len(mine) > 1:
+            lean = mine[mine["peak_ratio"] < 1 - PEAK.minimum].nsmallest(1, "peak_ratio")
+            fast = mine[mine["faster"]].nsmallest(1, "time_ratio")
+            yield pd.concat([base.iloc[0], of(lean, base, "lean", "none lower"), of(fast, base, "fast", "none shorter")])
+
+
+def of(best: pd.DataFrame, base: pd.DataFrame, prefix: str, otherwise: str) -> pd.Series:
+    """The best row, or the baseline's numbers where none is better."""
+    return (best if len(best) else base.assign(strategy=otherwise)).iloc[0].add_prefix(f"{prefix}_")

@@ -1,0 +1,164 @@
+"""What one machine measured, as the pages need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from framebench.analysis import frames, tables
+from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.selection import measured_at, of_one_version, unlimited
+from framebench.features.explain.record import Explanation
+from framebench.features.site import casepage, drawn, headlines
+from framebench.features.site.titles import SCENARIO_ORDER, title
+from framebench.features.versions import table as versions
+from framebench.models import spec
+from framebench.records.record import Record
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one machine measured: its records by case, newest first, and as tables."""
+
+    name: str
+    found: dict[str, list[Record]]
+    known: Sequence[Explanation] = ()  # steps that were explained, of any machine
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return [r for several in self.found.values() for r in several]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each case and framework version."""
+        return frames.frame(self.records)
+
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows of one version of each framework."""
+        return frames.frame(of_one_version(unlimited(self.records)))
+
+    @cached_property
+    def headlines(self) -> tuple[Comparison, ...]:
+        return tuple(headlines.headlines(self.shown))
+
+    @property
+    def doubt(self) -> int:
+        """About the instruments, by any of its calibrations: 0 for passed, 1 for not done, 2 for failed."""
+        found = [r.provenance.calibration for r in self.records]
+        return 2 if any(c and not c.passed for c in found) else 0 if any(found) else 1
+
+    @property
+    def facts(self) -> Comparison:
+        """Hardware and versions of its records."""
+        proofs = [r.provenance for r in self.records]
+        newest = max(proofs, key=lambda p: p.measured_at)
+        versions = {f"{f} {v}" for f, v in zip(self.table["framework"], self.table["framework_version"]) if isinstance(v, str)}
+        states = self.table["status"].value_counts().sort_index()
+        return casepage.pairs(
+            "The machine",
+            "As its newest record has it.",
+            [
+                *newest.hardware.items(),
+                ("frameworks", sorted(versions)),
+                ("cases by status", {str(k): int(v) for k, v in states.items()}),
+                ("records", len(proofs)),
+                ("measured (UTC)", f"{min(p.measured_at for p in proofs):%Y-%m-%d} to {newest.measured_at:%Y-%m-%d}"),
+                ("calibration", frames.calibrated(newest.calibration)),
+                ("threads", newest.threads),
+            ],
+        )
+
+    @cached_property
+    def workloads(self) -> list[str]:
+        return [name for name in spec.NAMES if name in set(self.table["workload"])]
+
+    @cached_property
+    def pages(self) -> list[tuple[str, str]]:
+        """File names without ending, and titles."""
+        compared = [("versions", "Versions")] if self.versions else []
+        others = [("figures", "Figures"), ("claims", "Claims"), *compared, ("cases", "All cases")]
+        return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
+
+    @cached_property
+    def drawn(self) -> dict[str, list[drawn.Drawn]]:
+        """By workload its scenarios as pictures, training first; without those that have nothing to compare."""
+        return {w: drawn.drawn(self.shown[self.shown["workload"] == w], SCENARIO_ORDER) for w in self.workloads}
+
+    @cached_property
+    def versions(self) -> list[Comparison]:
+        """Each version of a framework against the one before it, where both have a case, with causes where they are known."""
+        return versions.comparisons(self.records, self.known)
+
+    @property
+    def side_by_side(self) -> tuple[Comparison, ...]:
+        return tuple(tables.frameworks(self.shown))
+
+    @property
+    def headline_keys(self) -> list[str]:
+        return [c.key for c in self.headlines]
+
+    @property
+    def summary(self) -> str:
+        """Where and with what, in one line."""
+        return tables.conditions(self.table)
+
+
+def machines(found: list[Record], known: Sequence[Explanation] = ()) -> list[Machine]:
+    """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
+    by_machine: dict[str, dict[str, list[Record]]] = {}
+    for record in sorted(found, key=measured_at, reverse=True):
+        by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
+    return sorted((Machine(name, cases, known) for name, cases in by_machine.items()), key=lambda m: m.doubt)
+
+
+def all_cases(machine: Machine) -> Comparison:
+    """Every case of the machine in one table, for sorting and filtering."""
+    sizes = ["size"] if machine.table["size"].nunique() > 1 else []
+    place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
+    first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
+    caption = (
+        "The record that counts of each case and framework version. Peaks of different instruments are not comparable; the "
+        "page of a case names its instrument and has its error, cold peak, range, blocks, throughput and first step."
+    )
+    return Comparison(
+        "All cases",
+        caption,
+        tables.cells(machine.table),
+        first | place | {name: tables.SHOWN[name] for name in OF_ALL},
+        left=len(first) + len(place),
+        cases=tuple(machine.table["case"]),
+    )
+
+
+OF_ALL = ("peak_bytes", "peak_ratio", "step_time_s", "relative", "effect_proven")
+CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
+WORKLOAD = ("peak_bytes", "peak_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
+
+
+def of_workload(machine: Machine, workload: str) -> Comparison:
+    """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
+    mine = tables.used(machine.shown[machine.shown["workload"] == workload])
+    known = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
+    usual = mine.groupby("scenario")["batch"].transform(lambda found: found.mode().min())
+    order = mine.assign(place=mine["scenario"].map(known.index), other=mine["batch"] != usual)
+    mine = mine.loc[order.sort_values(["place", "other", "batch", "size"], kind="stable").index]
+    sizes = ["size"] if mine["size"].nunique() > 1 else []
+    names = ["framework", "strategy", *CHOSEN, *sizes]
+    lost = mine[mine["status"] != "ok"]
+    told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
+    conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
+    return Comparison(
+        "Every case",
+        "x base: over the baseline strategy of the same framework and batch. MiB = 2^20 bytes; compare peaks only under one "
+        f"instrument, which the page of a case names. verified = largest relative error against float64. {conditions}",
+        tables.cells(mine),
+        {name: Shown(name) for name in names} | {name: tables.SHOWN[name] for name in WORKLOAD},
+        left=len(names),
+        notes=tuple(dict.fromkeys(told)),
+        machine=machine.name,
+        cases=tuple(mine["case"]),
+    )

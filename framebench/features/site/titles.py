@@ -1,0 +1,47 @@
+"""What pages call things, where records have short names; what has no title keeps its own."""
+
+from __future__ import annotations
+
+from framebench.analysis.reports.in_words import TITLES
+
+FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
+SCENARIOS = {
+    "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
+    "varlen": "Sequences of many lengths", "generate": "Generation", "custom_op": "An operator of one's own",
+}  # fmt: skip
+SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
+
+
+def title(name: str) -> str:
+    """`unet3d` becomes `3D U-Net`."""
+    return (TITLES | FRAMEWORKS | SCENARIOS).get(name, name)
+
+
+def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:
+    return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
+
+
+FIGURES = {
+    "pareto": "Memory against speed", "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
+    "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
+    "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
+    "support": "Which strategy exists where", "versions": "A release against the one before",
+}  # fmt: skip
+
+
+def figure_title(name: str) -> str:
+    """`pareto-unet3d-train` becomes `Memory against speed: 3D U-Net, training`."""
+    kind = next((kind for kind in FIGURES if f"{name}-".startswith(f"{kind}-")), "")
+    about = [SCENARIOS[part].lower() if part in SCENARIOS else title(part) for part in name[len(kind) :].split("-") if part]
+    return ": ".join(filter(None, (FIGURES.get(kind, ""), ", ".join(about))))
+
+
+VERDICTS = {
+    "ok": ("reproduced", "stronger"),
+    "wrong": ("contradicted", "no effect worth having", "no such API"),
+    "timeout": ("weaker", "undecided"),
+}  # by the colour that they share with outcomes of cases; the others are grey
+
+
+def verdict_class(verdict: str) -> str:
+    return next((name for name, verdicts in VERDICTS.items() if verdict in verdicts), "")

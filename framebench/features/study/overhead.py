@@ -1,0 +1,64 @@
+"""What the harness adds to a step: `python -m framebench.features.study.overhead` in torch's environment, or `framebench dev overhead`.
+
+The harness's timed step and a hand-written training loop run the same model on the same data, alternately, in one process; the
+result is the ratio of their medians with a bootstrap 95 % interval (percentile method, Efron 1979).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.models.spec import workload
+from framebench.suite.selectors import parse
+from framebench.worker.worker import timed_step
+
+CASE = "transformer/torch/train/fp32/b4/cpu"
+
+
+def bare_loop(adapter: Adapter) -> Callable[[], float]:
+    """A training step as anyone writes it, and its seconds."""
+    case, spec = adapter.case, workload(adapter.case.workload)
+    model: nn.Module = spec.model("torch").build(adapter.config)
+    model.load_state_dict({k: torch.from_numpy(w) for k, w in case.weights.items()})
+    o = spec.optimizer
+    optimizer = torch.optim.AdamW(model.parameters(), o.lr, o.betas, o.eps, o.weight_decay)
+    x, y = map(torch.from_numpy, spec.batch(case.config, case.batch))
+    model.train()
+
+    def step() -> float:
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss.backward()
+        optimizer.step()
+        return time.perf_counter() - start
+
+    return step
+
+
+def compare(rounds: int) -> dict[str, float]:
+    """Medians of both arms in seconds, and their ratio with its interval."""
+    adapter = adapters.load(parse(CASE))
+    adapter.build()
+    arms = (lambda: timed_step(adapter)), bare_loop(adapter)
+    seconds = np.array([[arm() for arm in arms] for _ in range(rounds + 3)])[3:]
+    rng = np.random.default_rng(0)
+    resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
+    low, high = np.percentile(resampled[:, 0] / resampled[:, 1], [2.5, 97.5])
+    harness, bare = np.median(seconds, axis=0)
+    return {"harness_s": harness, "bare_s": bare, "ratio": harness / bare, "low": low, "high": high, "rounds": rounds}
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    print(json.dumps(compare(int(sys.argv[1]))))

@@ -1,0 +1,195 @@
+"""How often do verdicts err? Real comparisons of equal arms, and of arms with a planted difference: docs/study.md.
+
+`framebench dev study CONDITION` measures: in each block several equal processes of a case, and processes whose steps are
+longer by a known share; beside them processes that hold more memory. `python -m framebench.features.study.study CONDITION FOLDER` keeps
+the records in one file. `make report` judges them, as `framebench compare` judges two cases.
+
+The rule, fixed before anything was measured: a verdict is that of `framebench.analysis.statistics.verdict` on one pair of arms over all
+of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
+*false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are paired so that
+no two pairs of them share a process.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from scipy import stats
+
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.reports.verdicts import Verdict, of_memory, of_time
+from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.records.record import Record
+from framebench.suite.protocol import HELD
+
+WHERE = ROOT / "results/study"
+GOALS = {  # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
+    ("step time", 0.0): 0.05, ("step time", 0.05): 0.60, ("step time", 0.10): 0.90, ("peak memory", 0.0): 0.05,
+    ("peak memory", 0.02): 1.0,
+}  # fmt: skip
+
+
+class Pair(NamedTuple):
+    """Two arms that were compared."""
+
+    condition: str  # of the machine, such as quiet
+    framework: str
+    case: str
+    quantity: str
+    planted: float  # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
+    found: Verdict
+
+    @property
+    def counts(self) -> bool:
+        """Of a planted difference, whether it was found; of equal arms, whether there was a false alarm."""
+        more, either = (TIME.more, PEAK.more), (TIME.more, TIME.less, PEAK.more, PEAK.less)
+        return self.found.verdict in (more if self.planted else either)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds what was planted."""
+        return (self.found.low or 0.0) <= 1 + self.planted <= (self.found.high or float("inf"))
+
+
+def gather(folder: Path, condition: str) -> Path:
+    """Keep the records below a results folder in one file, a line each."""
+    target = WHERE / f"{condition}.jsonl.gz"
+    records = sorted(store.read_all(folder), key=lambda r: r.provenance.measured_at)
+    lines = "".join(r.model_dump_json() + "\n" for r in records)
+    target.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    return target
+
+
+def kept(where: Path = WHERE) -> dict[str, list[Record]]:
+    """The records of each condition."""
+    return {
+        path.name.split(".")[0]: [Record.model_validate_json(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        for path in sorted(where.glob("*.jsonl.gz"))
+    }
+
+
+def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
+    """Every comparison of a condition, times, and the peaks of what is held. Of equal arms the first
+    two, the next two, and so on; each planted arm with an equal arm of its own."""
+    good = [r for r in records if r.status == "ok" and r.turns]
+    known = Blocks(good)
+    for case in sorted({r.case for r in good}):
+        own = [r for r in good if r.case == case]
+        framework = case.split("/")[1]
+        held = [r for r in own if r.turns and f"/{HELD}/" in r.turns.block]
+        for share, base, change in matched([r for r in own if r.timed and r not in held], "spin"):
+            if found := of_time(base, change, known):
+                yield Pair(condition, framework, case, TIME.name, share, found)
+        for share, base, change in matched([seen for r in held if (seen := by_host(r)).peaks], "extra"):
+            if found := of_memory(base, change):
+                yield Pair(condition, framework, case, PEAK.name, share, found)
+
+
+def by_host(r: Record) -> Record:
+    """With the peaks of `host.rss` alone: a compiler's plan does not know what is held beside the program, and exact counters
+    would make it easy."""
+    return r.model_copy(update={"peaks": {name: peak for name, peak in r.peaks.items() if name == "host.rss"}})
+
+
+def matched(found: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
+    """What was planted, and the records of both arms."""
+    arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for r in found:
+        if r.turns and r.provenance.planted.keys() <= {plant}:
+            arms[group_of(r.turns.block), r.turns.arm].append(r)
+    shares = {arm: own[0].provenance.planted.get(plant, 0.0) for arm, own in sorted(arms.items())}
+    equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
+    for one, two in zip(equal[::2], equal[1::2]):
+        yield 0.0, arms[one], arms[two]
+    for one, two in zip(equal, other):
+        yield shares[two], arms[one], arms[two]
+
+
+def group_of(block: str) -> str:
+    """What the blocks of one group of arms share: `SESSION/study/CASE` of `SESSION/study/CASE/NUMBER.LOT`."""
+    return block.rpartition("/")[0]
+
+
+def rates(found: Iterable[Pair]) -> Comparison:
+    """By condition and what was planted: how many comparisons, and how many were called different, with the exact interval."""
+    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
+    for pair in found:
+        groups[pair.condition, pair.quantity, pair.planted].append(pair)
+    rows = [row(*key, groups[key]) for key in sorted(groups, key=lambda key: (key[1], key[0], key[2]))]
+    return Comparison.of_text(
+        "How often verdicts err",
+        "Each comparison is one pair of arms over all its blocks. Found: what was planted was called slower, or more memory; "
+        f"of equal arms, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. Undecided: neither a difference nor "
+        "none. Held: by how many intervals what was planted is held.",
+        ("quantity", "machine", "planted", "comparisons", "found", "share", "95 % interval", "goal", "undecided", "held"),
+        rows,
+    )
+
+
+def row(condition: str, quantity: str, share: float, own: list[Pair]) -> tuple[str, ...]:
+    count, total = sum(pair.counts for pair in own), len(own)
+    low, high = stats.binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
+    goal = GOALS.get((quantity, share))
+    said = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
+    undecided = sum(pair.found.verdict == UNDECIDED for pair in own)
+    return (
+        quantity, condition, f"+{share:.0%}" if share else "nothing", str(total), str(count), f"{count / total:.0%}",
+        f"{low:.0%} to {high:.0%}", said, str(undecided), f"{sum(pair.covered for pair in own) / total:.0%}",
+    )  # fmt: skip
+
+
+def by_framework(found: Iterable[Pair]) -> Comparison:
+    """The equal arms' times: how wide the intervals are, and how far the ratios stray."""
+    groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for pair in found:
+        if pair.quantity == TIME.name and not pair.planted:
+            groups[pair.condition, pair.framework].append(pair)
+    rows = []
+    for (condition, framework), own in sorted(groups.items()):
+        off = [abs(math.log(pair.found.ratio)) for pair in own]
+        half = [math.log(pair.found.high / pair.found.ratio) for pair in own if pair.found.high]
+        rows.append((
+            condition, framework, str(len(own)), f"{median(off):.1%}", f"{max(off):.1%}",
+            f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(own):.0%}",
+            str(min(pair.found.blocks for pair in own)),
+        ))  # fmt: skip
+    caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
+    head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
+    return Comparison.of_text("Step times of equal arms", caption, head, rows)
+
+
+def of_peaks(found: Iterable[Pair]) -> Comparison:
+    """By framework and what was planted: which ratios of peaks were seen."""
+    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
+    for pair in found:
+        if pair.quantity == PEAK.name:
+            groups[pair.condition, pair.framework, pair.planted].append(pair)
+    rows = []
+    for (condition, framework, share), own in sorted(groups.items()):
+        ratios = sorted(pair.found.ratio for pair in own)
+        said = f"+{share:.0%}" if share else "nothing"
+        seen = (f"{ratio - 1:+.1%}" for ratio in (ratios[0], median(ratios), ratios[-1]))
+        rows.append((condition, framework, said, str(len(own)), str(sum(pair.counts for pair in own)), *seen))
+    caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
+    head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
+    return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
+
+
+def comparisons(where: Path = WHERE) -> list[Comparison]:
+    """All tables, from the records that are kept; without rows where nothing was measured under this rule."""
+    found = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
+    return [rates(found), of_peaks(found), by_framework(found)]
+
+
+if __name__ == "__main__":
+    print(gather(Path(sys.argv[2]), sys.argv[1]))

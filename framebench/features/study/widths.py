@@ -1,0 +1,46 @@
+"""How wide are the intervals of the ratios of step times that the quick profile's tables show? docs/study.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from framebench.analysis.blocks import Blocks, timed
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.selection import of_one_version
+from framebench.analysis.statistics import FEW, WIDE, Ratio
+from framebench.features.study.repeatability import bases
+from framebench.records.record import Record
+from framebench.suite.profiles import profile
+
+HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider: undecided", f"fewer than {FEW} blocks")
+
+
+def shown(found: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
+    """Each ratio of one machine, and whether it is one over a baseline of the same framework or over PyTorch's."""
+    known = Blocks(found)
+    for case in profile("quick"):
+        for base in bases(case):
+            if ratio := known.of_cases(base.id, case.id):
+                yield "its baseline" if base.framework == case.framework else "PyTorch", ratio
+
+
+def rows(found: Iterable[Record]) -> Iterator[tuple[str, ...]]:
+    every = timed(of_one_version(found))
+    for machine in sorted({r.provenance.machine for r in every}):
+        ratios = [*shown(r for r in every if r.provenance.machine == machine)]
+        for over in dict.fromkeys(name for name, _ in ratios):
+            own = [ratio for name, ratio in ratios if name == over]
+            few, decided = sum(r.low is None for r in own), sum(r.decided for r in own)
+            counts = len(own), decided, f"{decided / len(own):.0%}", len(own) - few - decided, few
+            yield machine, over, *map(str, counts)
+
+
+def comparison(found: Iterable[Record]) -> Comparison:
+    return Comparison.of_text(
+        "Intervals of step times that tables show",
+        f"Of the quick profile's cases, the ratios of step times over their framework's baseline, and those of baselines over "
+        f"PyTorch's: how many have an interval of {WIDE:.0%} or better to each side.",
+        HEAD,
+        [*rows(found)],
+        left=2,
+    )

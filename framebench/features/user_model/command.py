@@ -1,0 +1,170 @@
+"""A model of the user's own: `try`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.measuring import Env
+from framebench.cli.shared import (
+    MEASURE,
+    AsJson,
+    app,
+    broken,
+    err,
+    fail,
+    file_to_write,
+    folder_to_fill,
+    measuring,
+    out,
+    parse_bytes,
+    say,
+)
+from framebench.engine import blocks as measured
+from framebench.engine import runner
+from framebench.engine.environments import Environment
+from framebench.engine.progress import CaseProgress
+from framebench.engine.timed_process import Arm
+from framebench.features.max_batch import measure as search
+from framebench.features.user_model import measure as own
+from framebench.features.user_model.measure import UserModel
+from framebench.records.record import Record
+from framebench.records.search import Fit
+from framebench.suite.user_file import Fault
+
+FOLDER = runner.RESULTS / "own"
+BLOCKS = 3  # the fewest that give an interval
+
+
+@app.command("try", rich_help_panel=MEASURE)
+def try_(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")],
+    batch: Annotated[int, typer.Option(min=1, help="samples of one step")] = 8,
+    scenario: Annotated[str, typer.Option(help="train, or eval: what inference takes")] = "train",
+    strategies: Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")] = None,
+    blocks: Annotated[
+        int | None, typer.Option(min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="without --blocks: more, until ratios of times are decided, that end within so many")
+    ] = 10.0,
+    rounds: Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")] = 8,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a strategy's processes")] = 900.0,
+    framework: Annotated[str | None, typer.Option(help="where the file imports several")] = None,
+    results: Annotated[
+        Path | None, typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME")
+    ] = None,
+    env: Env = None,
+    budget: Annotated[
+        str | None, typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest")
+    ] = None,
+    max_batch: Annotated[
+        bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")
+    ] = False,
+    figure: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")] = None,
+    html: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
+    batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
+    room = parse_bytes(budget) if budget else None
+    if max_batch and room is None:
+        fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
+    try:
+        model = own.look(file, batch, framework, scenario)
+        where = results or FOLDER / model.name
+        options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
+        with own.known(model), measuring(where):
+            found, left_out = measure(model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env)
+            fits = largest(found, room, own.environment(model, env, say), options, where) if room and max_batch else []
+    except Fault as error:
+        fail(str(error), 2)
+    show(found, left_out, room, fits, figure, html, as_json)
+    raise typer.Exit(broken([r.status for r in found], "records"))
+
+
+def measure(
+    model: UserModel,
+    strategies: str | None,
+    options: runner.Options,
+    blocks: int,
+    seconds: float,
+    where: Path,
+    env: str | None,
+) -> tuple[list[Record], dict[str, str]]:
+    """The records of this session, and why strategies were left out. Raises Fault."""
+    from framebench.analysis import frames
+
+    environment = own.environment(model, env, say)
+    named = strategies.split(",") if strategies else None
+    own.cases(model, named)  # a strategy that does not exist is told before anything runs
+    with err.status(f"{model.file.name}: survey") as status:
+        seen = own.survey(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
+    say(own.in_short(model, seen["facts"]))
+    cases, left_out = own.cases(model, named)
+    if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
+        say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
+    arms = [Arm(case, environment) for case in cases]
+    with (
+        CaseProgress(cases, where, err, blocks) as progress,
+        measured.Run(secrets.token_hex(6), options, where, progress) as run,
+    ):
+
+        def decided(left: list[Arm]) -> bool:
+            """Also where there are no times, and nothing is left to decide."""
+            found = frames.frame([record for arm in left for record in run.records(arm)])
+            return run.without_times or bool(frames.decided(found).all())
+
+        own.measure(arms, run, blocks, seconds, decided)
+        return [record for arm in arms for record in run.records(arm)], left_out
+
+
+def largest(found: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
+    """A search for each strategy that came out right."""
+    cases = dict.fromkeys(record.parsed for record in found if record.usable)
+    searches = []
+    for case in cases:
+        with err.status(case.id) as status:
+            told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+            smallest = replace(case, batch=case.plan.micro_batches)
+            searches.append(search.find(smallest, room, environment, options=options, results=where, progress=told))
+        say(f"{case.strategy}: {searches[-1].answer}")
+    return searches
+
+
+def show(
+    found: list[Record], left_out: dict[str, str], room: int | None, fits: list[Fit], figure: Path | None, html: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """One table, what fits, and what is not in it; as JSON the rows of `framebench show --json`."""
+    from framebench.analysis import frames
+    from framebench.features.user_model import table as report
+
+    rows = frames.frame(found)
+    tables = [report.table(rows, left_out), *([report.batches(fits)] if fits else [])]
+    sentences = [report.within(rows, room)] if room else []
+    if figure or html:
+        from framebench.analysis.figures import fronts, page
+        from framebench.features.site import own as site
+
+        drawn = fronts.pareto(report.named(rows), undecided=True)
+        if drawn is None:
+            say("nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more")
+        elif figure:
+            figure.write_text(page.svg(drawn))
+        if html:
+            say(f"wrote {site.write(html, tables, sentences, drawn)}")
+    for sentence in sentences:
+        say(sentence)
+    if as_json:
+        for why, names in report.by_reason(left_out).items():
+            say(f"left out: {', '.join(names)}: {why}")
+        typer.echo(json.dumps([r._asdict() for r in frames.rows(found)], indent=1, default=lambda moment: moment.isoformat()))
+        return
+    for table in tables:
+        table.terminal(out)

@@ -1,0 +1,152 @@
+"""The user's file in JAX: `model()` that returns a Flax NNX module, `batch(n)`, `loss(output, target)`, and if it has them
+`optimizer()`, of optax, and `blocks`, a class or classes of what checkpointing recomputes, or a function that lists modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import Array
+
+from framebench.features.user_model import blocks, flax_rounding
+from framebench.features.user_model.flax_rounding import floating
+from framebench.models import flax_weights
+from framebench.models.flax_blocks import Remat, as_it_is
+from framebench.models.spec import OWN, workload
+from framebench.suite.user_file import Fault, UserFile, kind
+
+HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
+KIND = blocks.Kind(
+    modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
+    size=lambda module: sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param)))),
+    containers=(nnx.Sequential,),
+)
+
+
+@cache
+def user() -> UserFile:
+    """Raises Fault."""
+    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    return UserFile(facts["file"], lambda _: None)  # keys are the file's own
+
+
+@cache
+def routed(block: type) -> type:
+    """The same class of blocks, which are run by way of `remat`."""
+
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        return self.remat(self.number, block.__call__)(self, *args, **named)
+
+    return type(block.__name__, (block,), {"__call__": call})
+
+
+def build(
+    config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is, roundoff: float = 0.0
+) -> nnx.Module:
+    """The file's model: every layer that has a `dtype` computes in this one, or as if it rounded so. Raises Fault."""
+    model = plain()
+    for number, block in enumerate(blocks_in(model)):
+        kind_of: Any = type(block)
+        block.__class__ = routed(kind_of)
+        block.remat, block.number = remat, number
+    layers = [module for _, module in nnx.iter_modules(model) if hasattr(module, "dtype")]
+    for layer in layers:
+        layer.dtype = dtype
+    if roundoff:
+        flax_rounding.imitate(layers, roundoff)
+    return model
+
+
+def plain() -> nnx.Module:
+    model = user().made("model")
+    if not isinstance(model, nnx.Module):
+        raise Fault(f"{user().line('model')}: model() must return a flax.nnx.Module, and it returned {kind(model)}")
+    return model
+
+
+def blocks_in(model: nnx.Module) -> list[Any]:
+    """Raises Fault."""
+    return blocks.blocks_in(model, user(), KIND)
+
+
+def loss(output: Any, target: Array) -> Array:
+    """Of an output in float32 or wider. Raises Fault."""
+    wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
+    found: Array = user().loss(jax.Array, "an array", wide, target)
+    return found.reshape(())
+
+
+def optimizer() -> optax.GradientTransformation:
+    """The file's own. Raises Fault."""
+    made = user().get("optimizer")()
+    if not isinstance(made, optax.GradientTransformation):
+        raise Fault(f"{user().line('optimizer')}: optimizer() must return an optax.GradientTransformation, not {kind(made)}")
+    return made
+
+
+def leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
+    """(canonical name, variable, array in the canonical layout). Raises Fault for kinds of variables that are not supported."""
+    for module, path, variable in flax_weights.leaves(model):
+        if not isinstance(variable, nnx.Param | nnx.BatchStat):
+            where = ".".join(map(str, path))
+            raise Fault(
+                f"{user().line('model')}: the model has {where}, a variable of the kind {kind(variable)}, and only nnx.Param "
+                f"and nnx.BatchStat are supported: leave out what draws random numbers, such as dropout"
+            )
+        value = np.asarray(variable.get_value(), np.float32)
+        yield flax_weights.canonical(path), variable, flax_weights.BACK[flax_weights.layout_of(module, path[-1])](value)
+
+
+def weights() -> dict[str, np.ndarray]:
+    """Weights and statistics as the model begins."""
+    return {name: array for name, _, array in leaves(plain())}
+
+
+def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets. Raises Fault."""
+    x, y = map(np.asarray, user().batch(size, jax.Array | np.ndarray, "array"))
+    return x, y
+
+
+def facts(size_: int) -> dict[str, Any]:
+    """What the harness must know of the model without JAX. Raises Fault."""
+    model, (x, y) = plain(), batch(size_)
+    found = list(leaves(model))
+    if len({name for name, _, _ in found}) < len(found):
+        raise Fault(
+            f"{user().line('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
+        )
+    user().get("loss")
+    found_blocks = blocks_in(model)
+    every = list(nnx.iter_modules(model))
+    names = {id(module): ".".join(map(str, path)) for path, module in every}
+    return {
+        "params": [(name, list(array.shape), isinstance(variable, nnx.Param)) for name, variable, array in found],
+        "parameters": sum(array.size for _, variable, array in found if isinstance(variable, nnx.Param)),
+        "blocks": [names[id(block)] for block in found_blocks],
+        "block": ", ".join(sorted({type(block).__name__ for block in found_blocks})),
+        "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],
+        "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
+        "input": list(x.shape),
+        "target": list(y.shape),
+        "optimizer": "of the file" if optimizer_given() else "SGD",
+    }
+
+
+def optimizer_given() -> bool:
+    return "optimizer" in user() and bool(optimizer())
+
+
+def first_random(adapter: Any) -> str:
+    """Inside a compiled step nothing is seen."""
+    return ""
+
+
+def first_infinite(adapter: Any) -> str:
+    return ""

@@ -1,0 +1,131 @@
+"""The user's file in Jittor: `model()`, `batch(n)`, `loss(output, target)`, and if it has them `optimizer(parameters)` and
+`blocks`, a class or classes of what checkpointing recomputes, or a function of the model that lists it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jittor as jt
+import numpy as np
+from jittor import Module, Var, nn
+
+from framebench.features.user_model import blocks
+from framebench.models.spec import OWN, workload
+from framebench.suite.user_file import Fault, UserFile, kind
+
+KIND = blocks.Kind(
+    modules=lambda module: module.modules(),
+    size=lambda module: sum(p.numel() for p in module.parameters()),
+    containers=(nn.Sequential, nn.ModuleList),
+)
+
+
+@cache
+def user() -> UserFile:
+    """Raises Fault."""
+    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    return UserFile(facts["file"], jt.set_global_seed)
+
+
+class Body(Module):
+    """A block as it computes. The block itself, where the model calls it, asks `remat` how to run this."""
+
+    def __init__(self, block: Module) -> None:
+        self.block, self.plain = block, block.execute
+
+    def execute(self, *args: Any) -> Any:
+        return self.plain(*args)
+
+
+def build(config: Any) -> Module:
+    """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
+    model = plain()
+    model.remat = lambda block, *args: block(*args)
+    model.bodies = tuple(route(model, block) for block in blocks_in(model))  # which a module does not take for its own
+    return model
+
+
+def route(model: Module, block: Module) -> Body:
+    body = Body(block)
+    block.execute = lambda *args: model.remat(body, *args)
+    return body
+
+
+def plain() -> Module:
+    model = user().made("model")
+    if not isinstance(model, Module):
+        raise Fault(f"{user().line('model')}: model() must return a jittor.Module, and it returned {kind(model)}")
+    return model
+
+
+def blocks_of(model: Module) -> list[Module]:
+    """The units of checkpointing."""
+    return list(model.bodies)
+
+
+def blocks_in(model: Module) -> list[Module]:
+    """Raises Fault."""
+    return blocks.blocks_in(model, user(), KIND)
+
+
+def loss(output: Any, target: Var) -> Var:
+    """Raises Fault."""
+    return user().loss(Var, "a Var", output, target).reshape((1,))
+
+
+def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
+    """The file's own. Raises Fault."""
+    made, where = user().get("optimizer")(parameters), user().line("optimizer")
+    if not isinstance(made, jt.optim.Optimizer):
+        raise Fault(f"{where}: optimizer(parameters) must return a jittor.optim.Optimizer, and it returned {kind(made)}")
+    if [id(p) for group in made.param_groups for p in group["params"]] != [id(p) for p in parameters]:
+        raise Fault(f"{where}: the optimizer must have all parameters, in the order in which it was given them")
+    if len(made.param_groups) > 1:
+        raise Fault(f"{where}: an optimizer with several groups of parameters is not supported in Jittor")
+    return made
+
+
+def weights() -> dict[str, np.ndarray]:
+    """Weights and buffers as the model begins. Random numbers are drawn when the graph runs: nothing else may be in it."""
+    jt.sync_all(True)
+    return {name: p.numpy().copy() for name, p in plain().named_parameters()}
+
+
+def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets. Raises Fault."""
+    jt.sync_all(True)
+    x, y = (var.numpy() for var in user().batch(size, Var, "Var"))
+    return x, y
+
+
+def facts(size: int) -> dict[str, Any]:
+    """What the harness must know of the model without Jittor. Raises Fault."""
+    model, (x, y) = plain(), batch(size)
+    every = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
+    trained = [p for _, p in every if not p.is_stop_grad()]
+    if not trained:
+        raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
+    user().get("loss")
+    found = blocks_in(model)
+    names = {id(module): name for name, module in model.named_modules()}
+    return {
+        "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in every],
+        "parameters": sum(p.numel() for p in trained),
+        "blocks": [names[id(block)] for block in found],
+        "block": ", ".join(sorted({type(block).__name__ for block in found})),
+        "couples": [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)][:1],
+        "images": x.ndim == 4 and any(isinstance(m, nn.Conv) for m in model.modules()),
+        "input": list(x.shape),
+        "target": list(y.shape),
+        "optimizer": type(optimizer(trained)).__name__ if "optimizer" in user() else "SGD",
+    }
+
+
+def first_random(adapter: Any) -> str:
+    """Nothing has a value yet while the modules are called."""
+    return ""
+
+
+def first_infinite(adapter: Any) -> str:
+    return ""

@@ -1,0 +1,172 @@
+"""A model of the user's own: its file looked at, its baseline surveyed, then its cases measured like those of the suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from framebench.engine import blocks, environments, installed, runner
+from framebench.engine.environments import Environment, Say
+from framebench.engine.groups import Group
+from framebench.engine.runner import Options
+from framebench.engine.supervisor import Outcome, Worker
+from framebench.engine.timed_process import Arm
+from framebench.features.user_model import strategies as own
+from framebench.features.user_model.spec import VARIABLE
+from framebench.models.spec import OWN
+from framebench.records.pins import REQUIREMENTS
+from framebench.suite.case import Case
+from framebench.suite.registry import BASELINES
+from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.user_file import Fault, defined, imported
+
+PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
+FUNCTIONS = ("model", "batch", "loss")
+OPTIONAL = ("optimizer", "blocks")
+OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
+
+
+@dataclass(frozen=True)
+class UserModel:
+    """A file that has what it needs, as far as that is seen without running it."""
+
+    file: Path  # absolute
+    framework: str
+    batch: int
+    defined: tuple[str, ...]
+    package: str = ""  # that it imports, and that there is a pinned environment with
+    scenario: str = own.SCENARIOS[0]
+
+    @property
+    def name(self) -> str:
+        """The place of the size in its cases' names."""
+        return re.sub(r"[^\w-]", "_", self.file.stem)
+
+    def case(self, strategy: str) -> Case:
+        return Case(OWN, self.framework, self.scenario, strategy, self.batch, self.name)
+
+    @property
+    def baseline(self) -> Case:
+        return self.case(BASELINES[self.scenario])
+
+
+def look(file: Path, batch: int, framework: str | None = None, scenario: str = own.SCENARIOS[0]) -> UserModel:
+    """Without running it. Raises Fault."""
+    if scenario not in own.SCENARIOS:
+        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(own.SCENARIOS)}")
+    path = str(file.absolute())
+    names = defined(path)
+    framework = framework or framework_of(path)
+    if framework not in FRAMEWORKS:
+        raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
+    if missing := [name for name in FUNCTIONS if name not in names]:
+        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}")
+    package = next((name for name in sorted(imported(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
+    optional = tuple(name for name in OPTIONAL if name in names)
+    return UserModel(file.absolute(), framework, batch, optional, package, scenario)
+
+
+def framework_of(path: str) -> str:
+    """The one that the file imports. Raises Fault."""
+    packages = imported(path)
+    found = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
+    if len(found) != 1:
+        which = f"imports {' and '.join(found)}" if found else f"imports none of {', '.join(PACKAGES)}"
+        raise Fault(f"{path} {which}: say with --framework which it is written in")
+    return found[0]
+
+
+def environment(model: UserModel, env: str | None, say: Say) -> Environment:
+    """What `--env` names, or the pinned one that has what the file imports, if there is one. Raises SetupError."""
+    if env is None and model.package:
+        return environments.ensure(model.framework, say=say, package=model.package)
+    return installed.ready([model.framework], env, say)[model.framework]
+
+
+@contextmanager
+def known(model: UserModel) -> Iterator[Path]:
+    """In here workers and this process know the model: a folder for what is found out about it."""
+    before = os.environ.get(VARIABLE)
+    folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
+    facts = {"file": str(model.file), "framework": model.framework, "batch": model.batch, "defined": model.defined}
+    (folder / "own.json").write_text(json.dumps(facts))
+    os.environ[VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def survey(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
+    """What is in the model, once its baseline was run: `facts` and `values`. Raises Fault where nothing can be measured."""
+    case = model.baseline
+    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
+        variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
+        worker = Worker(environment, "survey", {"case": case.id}, variables, Path(scratch) / "log")
+        outcome = worker.end(told, options.time_limit_s)
+    if outcome.status != "ok":
+        raise Fault(in_words(model, outcome))
+    return outcome.result
+
+
+def in_words(model: UserModel, outcome: Outcome) -> str:
+    if outcome.status == "oom":
+        return f"{model.file.name} with a batch of {model.batch} does not fit: {outcome.reason}; try a smaller --batch"
+    reason = outcome.reason or "it ended without a word"
+    if "ModuleNotFoundError" in reason:
+        reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
+    return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
+
+
+def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], dict[str, str]]:
+    """Those that can be measured, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
+    every = own.strategies(model.scenario)
+    if unknown := [name for name in strategies or () if name not in every]:
+        raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
+    wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))
+    reasons = {case.strategy: why for case in wanted if (why := runner.unsupported(case))}
+    return [case for case in wanted if case.strategy not in reasons], reasons
+
+
+def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decided: Callable[[list[Arm]], bool]) -> None:
+    """At least so many blocks of these arms, of which the first is the baseline, and more until their ratios are decided, as
+    far as these end so many seconds after the beginning.
+
+    What did not come out right in the first block, or takes many times as long because the processor has no units for it, is in
+    no other: its interval is not worth the wait. What torch.compile takes a minute for comes last, two at once: beside one,
+    what is built in seconds would wait.
+    """
+    arms = [arms[0], *sorted(arms[1:], key=lambda arm: any(part.how.startswith("compile") for part in arm.case.parts))]
+    began = time.monotonic()
+    for number in count():
+        before = time.monotonic()
+        blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, number)
+        done = [arm for arm in arms if not run.records(arm)[-1].usable or runner.too_slow(arm.case)]
+        for arm in done:
+            run.told.skipped(arm.case)
+        if arms[0] in done:
+            return
+        arms = [arm for arm in arms if arm not in done]
+        now = time.monotonic()
+        if number + 1 >= least and (now - began + (now - before) > seconds or decided(arms)):
+            return
+
+
+def in_short(model: UserModel, facts: dict[str, Any]) -> str:
+    """What was found in the file."""
+    blocks = f"{len(facts['blocks'])} blocks ({facts['block']})" if facts["blocks"] else "no blocks"
+    shape = " x ".join(map(str, facts["input"]))
+    return f"{model.file.name}: {facts['parameters']:,} parameters, {blocks}, input {shape}, optimizer {facts['optimizer']}"

@@ -1,0 +1,234 @@
+"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_model.reference '{"case": ...}'`.
+
+Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know of the model, the
+baseline's values and tensors as references, and as honest errors how far they move when the weights are rounded otherwise.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.features.user_model.spec import Own
+from framebench.instruments import limits
+from framebench.models.spec import OWN, workload
+from framebench.suite.case import Case
+from framebench.suite.tensors import errors, largest
+from framebench.suite.tolerance import Errors, joined
+from framebench.suite.user_file import Fault, UserFile, kind, line_of
+from framebench.worker.observe import Observed, first_steps
+from framebench.worker.worker import Emit, serve
+
+# By how much weights are moved, relative. What bfloat16 rounds moves by half a unit in its last place. In float32 it is sums
+# that differ, as they are added up in another order: some hundred terms then differ by as much as if each moved by eight
+# roundoffs.
+ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-9}
+NUDGES = {"fp32": 3, "bf16": 5}  # runs from weights that are rounded otherwise: a loss is one number, and may be close by luck
+UNDETERMINED = (
+    0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
+)
+RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
+
+
+@dataclass(frozen=True)
+class Rounded(Case):
+    """A case whose weights are as if a precision had rounded them, each by another share of its roundoff."""
+
+    seed: int = 0
+    roundoff: float = 0.0
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(self.seed)
+        plain = super().weights
+        return {name: self.off(array, rng) for name, array in plain.items()}
+
+    def off(self, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if not np.issubdtype(array.dtype, np.floating):
+            return array
+        return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+
+
+def survey(case: Case, emit: Emit) -> dict[str, Any]:
+    """Raises Fault where nothing can be compared with this model."""
+    own = workload(OWN)
+    assert isinstance(own, Own)
+    emit({"phase": "import"})
+    module = own.model(case.framework)
+    try:
+        emit({"phase": "model()"})
+        facts = own.facts | module.facts(case.batch)
+        write(own.folder / "own.json", facts)
+        emit({"phase": "build"})
+        adapter = adapters.load(case)
+        adapter.build()
+        emit({"phase": "first steps"})
+        if not case.stage.trains:
+            one_array(adapter, module.user())
+        observed = finite(adapter, first_steps(adapter)[1])
+        emit({"phase": "first steps, repeated"})
+        adapter = same(adapter, observed)
+        emit({"phase": "first steps, from other weights"})
+        facts["undetermined"], honest = sensitivity(adapter, case, observed)
+        facts["attention"] = adapter.batched_products() > 0
+    except Exception as error:
+        raise told(error, module.user()) from error
+    key = case.golden_key
+    write(own.folder / "golden.json", {"values": {key: observed.values}})
+    tensors = {kind: {name: list(one) for name, one in found.items()} for kind, found in observed.tensors.items()}
+    (own.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
+    known = {case.framework: {precision: {key: found} for precision, found in honest.items()}}
+    write(own.folder / "honest.json", {"machines": {"here": {"errors": known}}})
+    write(own.folder / "own.json", facts | {"surveyed": True})
+    return {"facts": facts, "values": observed.values}
+
+
+def told(error: Exception, user: UserFile) -> Exception:
+    """The same error, or where no line of the file led to it (a layer called by another) one that names the model."""
+    oom = limits.ran_out(error, limits.enforced())
+    if not isinstance(error, Fault) and not line_of(error, user.file):
+        error = Fault(f"{user.line('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
+    error.oom = oom  # type: ignore[attr-defined]
+    return error
+
+
+def write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content))
+
+
+def one_array(adapter: Adapter, user: UserFile) -> None:
+    """Raises Fault where the model gives something else."""
+    adapter.one_step()
+    if not hasattr(adapter.output, "shape"):
+        raise Fault(
+            f"{user.line('model')}: the model returns {kind(adapter.output)}; in evaluation its output is compared, and must "
+            f"be one tensor or array: put a module around the model"
+        )
+
+
+def finite(adapter: Adapter, observed: Observed) -> Observed:
+    """Raises Fault where a number is none."""
+    module = adapter.model_module
+    for name, value in observed.values.items():
+        if not math.isfinite(value):
+            where = module.first_infinite(anew(adapter, adapter.case))  # an update may have made it so
+            number = name.rpartition("_")[2]
+            step = "gradient" if "grad" in name else f"loss of step {int(number) + 1}" if number.isdigit() else name
+            raise Fault(f"{module.user().line('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
+    return observed
+
+
+def anew(adapter: Adapter, case: Case) -> Adapter:
+    """With the case's weights: the same one, where these have states beside them that go with them."""
+    if case.stage.trains:
+        adapter.case = case
+        adapter.restore()
+        return adapter
+    return loaded(case, getattr(adapter, "model_options", {}))
+
+
+def loaded(case: Case, options: dict[str, Any]) -> Adapter:
+    """The case in another adapter, its model built by these options."""
+    other: Any = adapters.load(case)
+    if options:
+        other.model_options |= options
+    other.build()
+    return other
+
+
+def same(adapter: Adapter, observed: Observed) -> Adapter:
+    """The adapter, once it was run again. Raises Fault where the same weights give another loss, with the tensor that differs
+    most, and where that begins."""
+    adapter = anew(adapter, adapter.case)
+    again = first_steps(adapter)[1]
+    off = max(
+        abs(again.values[name] / value - 1) for name, value in observed.values.items() if name.startswith("loss") and value
+    )
+    if off <= RANDOM:
+        return adapter
+    module = adapter.model_module
+    each = differences(again, observed)
+    kind, name = max(each, key=lambda pair: each[pair])
+    where = module.first_random(adapter)
+    raise Fault(
+        f"{module.user().line('model')}: two runs from the same weights differ, the loss by {off:.1%}, most the {kind} of "
+        f"{name} by {each[kind, name]:.0%}{f', {where}' if where else ''}: something in the model is random, and nothing can "
+        f"be verified. Dropout, for instance, has to be off (p = 0)"
+    )
+
+
+def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
+    return {
+        (kind, name): max(errors(one.tensors[kind][name], summary))
+        for kind, found in other.tensors.items()
+        for name, summary in found.items()
+    }
+
+
+def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
+    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. PyTorch's autocast rounds
+    what goes into products, as weights that are moved do; in Flax a lower precision is that of each layer's inputs and output,
+    which are moved, too."""
+    seen = {}
+    for precision, off in ROUNDOFF.items():
+        one = loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
+        seen[precision] = [nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
+    gradient = [differences(one, observed) for one in seen["fp32"]]
+    lost = sorted(
+        {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
+    )
+    honest = {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
+    rounded = once_rounded(observed, ROUNDOFF["bf16"])
+    return lost, honest | {"bf16": joined([honest["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+
+
+def once_rounded(observed: Observed, roundoff: float) -> Errors:
+    """A loss is one number, of few samples' outputs, which a lower precision may all round the same way: it may be off by a
+    whole rounding, however close it came from a few other weights."""
+    return {"value": {name: (roundoff, 0.0) for name in observed.values if name.startswith("loss")}}
+
+
+def undirected(adapter: Adapter, roundoff: float) -> Errors:
+    """How far weights may go astray under an optimizer that divides by a second moment: it moves each number by about the rate,
+    and one whose gradient is below what a precision rounds (keys' biases in attention have none at all) in any direction."""
+    states = list(adapter.states()) if adapter.case.stage.trains else []
+    if all(state.kind != "second moment" for state in states):
+        return {}
+    found = {}
+    for state in states:
+        if state.kind == "first moment":
+            size = np.abs(state.array.astype(np.float64))
+            share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
+            found[state.name] = (math.sqrt(share / (1 - share)),) * 2
+    return {"weight": largest(found)}
+
+
+def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
+    """From weights that are rounded otherwise."""
+    rounded = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+    return first_steps(anew(adapter, rounded))[1]
+
+
+def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
+    """The largest of each family of tensors, without those that are lost."""
+    found: Errors = {
+        kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
+        for kind, each in one.tensors.items()
+    }
+    found["update"] = largest({name: (error, error) for name, error in one.updates.items()})
+    off = {name: abs(value / other.values[name] - 1) for name, value in one.values.items()}
+    losses = max((share for name, share in off.items() if name.startswith("loss")), default=0.0)
+    found["value"] = {name: (max(share, losses * name.startswith("loss")), 0.0) for name, share in off.items()}
+    return found
+
+
+if __name__ == "__main__":
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))

@@ -1,0 +1,93 @@
+"""What `framebench try` found out about a model of the user's own: one table, and what fits a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from framebench.analysis.comparison import Comparison, Shown, mib, missing, number
+from framebench.analysis.frames import decided
+from framebench.analysis.peaks import MARGIN
+from framebench.analysis.tables import SHOWN, cells, conditions, timing
+from framebench.records.search import Fit
+from framebench.suite.registry import BASELINES
+
+COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes")
+SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
+MEANING = "; saved = what the forward pass keeps for the backward pass"
+TIMES = ("step_time_s", "range", "relative", "first_step_s")
+CHECKS = ("worst_error", "effect_proven", "peak_instrument")
+
+
+def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
+    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
+    first = df.iloc[0]
+    saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
+    lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
+    return Comparison(
+        f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
+        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
+        f"that of the first step, with compilation{meaning}. verified = largest relative error of the losses and the "
+        f"gradient's norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
+        f"to be on. "
+        f"{timing(df)} "
+        f"{conditions(df)}",
+        cells(df),
+        {name: SHOWN[name] for name in COLUMNS}
+        | saved
+        | {name: SHOWN[name] for name in TIMES}
+        | {"worst_error": Shown("verified", ".0e")}
+        | {n: SHOWN[n] for n in CHECKS[1:]},
+        left=1,
+        notes=(*lost, *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items())),
+        machine=first["machine"],
+        cases=tuple(df["case"]),
+    )
+
+
+def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+    """The strategies that do not apply. What needs a GPU needs it for one reason."""
+    found: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        found.setdefault("they need a GPU" if why.startswith("needs a GPU") else why, []).append(name)
+    return found
+
+
+def named(df: pd.DataFrame) -> pd.DataFrame:
+    """For figures: the model by the name of its file."""
+    return df.assign(workload=df["size"])
+
+
+def within(df: pd.DataFrame, room: int) -> str:
+    """Which strategies fit a budget, by the peak and what a limit must have over it, and the fastest of them."""
+    usable = df.assign(decided=decided(df))[df["usable"] & df["peak_bytes"].notna()]
+    fine: list[dict[Any, Any]] = usable.to_dict("records")
+    fits = [row for row in fine if needs(row) <= room]
+    if not fits:
+        least = min(fine, key=needs, default=None)
+        told = f"; {least['strategy']} needs least, {mib(needs(least))} MiB" if least else ""
+        return f"Nothing fits within {mib(room)} MiB{told}."
+    timed = [row for row in fits if row["decided"] or (row["baseline"] and not missing(row["time_ratio"]))]
+    first = min(timed or fits, key=lambda row: row["time_ratio" if timed else "peak_bytes"])
+    fastest = "the fastest of them is" if len(timed) == len(fits) else "the fastest of those whose time is decided is"
+    how = fastest if timed else "without times the one that needs least is"
+    speed = f", {number(first['step_time_s'], ',.1f', 1e3)} ms a step" if timed else ""
+    return (
+        f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} to spare over the peak of "
+        f"every step, the first too; {how} {first['strategy']} ({mib(first['peak_bytes'])} MiB{speed})."
+    )
+
+
+def needs(row: dict[Any, Any]) -> float:
+    """Bytes that a budget must have: the first step's peak counts, since without it there is no second."""
+    cold = row["cold_peak_bytes"]
+    return float(max(row["peak_bytes"], 0 if missing(cold) else cold) * MARGIN)
+
+
+def batches(fits: list[Fit]) -> Comparison:
+    """The largest batch that each strategy was seen to fit at."""
+    rows = [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits]
+    title = f"The largest batch within {mib(fits[0].budget_bytes)} MiB"
+    caption = "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to be finite."
+    return Comparison.of_text(title, caption, ("strategy", "batch", "what was found"), rows, left=1)

@@ -1,0 +1,176 @@
+"""The user's file in PyTorch: `model()`, `batch(n)`, `loss(output, target)`, and if it has them `optimizer(parameters)` and
+`blocks`, a class or classes of what checkpointing recomputes, or a function of the model that lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from framebench.features.user_model import blocks
+from framebench.models.spec import OWN, workload
+from framebench.suite.user_file import DoesNotApply, Fault, UserFile, kind
+
+KIND = blocks.Kind(
+    modules=lambda module: list(module.modules()),
+    size=lambda module: sum(p.numel() for p in module.parameters()),
+    containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
+)
+NORMS = nn.modules.batchnorm._BatchNorm
+
+
+@cache
+def user() -> UserFile:
+    """Raises Fault."""
+    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    return UserFile(facts["file"], torch.manual_seed)
+
+
+class Body(nn.Module):
+    """A block as it computes. The block itself, where the model calls it, asks `remat` how to run this."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block, self.plain = block, block.forward
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        return self.plain(*args, **named)
+
+
+def build(config: Any) -> nn.Module:
+    """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
+    model: Any = plain()
+    model.remat = lambda block, *args, **named: block(*args, **named)
+    model.bodies = tuple(route(model, block) for block in blocks_in(model))  # which a module does not take for its own
+    return model
+
+
+def route(model: Any, block: nn.Module) -> Body:
+    body = Body(block)
+    block.forward = lambda *args, **named: model.remat(body, *args, **named)
+    return body
+
+
+def plain() -> nn.Module:
+    model = user().made("model")
+    if not isinstance(model, nn.Module):
+        raise Fault(f"{user().line('model')}: model() must return a torch.nn.Module, and it returned {kind(model)}")
+    return model
+
+
+def blocks_of(model: Any) -> list[nn.Module]:
+    """The units of checkpointing."""
+    return list(model.bodies)
+
+
+def blocks_in(model: nn.Module) -> list[nn.Module]:
+    """Raises Fault."""
+    return blocks.blocks_in(model, user(), KIND)
+
+
+def loss(output: Any, target: Tensor) -> Tensor:
+    """Raises Fault."""
+    found: Tensor = user().loss(Tensor, "a tensor", output, target)
+    return found.reshape(())
+
+
+def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+    """The file's own, with these options in place of its own. Raises Fault."""
+    made = user().get("optimizer")(list(parameters))
+    if not isinstance(made, torch.optim.Optimizer):
+        where = user().line("optimizer")
+        raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(made)}")
+    if not options:
+        return made
+    groups = [{name: value for name, value in group.items() if name not in options} for group in made.param_groups]
+    try:
+        return type(made)(groups, **options)
+    except TypeError as error:
+        raise DoesNotApply(f"your optimizer, {type(made).__name__}, has no option {', '.join(options)}") from error
+
+
+def weights() -> dict[str, np.ndarray]:
+    """Weights and buffers as the model begins. NumPy has no bfloat16."""
+    return {name: array(tensor) for name, tensor in plain().state_dict().items()}
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    wide = tensor.float() if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
+    return wide.detach().cpu().numpy()
+
+
+def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets. Raises Fault."""
+    x, y = map(array, user().batch(size, Tensor, "tensor"))
+    return x, y
+
+
+def facts(size: int) -> dict[str, Any]:
+    """What the harness must know of the model without PyTorch. Raises Fault."""
+    model, (x, y) = plain(), batch(size)
+    trained = {name for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
+    floats = [(name, list(t.shape), name in trained) for name, t in model.state_dict().items() if t.is_floating_point()]
+    if not trained:
+        raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
+    user().get("loss")
+    found = blocks_in(model)
+    names = {module: name for name, module in model.named_modules()}
+    return {
+        "params": floats,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "blocks": [names[block] for block in found],
+        "block": ", ".join(sorted({type(block).__name__ for block in found})),
+        "couples": [name for name, m in model.named_modules() if isinstance(m, NORMS)][:1],
+        "images": x.ndim == 4 and any(isinstance(m, nn.Conv2d) for m in model.modules()),
+        "input": list(x.shape),
+        "target": list(y.shape),
+        "optimizer": type(optimizer(model.parameters())).__name__ if "optimizer" in user() else "SGD",
+    }
+
+
+def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:
+    """The first tensor that each module without modules in it returned, in order."""
+    found: list[tuple[str, Tensor]] = []
+
+    def seen(name: str) -> Callable[[Any, Any, Any], None]:
+        return lambda module, args, output: found.extend((name, t.detach().clone()) for t in [*tensors(output)][:1])
+
+    named = [(f"{name} ({type(m).__name__})", m) for name, m in model.named_modules() if not [*m.children()]]
+    handles = [module.register_forward_hook(seen(name)) for name, module in named]
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def tensors(found: Any) -> Iterator[Tensor]:
+    """Those in an output, which may be a tensor, or something that has some."""
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, dict):
+        yield from tensors(list(found.values()))
+    elif isinstance(found, tuple | list):
+        for one in found:
+            yield from tensors(one)
+
+
+def first_random(adapter: Any) -> str:
+    """The first module that gives another output when all is done once more; empty if there is none."""
+    model, (x, _) = adapter.model, adapter.inputs
+    with torch.no_grad():
+        pairs = zip(watched(model, lambda: model(x)), watched(model, lambda: model(x)))
+    return next((f"first in the output of {name}" for (name, a), (_, b) in pairs if not torch.equal(a, b)), "")
+
+
+def first_infinite(adapter: Any) -> str:
+    """The first module that gives infinity, or what is no number; empty if there is none."""
+    model, (x, _) = adapter.model, adapter.inputs
+    with torch.no_grad():
+        found = watched(model, lambda: model(x))
+    return next((f"first in the output of {name}" for name, a in found if not a.isfinite().all()), "")

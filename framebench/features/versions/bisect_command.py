@@ -1,0 +1,68 @@
+"""The command that names the release of a framework in which a case changed: `versions bisect`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import AsJson, Results, err, fail, out, say, session
+from framebench.engine import releases, runner
+from framebench.engine.progress import CaseProgress
+from framebench.engine.session import alone
+from framebench.features.versions import bisect as search
+from framebench.features.versions.bisected_record import FLOOR
+from framebench.features.versions.command import fraction, room
+from framebench.records.pins import pinned_version
+from framebench.suite.selectors import parse
+
+CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
+
+
+@room.command()
+def bisect(
+    first: Annotated[str, typer.Argument(help="the older release, such as 0.9.2")],
+    last: Annotated[str, typer.Argument(help="the newer one")],
+    case: Annotated[str, typer.Argument(help="such as unet3d/jax/train/fp32/b4/cpu")],
+    framework: Annotated[str, typer.Option(help="such as jax")],
+    instructions: Annotated[bool, typer.Option("--instructions", help="of a step, instead of peak memory")] = False,
+    threshold: Annotated[str, typer.Option(help="the least change that matters")] = "1%",
+    processes: Annotated[int, typer.Option(min=1, help="fresh ones of each release, whose differences are its noise")] = (
+        search.PROCESSES
+    ),
+    keep: Annotated[bool, typer.Option("--keep", help="the environments made for it, which are removed else")] = False,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Name the first release in which a case's peak memory changed. An interrupted search goes on where it stopped.
+
+    Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be the first, or noise hides it.
+    """
+    from framebench.features.versions import bisected
+
+    pinned_version(framework)
+    asked = parse(case)
+    if asked.framework != framework:
+        fail(f"{asked.id} is a case of {asked.framework}, not of {framework}", 2)
+    if why := runner.unsupported(asked):
+        fail(f"{asked.id}: {why}", 2)
+    if asked.ranks > 1:
+        fail(f"{asked.id}: bisect measures a single process, and not one of several ranks", 2)
+    minimum = fraction(threshold) or 0.0
+    if minimum < FLOOR:
+        fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)
+    found = releases.between(framework, first, last, releases.listed(framework))
+    say(f"{len(found)} releases: {', '.join(found)}")
+    quantity: search.Asked = "instructions" if instructions else "peak"
+    folder = results / "bisect"  # records of their own: no table of the suite is to have them
+    named = " ".join(["bisect", asked.id, first, last, quantity, str(processes)])  # another threshold reads the same values
+    most = processes * (2 + len(found).bit_length())  # both ends, and what halving takes
+    with alone(results), session(folder, named) as opened, CaseProgress([asked], folder, err, most) as progress:
+        bench = search.Bench(asked, quantity, opened.id, folder, say, keep, processes, progress)
+        answer = search.bisect(bench, found, minimum)
+    if as_json:
+        typer.echo(json.dumps(answer.model_dump(mode="json"), indent=1))
+    else:
+        bisected.table(answer).terminal(out)
+    raise typer.Exit(CODES[answer.outcome])

@@ -1,0 +1,127 @@
+"""Commands on versions of a framework: `versions run | compare`."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import (
+    MEASURE,
+    AsJson,
+    Machines,
+    Profile,
+    Results,
+    Rounds,
+    app,
+    broken,
+    err,
+    fail,
+    machines_of,
+    out,
+    say,
+    session,
+)
+from framebench.engine import environments, runner
+from framebench.engine.progress import CaseProgress
+from framebench.features.versions import measure as versions
+from framebench.records.record import Record
+
+room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
+app.add_typer(room, name="versions", rich_help_panel=MEASURE)
+
+Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
+
+
+@room.command()
+def run(
+    framework: Annotated[str, typer.Option(help="such as jax")],
+    selectors: Annotated[list[str] | None, typer.Argument(help="cases; a standing selection of few if none is named")] = None,
+    profile: Profile = None,
+    version: Annotated[list[str] | None, typer.Option(help="may be repeated; all pinned ones if none is named")] = None,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each case in each version")] = versions.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
+    results: Results = runner.RESULTS,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
+) -> None:
+    """Measure the same cases in several versions, as arms of one block. An interrupted run goes on where it stopped.
+
+    Exit code 1: some were wrong, crashed, or ran out of time.
+    Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
+    """
+    matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
+    options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
+    able = [c for c in chosen if not runner.unsupported(c)]
+    for case in chosen:
+        if why := runner.unsupported(case):
+            say(f"{case.id}: unsupported: {why}")
+    if not able:
+        fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
+    asked = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
+    with session(results, asked) as opened:
+        ready = {v: environments.ensure(framework, v, say) for v in matrix}
+        for environment in ready.values():
+            environments.warm(environment, profile or "quick", say)
+        with CaseProgress(able, results, err, blocks * len(matrix)) as progress:
+            statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
+    for old, new in pairwise(matrix):
+        say(f"framebench versions compare {framework}=={old} {framework}=={new}")
+    raise typer.Exit(broken(statuses, "measurements"))
+
+
+@room.command("compare")
+def compare_(
+    base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
+    change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],
+    machine: Machines = None,
+    threshold: Threshold = None,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell."""
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.explain import table as explained
+    from framebench.features.versions import table as judged
+
+    folder = Folder(results)
+    machines = machines_of(folder, machine, lambda name: {base, change} <= releases(folder.of_machine(name)))
+    found = [r for r in folder.records if r.provenance.machine in machines]
+    try:
+        rows = judged.rows_of(found, base, change, fraction(threshold))
+    except judged.UnknownVersion as error:
+        fail(str(error), 2)
+    if not rows:
+        fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
+    if as_json:
+        typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
+    else:
+        judged.table(rows, explained.kept(results)).terminal(out)
+    worse = [r for r in rows if r.verdict == judged.REGRESSION]
+    for r in worse:
+        more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""
+        say(f"regression: {r.case}, {r.quantity}{more} ({r.machine})")
+    if worse:
+        raise typer.Exit(1)
+    if all(r.verdict == judged.FEW for r in rows):
+        fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
+
+
+def releases(found: list[Record]) -> set[str]:
+    """Such as `jax==0.9.2`."""
+    return {f"{record.parsed.framework}=={record.framework_version}" for record in found}
+
+
+def fraction(text: str | None) -> float | None:
+    """`5%` and `0.05` as 0.05. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1:
+        raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
+    return found

@@ -1,0 +1,68 @@
+"""What did an upgrade of the framework change, case by case?"""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from framebench.analysis.figures import page, rows
+from framebench.features.versions.table import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, held, title
+
+NAMES = [quantity.name for quantity in QUANTITIES]
+DECIDED = (REGRESSION, IMPROVEMENT, NONE)
+ROW_IN = 0.17  # height of a case's row in inches
+RANGE = math.log2(1.5)  # where the colours end: two thirds, and one and a half times
+NOTE = (
+    "Ratios, new version / old version: above 1 (orange) is worse, below (violet) better; white: no difference that matters. "
+    "What is undecided, or too few to tell, has no number. The rule: framebench/features/versions/table.py."
+)
+
+
+@page.styled
+def changes(judged: pd.DataFrame) -> Figure | None:
+    """`judged`: the rows of one pair of versions on one machine, as `reports.versions.rows_of` gives them. Cases down,
+    quantities across; None where nothing is decided."""
+    cells = judged[judged["quantity"].isin(NAMES)]
+    cells = cells.assign(value=cells["ratio"].where(cells["verdict"].isin(DECIDED)).astype(float))
+    if cells["value"].isna().all():
+        return None
+    figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
+    panel(axes, cells)
+    figure.tight_layout()
+    return page.explained(figure, changes_title(cells), [NOTE, held([*rows.each(judged)])])
+
+
+def panel(axes: Axes, cells: pd.DataFrame) -> None:
+    """Colours on a logarithmic scale around 1, for what matters; the case with the largest ratio first."""
+    shade = np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0)
+    wide = {
+        kind: cells.assign(shade=shade).pivot(index="case", columns="quantity", values=kind).reindex(columns=NAMES)
+        for kind in ("value", "shade", "verdict")
+    }
+    order = wide["value"].max(axis=1).sort_values(ascending=False, kind="stable").index
+    values, shades, said = (table.loc[order] for table in wide.values())
+    drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
+    sns.heatmap(shades, annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn)
+    if values.isna().any(axis=None):
+        grey = {"size": 6.5, "color": "0.55"}
+        sns.heatmap(values.isna(), mask=values.notna(), annot=said.fillna("-"), fmt="", cmap=["white"], annot_kws=grey, **drawn)
+    axes.set(xlabel="", ylabel="")
+    axes.grid(False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.tick_params(axis="y", rotation=0)
+
+
+def changes_title(cells: pd.DataFrame) -> str:
+    """In how many cases each quantity got worse, and by how much at most."""
+    said = []
+    for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
+        worse = group["value"][group["verdict"] == REGRESSION]
+        most = f", by at most {worse.max() - 1:.0%}" if len(worse) else ""
+        said.append(f"worse {quantity} in {len(worse)} of {len(group)} cases{most}")
+    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {rows.listed(said)}"

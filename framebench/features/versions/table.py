@@ -1,0 +1,362 @@
+"""Did an upgrade of the framework cost memory or time? Verdicts on two versions, from the records that lie there.
+
+`framebench versions run` measures the versions in blocks. The rule is that of every other ratio (`framebench.analysis.statistics`), and
+the p of all times on one page are corrected for their number (Holm). Where two versions share fewer than three blocks the
+verdict on times is `too few`, however far two numbers lie apart.
+
+Throughput has no verdict of its own: it is work / step time, and what looks for "more" would take its growth for a regression.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+from scipy import stats
+
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.reports import verdicts
+from framebench.analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
+from framebench.analysis.selection import measured_at, unlimited
+from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
+from framebench.analysis.statistics import FEW as BLOCKS
+from framebench.features.explain import table as explained
+from framebench.features.explain.record import Explanation
+from framebench.records.record import Record
+from framebench.suite.strategy import FRAMEWORKS
+
+Key = tuple[str, str]  # machine and case
+QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
+REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
+INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
+VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
+FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
+# why there is no better verdict, where the caption tells it too
+APART = "the two share no timed block"
+STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
+
+
+class UnknownVersion(ValueError):
+    """A version that no record is of; the message lists those there are."""
+
+
+class Conditions(NamedTuple):
+    """Under which a case's records were made."""
+
+    cpu: str
+    device: str
+    threads: int | None
+    commits: tuple[str, ...]
+    first: str  # day
+    last: str
+    load: tuple[float, float] | None  # lowest and highest of the one-minute load average
+    packages: tuple[str, ...]  # beside the framework's release, what differs: `flax 0.12.6 and 0.12.8`
+
+
+class Row(NamedTuple):
+    """One quantity of one case in two versions. Seconds and bytes; values are those of `verdicts.Verdict`, None where there is
+    no such number. `ratio` is change / base: above 1 is worse for every quantity but instructions."""
+
+    machine: str
+    case: str
+    base: str  # jax==0.9.2
+    change: str
+    conditions: Conditions
+    quantity: str = ""
+    unit: str = ""
+    instrument: str | None = None  # of the peak
+    base_value: float | None = None
+    change_value: float | None = None
+    ratio: float | None = None
+    low: float | None = None  # 95 % interval of the ratio
+    high: float | None = None
+    p: float | None = None  # corrected for the number of tests among these rows
+    minimum: float | None = None  # the relative difference that matters
+    blocks: int = 0  # of times; processes of peaks and of a status
+    verdict: str = FEW  # one of VERDICTS
+    reason: str | None = None  # why there is no better verdict
+
+
+def parse(text: str) -> tuple[str, str]:
+    """Framework and version of `jax==0.9.2`. Raises UnknownVersion."""
+    framework, _, version = text.partition("==")
+    if framework not in FRAMEWORKS or not version:
+        raise UnknownVersion(f"{text!r} is no version; write framework==version, with a framework of {', '.join(FRAMEWORKS)}")
+    return framework, version
+
+
+def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | None = None) -> list[Row]:
+    """A row for each quantity of each case that both versions (`jax==0.9.2`) have records of, by machine and case.
+
+    `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
+    UnknownVersion for what no record is of, and for two frameworks.
+    """
+    if base == change or parse(base)[0] != parse(change)[0]:
+        raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
+    usable = [r for r in unlimited(found) if r.status != "unsupported"]
+    one, other = side(usable, base), side(usable, change)
+    known = Blocks(usable)
+    both = sorted(one.keys() & other.keys())
+    rows = [row for key in both for row in judged(key, (base, change), one[key], other[key], known, threshold)]
+    return corrected(rows)
+
+
+def corrected(rows: list[Row]) -> list[Row]:
+    """Verdicts by p that were corrected for the number of tests among these rows."""
+    tested = [i for i, r in enumerate(rows) if r.p is not None]
+    found = list(rows)
+    for i, p in zip(tested, holm([rows[i].p or 0.0 for i in tested])):
+        r = rows[i]
+        quantity = Quantity(r.quantity, r.unit, r.minimum or 0.0, REGRESSION, IMPROVEMENT)
+        found[i] = r._replace(p=p, verdict=verdict(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
+    return found
+
+
+def side(found: list[Record], text: str) -> dict[Key, list[Record]]:
+    """The records of one version. Raises UnknownVersion if there are none."""
+    wanted = parse(text)
+    own = grouped(r for r in found if release(r) == wanted)
+    if not own:
+        known = sorted({f"{framework}=={version}" for framework, version in map(release, found)})
+        raise UnknownVersion(f"no records of {text}; there are: {', '.join(known) or 'none'}; framebench versions run")
+    return own
+
+
+def judged(
+    key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], known: Blocks, threshold: float | None = None
+) -> list[Row]:
+    """The rows of one case, from the records of the newest protocol that both versions have; p not yet corrected."""
+    protocols = {r.provenance.protocol for r in base} & {r.provenance.protocol for r in change}
+    if not protocols:
+        return []
+    base, change = ([r for r in arm if r.provenance.protocol == max(protocols)] for arm in (base, change))
+    blank = Row(*key, *arms, conditions(base, change))
+    fine = good(base), good(change)
+    rows = [] if fine == (base, change) else [status_row(blank, base, change)]
+    if not all(fine):
+        return rows
+    chosen = [q if threshold is None else q._replace(minimum=threshold) for q in QUANTITIES]
+    return rows + [quantity_row(blank, q, *fine, known) for q in chosen] + work_row(blank, *fine)
+
+
+def good(found: list[Record]) -> list[Record]:
+    return [r for r in found if r.status == "ok"]
+
+
+def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
+    """Of a case that failed in some process: decided by Fisher's exact test (1922), which takes four processes of each."""
+    bad = [r for r in (*base, *change) if r.status != "ok"]
+    counts = [(len(arm) - len(good(arm)), len(good(arm))) for arm in (base, change)]
+    (failed, fine), (failed_now, fine_now) = counts
+    p = float(stats.fisher_exact(counts).pvalue)
+    said = REGRESSION if failed_now * fine > failed * fine_now else IMPROVEMENT
+    decided = NONE if not fine and not fine_now else said if p <= 1 - CONFIDENCE else UNDECIDED
+    counted = f"failed in {failed} of {len(base)} and {failed_now} of {len(change)} processes"
+    return blank._replace(
+        quantity=STATUS, blocks=min(len(base), len(change)), verdict=decided,
+        reason=f"{counted}: {bad[-1].status}: {bad[-1].reason}",
+    )  # fmt: skip
+
+
+def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], known: Blocks) -> Row:
+    """One quantity of one case."""
+    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
+    if quantity.name == PEAK.name:
+        named = sorted({name for arm in (base, change) if (name := verdicts.peaks([r for r in arm if r.peaks])[0])})
+        if len(named) > 1:
+            return row._replace(verdict=INCOMPARABLE, reason=f"read by different instruments: {', '.join(named)}")
+        found = verdicts.of_memory(base, change, quantity)
+    elif quantity.name == TIME.name:
+        found = verdicts.of_time(base, change, known, quantity)
+    else:
+        found = verdicts.of_first_steps(base, change, quantity)
+    if found is None:
+        return row._replace(reason="there are no peaks of both" if quantity.name == PEAK.name else APART)
+    return filled(row, found, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
+
+
+def work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
+    """Whether a step still makes the same instructions, where the processor counts them."""
+    found = verdicts.of_instructions(base, change)
+    return [filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), found, {})] if found else []
+
+
+def filled(row: Row, found: Verdict, words: dict[str, str]) -> Row:
+    few = found.low is None and found.quantity != INSTRUCTIONS.name
+    return row._replace(
+        base_value=found.base, change_value=found.change, ratio=found.ratio, low=found.low, high=found.high, p=found.p,
+        blocks=found.blocks, instrument=found.instrument, verdict=FEW if few else words.get(found.verdict, found.verdict),
+        reason=NO_INTERVAL if few else None,
+    )  # fmt: skip
+
+
+def conditions(base: list[Record], change: list[Record]) -> Conditions:
+    proofs = [r.provenance for r in (*base, *change)]
+    days = sorted(p.measured_at.date().isoformat() for p in proofs)
+    loads = [load for p in proofs for load in (p.load_before, p.load_after) if load is not None]
+    old, new = base[-1].provenance.versions, change[-1].provenance.versions
+    framework, _ = release(base[-1])
+    return Conditions(
+        cpu=str(proofs[0].hardware.get("cpu", "unknown")),
+        device=str(proofs[0].hardware.get("device", "unknown")),
+        threads=proofs[0].threads,
+        commits=tuple(sorted({p.commit or "unknown" for p in proofs})),
+        first=days[0],
+        last=days[-1],
+        load=(min(loads), max(loads)) if loads else None,
+        packages=tuple(differing(old, new, framework)),
+    )
+
+
+def differing(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
+    """The packages that changed with the framework, and the build that the framework's own label names (`2.13.0+cpu`)."""
+    for name in sorted((old.keys() & new.keys()) - {framework}):
+        if old[name] != new[name]:
+            yield f"{name} {old[name]} and {new[name]}"
+    labels = [versions.get(framework, "").partition("+")[2] or "none" for versions in (old, new)]
+    if len(set(labels)) > 1:
+        yield f"{framework}'s build, {' and '.join(labels)}"
+
+
+def release(record: Record) -> tuple[str, str | None]:
+    """Framework and version; the version is unknown where a process ended before it could tell."""
+    return record.case.split("/")[1], record.framework_version
+
+
+def grouped(found: Iterable[Record]) -> dict[Key, list[Record]]:
+    """By machine and case, in the order of measurement."""
+    groups: dict[Key, list[Record]] = {}
+    for record in sorted(found, key=measured_at):
+        groups.setdefault((record.provenance.machine, record.case), []).append(record)
+    return groups
+
+
+def ordered(versions: Iterable[str | None]) -> list[str]:
+    """Each version once, oldest first; what is no version by the common rules is left out."""
+    found = set()
+    for version in versions:
+        try:
+            found.add((Version(version or ""), version))
+        except InvalidVersion:
+            continue
+    return [version for _, version in sorted(found) if version]
+
+
+def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
+    """The versions of each machine and framework that has records of more than one, oldest first."""
+    seen: dict[tuple[str, str], list[str | None]] = {}
+    for r in found:
+        if r.status != "unsupported":
+            framework, version = release(r)
+            seen.setdefault((r.provenance.machine, framework), []).append(version)
+    several = {key: ordered(versions) for key, versions in sorted(seen.items())}
+    return {key: versions for key, versions in several.items() if len(versions) > 1}
+
+
+HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
+RULE = (
+    "ratio: change over base, above 1 is worse. Of times not of these columns, but within a round of a block, median over its "
+    "rounds, mean over blocks with its 95 % interval; of first steps of the processes of one block; base and change are "
+    "geometric means over the same blocks; of peaks the largest, good to what the instrument resolves. A difference is "
+    "claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the number of tests (Holm); "
+    f"what shares fewer than {BLOCKS} blocks is too few. Instructions tell same work or other work, not speed. "
+    "MiB = 2^20 bytes."
+)
+
+
+def table(rows: list[Row], known: Sequence[Explanation] = ()) -> Comparison:
+    """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below.
+    `known` are the steps that `framebench explain` has told of. Raises ValueError for no rows."""
+    if not rows:
+        raise ValueError("no rows: no case has records of both versions")
+    machines = sorted({r.machine for r in rows})
+    several = len(machines) > 1
+    shown = sorted((r for r in rows if r.verdict not in FOLDED), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
+    return Comparison.of_text(
+        title(rows[0].base, rows[0].change),
+        f"{summary(rows)}. {RULE} {held(rows)}",
+        (*(["machine"] if several else []), *HEAD),
+        tuple((*([r.machine] if several else []), *line(r)) for r in shown),
+        left=2 + several,
+        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, known), *folded(rows)])),
+        machine="" if several else machines[0],
+    )
+
+
+def reasons(rows: list[Row]) -> Iterator[str]:
+    """Where the caption does not tell them."""
+    for r in rows:
+        if r.reason and r.reason not in (APART, NO_INTERVAL):
+            yield f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}"
+
+
+def causes(shown: list[Row], known: Sequence[Explanation]) -> Iterator[str]:
+    """Of peaks that changed in cases that are explained in both versions."""
+    for r in shown:
+        changed = r.quantity == PEAK.name and r.verdict in (REGRESSION, IMPROVEMENT)
+        if changed and (said := explained.cause(r.case, r.base, r.change, known)):
+            yield f"{r.case}, {r.quantity}, by framebench explain: {said}"
+
+
+def folded(rows: list[Row]) -> Iterator[str]:
+    """`too few, not shown: step time of 23, first step of 23`, with the reason."""
+    for said in FOLDED:
+        mine = [r for r in rows if r.verdict == said]
+        if mine:
+            counts = Counter(r.quantity for r in mine)
+            why = sorted({r.reason for r in mine if r.reason in (APART, NO_INTERVAL)})
+            cases = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+            yield f"{said}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
+
+
+def title(base: str, change: str) -> str:
+    """`jax 0.10.2 against 0.9.2`."""
+    (framework, old), (_, new) = parse(base), parse(change)
+    return f"{framework} {new} against {old}"
+
+
+def summary(rows: list[Row]) -> str:
+    """`1 regression, 30 no difference`; in the order of VERDICTS."""
+    counts = Counter(r.verdict for r in rows)
+    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+
+
+def held(rows: list[Row]) -> str:
+    """What was held constant, and what was not."""
+    found = [r.conditions for r in rows]
+    machines = ", ".join(sorted({f"{r.machine} ({r.conditions.cpu}, device {r.conditions.device})" for r in rows}))
+    loads = [load for c in found if c.load for load in c.load]
+    days = " to ".join(dict.fromkeys((min(c.first for c in found), max(c.last for c in found))))
+    packages = sorted({p for c in found for p in c.packages})
+    return (
+        f"Machine {machines}, threads {', '.join(sorted({str(c.threads) for c in found}))}; "
+        + (f"load {min(loads):.1f} to {max(loads):.1f}; " if loads else "load unknown; ")
+        + (f"also different: {', '.join(packages)}; " if packages else "")
+        + f"measured {days} at {', '.join(sorted({commit[:10] for c in found for commit in c.commits}))}."
+    )
+
+
+def line(r: Row) -> tuple[str, ...]:
+    values = ("-" if x is None else verdicts.value(x, r.unit) for x in (r.base_value, r.change_value))
+    minimum = "-" if r.minimum is None else f"{r.minimum * 100:g} %"
+    ratio, p = number(r.ratio, ".3f"), number(r.p, ".3f")
+    return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
+
+
+def comparisons(found: Iterable[Record], known: Sequence[Explanation] = ()) -> list[Comparison]:
+    """A table for each version and the one before it, by machine and framework, where both have a case."""
+    return [table(rows, known) for rows in successive(found)]
+
+
+def successive(found: Iterable[Record]) -> Iterator[list[Row]]:
+    """The rows of each version and the one before it."""
+    kept = list(found)
+    for (machine, framework), releases in history(kept).items():
+        own = [r for r in kept if r.provenance.machine == machine]
+        for old, new in pairwise(releases):
+            if rows := rows_of(own, f"{framework}=={old}", f"{framework}=={new}"):
+                yield rows

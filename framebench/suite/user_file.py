@@ -1,0 +1,148 @@
+"""A user's Python file, loaded under a name that replaces no module, and what is wrong with it in one line."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import math
+import random
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from framebench.models.spec import SEED
+
+NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
+
+
+class Fault(Exception):
+    """The user's file is at fault; the message says where."""
+
+
+class DoesNotApply(Exception):
+    """What the file has cannot be used in this way; the message says why."""
+
+
+def loaded(file: str) -> ModuleType:
+    """The module; modules beside it can be imported, unless others have their names. Raises Fault."""
+    spec = importlib.util.spec_from_file_location(NAME, file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    sys.path.append(str(Path(file).absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise Fault(blamed(error, file)) from error
+    return module
+
+
+def blamed(error: BaseException, file: str) -> str:
+    """Where in the file it happened, and what."""
+    said = f"{type(error).__name__}: {str(error)[:500]}"
+    if isinstance(error, SystemExit):
+        said = f"sys.exit({error.code!r}) would end the process here: leave it out"
+    return f"{file}:{line_of(error, file)}: {said}"
+
+
+def line_of(error: BaseException, file: str) -> int | None:
+    """The innermost line of the file that led to the error; None if none did."""
+    line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else None
+    trace = error.__traceback__
+    while trace is not None:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
+        trace = trace.tb_next
+    return line
+
+
+def defined(file: str) -> dict[str, int]:
+    """The names that the file defines at its top level, with their lines, without running it. Raises Fault."""
+    return {name: node.lineno for node in parsed(file).body for name in names_of(node)}
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def imported(file: str) -> set[str]:
+    """The packages that the file imports anywhere, without running it. Raises Fault."""
+    found = set()
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@cache
+def parsed(file: str) -> ast.Module:
+    try:
+        return ast.parse(Path(file).read_bytes(), file)
+    except SyntaxError as error:
+        raise Fault(blamed(error, file)) from error
+    except (OSError, ValueError) as error:
+        raise Fault(f"{file}: {error}") from error
+
+
+def kind(found: Any) -> str:
+    return f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
+
+
+class UserFile:
+    """The file's functions by name. Everything random that they ask Python and NumPy for is the same each time; a framework's
+    own seed is set by `seed`."""
+
+    def __init__(self, file: str, seed: Callable[[int], object]) -> None:
+        self.file, self.seed = file, seed
+        self.module = loaded(file)
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self.module, name)
+
+    def line(self, name: str) -> str:
+        """`file:line` of what has this name."""
+        return f"{self.file}:{defined(self.file).get(name, 1)}"
+
+    def get(self, name: str) -> Any:
+        """Raises Fault."""
+        if not hasattr(self.module, name):
+            raise Fault(f"{self.file} has no `{name}`; docs/try.md says what the file needs")
+        return getattr(self.module, name)
+
+    def made(self, name: str, *arguments: Any) -> Any:
+        """What the function of this name makes, from the same seeds each time."""
+        random.seed(SEED)
+        np.random.seed(SEED)
+        self.seed(SEED)
+        return self.get(name)(*arguments)
+
+    def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
+        """Inputs and targets, arrays of these types, which the framework calls so. Raises Fault."""
+        found, where = self.made("batch", size), self.line("batch")
+        if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(array, types) for array in found):
+            raise Fault(f"{where}: batch(n) must return two {called}s, input and target, and it returned {kind(found)}")
+        for what, array in zip(("an input", "a target"), found):
+            if array.ndim == 0 or len(array) != size:
+                shape = tuple(array.shape)
+                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+        return found[0], found[1]
+
+    def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
+        """A single number. Raises Fault."""
+        found = self.get("loss")(output, target)
+        if not isinstance(found, types) or math.prod(found.shape) != 1:
+            what = f"{kind(found)} of shape {tuple(found.shape)}" if isinstance(found, types) else kind(found)
+            raise Fault(f"{self.line('loss')}: loss(output, target) must return one number as {called}, and it returned {what}")
+        return found

@@ -1,0 +1,59 @@
+"""What an optimizer should have made of its own states.
+
+Gradients in bfloat16 are off by a tenth, and Adam's first updates are hardly more than their signs: half the learning rate, or
+no weight decay, hides among them. Not so beside the states: whatever the gradients were, the weights must have moved as the
+textbook says for the moments that the optimizer holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from framebench.adapters.base import Adapter
+from framebench.models.spec import OWN, Optimizer
+
+ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
+
+
+def moved(o: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]) -> np.ndarray:
+    """The weight after update number `step`, counted from 1, in float64, from the states after it. Raises KeyError where one of
+    them is missing."""
+    wide = {kind: array.astype(np.float64) for kind, array in states.items()}
+    if o.name == "sgd":
+        return weight - o.lr * wide["momentum"]
+    first, second = wide["first moment"] / (1 - o.betas[0] ** step), wide["second moment"] / (1 - o.betas[1] ** step)
+    return weight * (1 - o.lr * o.weight_decay) - o.lr * first / (np.sqrt(second) + o.eps)
+
+
+class Textbook:
+    """Follows an adapter from its first update on. Only float32 weights: narrower ones round a change away."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.steps = 0
+        self.change: dict[str, np.ndarray] = {}  # float32, of each weight that has states
+        self.follow(adapter)
+
+    def follow(self, adapter: Adapter) -> None:
+        """Call it after every update."""
+        self.steps += 1
+        if adapter.case.optimizer.name in (OWN, "adafactor"):  # none of a user's; the latter's needs the gradient
+            return
+        start = adapter.case.weights
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for state in adapter.states():
+            if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
+                return
+            found.setdefault(state.name, {})[state.kind] = state.array
+        for name in found.keys() & start.keys():
+            weight = start[name] + self.change.get(name, np.zeros(())).astype(np.float64)
+            self.change[name] = (moved(adapter.case.optimizer, self.steps, weight, found[name]) - start[name]).astype("f4")
+
+    def errors(self, adapter: Adapter, before: dict[str, np.ndarray]) -> dict[str, float]:
+        """By tensor: the norm of what its change has beside the textbook's and rounding, relative to the textbook's."""
+        found = {}
+        for name, array in adapter.weights():
+            if name in self.change and array.dtype == np.float32:
+                off = np.linalg.norm(array.astype(np.float64) - before[name] - self.change[name])
+                rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(before[name].astype(np.float64))
+                found[name] = float(np.maximum(off - rounding, 0) / np.linalg.norm(self.change[name].astype(np.float64)))
+        return found

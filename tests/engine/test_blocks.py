@@ -1,0 +1,384 @@
+"""Blocks: who takes turns in which order, and what is left when one of them dies, hangs, or the whole run is interrupted."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from framebench.engine import blocks, pending, runner
+from framebench.engine import capacity as room
+from framebench.engine.blocks import Listener, Run, measure, measure_group
+from framebench.engine.environments import Environment
+from framebench.engine.groups import Group, groups
+from framebench.engine.runner import USUAL, Options
+from framebench.engine.timed_process import Arm, Live, Product
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.processes import acting
+
+CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
+CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> Environment:
+    return acting("measure/misbehaving.py", tmp_path)
+
+
+@pytest.fixture
+def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DIARY", str(tmp_path / "diary"))
+    return tmp_path / "diary"
+
+
+def written(diary: Path, what: str) -> list[str]:
+    """Strategies in the order in which they did it."""
+    return [line.split()[1] for line in diary.read_text().splitlines() if line.startswith(what)]
+
+
+def group(impostor: Environment, cases: list[Case] = CASES) -> Group:
+    (found,) = groups(cases, {"torch": impostor})
+    return found
+
+
+def run(results: Path, options: Options = Options(rounds=5), told: Listener = blocks.NOBODY) -> Run:  # noqa: B008
+    return Run("s", options, results, told)
+
+
+def by_strategy(results: Path) -> dict[str, Record]:
+    found = list(store.read_all(results))
+    assert len({r.case for r in found}) == len(found)
+    return {r.parsed.strategy: r for r in found}
+
+
+def test_every_arm_takes_its_turn_in_every_round_in_the_order_of_the_seed(
+    impostor: Environment, results: Path, diary: Path
+) -> None:
+    with run(results) as opened:
+        measure([group(impostor)], opened)
+    found = by_strategy(results)
+    assert {r.status for r in found.values()} == {"ok"}
+    assert len({r.turns.block for r in found.values() if r.turns}) == 1
+    turns = written(diary, "turn")
+    rounds = [turns[i : i + 4] for i in range(0, len(turns), 4)]
+    assert [sorted(r) for r in rounds] == [sorted(STRATEGIES)] * 5
+    assert len({tuple(r) for r in rounds}) > 1, "not always the same order"
+    seed = next(r.turns.seed for r in found.values() if r.turns)
+    places = [STRATEGIES.index(r.turns.arms[r.turns.arm].split("/")[3]) for r in found.values() if r.turns]
+    assert sorted(places) == [0, 1, 2, 3]
+    order = random.Random(seed)
+    arms = [case.split("/")[3] for case in next(r.turns.arms for r in found.values() if r.turns)]
+    assert rounds == [order.sample(arms, 4) for _ in range(5)], "whoever has the seed has the order"
+
+
+def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor: Environment, results: Path) -> None:
+    with run(results) as opened:
+        measure([group(impostor)], opened)
+    for r in store.read_all(results):
+        assert r.turns
+        assert r.turns.round == [0, 1, 2, 3, 4]
+        assert len(r.step_s) == len(r.instructions) == len(r.turns.at_s) == len(r.turns.reference_s) == 5
+        assert r.turns.at_s == sorted(r.turns.at_s)
+        assert r.turns.steps == 5, "as many as make 50 ms"
+        assert all(0 < s < 60 for s in r.turns.reference_s)
+        assert r.turns.reference_flop > 1e9
+
+
+def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path: Path) -> None:
+    with Product(USUAL, tmp_path) as product:
+        product.turn(0)
+        hear = product.worker.hear
+        product.worker.hear = lambda *_: {"error": {}}  # type: ignore[method-assign]
+        product.turn(1)
+        product.worker.hear = hear  # type: ignore[method-assign]
+    assert list(product.seconds) == [0]
+
+
+@pytest.mark.parametrize(
+    ("deed", "status", "reason"),
+    [
+        ("kill in turn", "crashed", "SIGKILL"),
+        ("hang in turn", "timeout", "no end after 3 s"),
+        ("exception in turn", "crashed", "planted"),
+        ("segfault", "crashed", "SIGSEGV"),
+        ("silent exit in turn", "crashed", "exit code 3"),
+        ("babble in turn", "crashed", "this is not JSON"),
+        ("wrong in the end", "wrong", None),
+        ("slow", "timeout", "a step takes 99.0 s"),
+        ("kill in memory", "crashed", "memory worker: ended by SIGKILL"),
+    ],
+)
+def test_an_arm_that_fails_ends_alone(
+    deed: str, status: str, reason: str | None, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MISBEHAVE", f"checkpoint: {deed}")
+    with run(results, Options(rounds=5, time_limit_s=3 if "hang" in deed else 60)) as opened:
+        measure([group(impostor)], opened)
+    found = by_strategy(results)
+    bad = found.pop("checkpoint")
+    assert bad.status == status
+    assert reason is None or reason in (bad.reason or "")
+    assert bad.turns
+    if "memory" not in deed:
+        assert (bad.step_s, bad.turns.round, bad.peaks) == ([], [], {})
+    assert {r.status for r in found.values()} == {"ok"}
+    assert all(len(r.step_s) == 5 and r.peaks for r in found.values())
+
+
+def test_no_bfloat16_units_is_said_of_what_takes_too_long(
+    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
+    monkeypatch.setenv("MISBEHAVE", "amp_bf16: slow, checkpoint: slow")
+    with run(results) as opened:
+        measure([group(impostor)], opened)
+    found = by_strategy(results)
+    assert "no bfloat16 units here" in (found["amp_bf16"].reason or "")
+    assert "bfloat16" not in (found["checkpoint"].reason or "")
+    assert found["fp32"].status == "ok"
+
+
+def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
+    first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
+    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
+    assert runner.limited(bf16, first).time_limit_s == 20
+    assert (runner.limited(fp32, first), runner.limited(bf16, quick)) == (first, quick)
+    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", lambda: {"avx512_bf16"})
+    assert runner.limited(bf16, first) == first
+
+
+def test_a_study_of_times_reads_no_memory(impostor: Environment, results: Path) -> None:
+    with run(results, Options(memory=False)) as opened:
+        measure([group(impostor)], opened)
+    assert {(r.status, bool(r.step_s), bool(r.peaks)) for r in by_strategy(results).values()} == {("ok", True, False)}
+
+
+def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
+    impostor: Environment, results: Path, diary: Path
+) -> None:
+    options = Options(rounds=0)
+    more = replace(CASES[0], strategy="accumulate_8")
+    with run(results, options) as opened:
+        measure([group(impostor), group(impostor, [more])], opened)
+    found = by_strategy(results)
+    assert set(found) == {*STRATEGIES, "accumulate_8"}, "the baseline of the second group is there already"
+    for r in found.values():
+        assert r.status == "ok"
+        assert r.peaks
+        assert r.verification
+        assert (r.step_s, r.first_step_s) == ([], None)
+    assert not written(diary, "turn")
+    assert len(written(diary, "memory")) == 5
+    with run(results, options) as opened:
+        measure([group(impostor), group(impostor, [more])], opened, blocks=2)
+    assert Counter(r.parsed.strategy for r in store.read_all(results)) == dict.fromkeys([*STRATEGIES, "accumulate_8"], 2)
+
+
+def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Environment, results: Path, diary: Path) -> None:
+    with run(results) as opened:
+        measure([group(impostor, CASES[:2])], opened, blocks=3)
+    found = list(store.read_all(results))
+    assert Counter(r.case for r in found) == dict.fromkeys((c.id for c in CASES[:2]), 3)
+    assert len({r.turns.block for r in found if r.turns}) == 3
+    assert sorted(written(diary, "memory")) == ["checkpoint", "fp32"]
+    pids = [line.split()[2] for line in diary.read_text().splitlines() if line.startswith("start")]
+    assert len(set(pids)) == 6
+    for case in CASES[:2]:
+        records = sorted((r for r in found if r.case == case.id), key=lambda r: r.provenance.measured_at)
+        assert [bool(r.peaks) for r in records] == [True, False, False]
+        assert [r.first_step_s for r in records] == [0.5, None, None], "what is compiled is found by the later ones"
+
+
+def test_what_is_compiled_is_built_and_checked_on_every_core(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first block each is alone until it is ready, and its turns are always on one core."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    with run(results) as opened:
+        measure([group(impostor)], opened, blocks=2)
+    lines = diary.read_text().splitlines()
+    built, checked = ([line.split()[3] for line in lines if line.startswith(what)] for what in ("start", "finish"))
+    assert built[:4] == ["7"] * 4
+    assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
+    assert Counter(checked) == {"7": 4, "3": 2, "0": 2}
+    assert {r.provenance.core for r in store.read_all(results)} == {7}
+
+
+def test_where_first_steps_are_not_asked_for_nothing_is_built_alone(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    with run(results, Options(rounds=5, first_alone=False)) as opened:
+        measure([group(impostor)], opened, blocks=1)
+    built = [line.split()[3] for line in diary.read_text().splitlines() if line.startswith("start")]
+    assert Counter(built) == {"7": 2, "3": 1, "0": 1}
+
+
+class Interrupting(Listener):
+    """Ctrl-C after so many records, or in a phase's beginning."""
+
+    def __init__(self, records: int = 99, phases: int = 9999) -> None:
+        self.records, self.phases = records, phases
+
+    def phase(self, case: Case, what: str) -> None:
+        self.phases -= 1
+        if self.phases < 0:
+            raise KeyboardInterrupt
+
+    def done(self, record: Record) -> None:
+        self.records -= 1
+        if not self.records:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}])
+def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
+    at: dict[str, int], impostor: Environment, results: Path, diary: Path
+) -> None:
+    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
+    with pytest.raises(KeyboardInterrupt), run(results, told=Interrupting(**at)) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    kept = list(store.read_all(results))
+    over = len(written(diary, "finish")) == 3
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    found = by_strategy(results)
+    assert {r.status for r in found.values()} == {"ok"}
+    assert all(r in found.values() for r in kept)
+    assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
+    assert over or not kept
+    assert all(r.peaks for r in found.values())
+    assert not list(results.glob(".block*"))
+
+
+def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
+    for _ in range(2):
+        with run(results) as opened:
+            measure([group(impostor, CASES[:2])], opened, blocks=2)
+    assert len(written(diary, "finish")) == 4
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened, blocks=2)
+    assert Counter(written(diary, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, "the new one with its baseline"
+
+
+def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: Environment, results: Path, diary: Path) -> None:
+    """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
+    arms = [Arm(case, impostor) for case in CASES[:2]]
+    with run(results) as opened:
+        measure_group(Group("g", (arms[1],)), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+    assert Counter(written(diary, "finish")) == {"checkpoint": 2, "fp32": 1}
+    blocks = {r.turns.block for r in store.read_all(results) if r.turns}
+    assert blocks == {"s/g/0.0", "s/g/0.1"}
+    newer = replace(impostor, version="1")
+    (one,), (other,) = groups(CASES[:1], {"torch": impostor}), groups(CASES[:1], {"torch": newer})
+    assert one.name != other.name
+
+
+def test_a_file_of_a_block_that_cannot_be_read_is_none(results: Path) -> None:
+    results.mkdir()
+    for text in ("", "{", "[]", "[3]", '[{"case": "x"}]'):
+        pending.file_of(results, "b").write_text(text)
+        assert pending.read(results, "b") == []
+
+
+def test_the_same_case_may_be_both_arms(impostor: Environment, results: Path, diary: Path) -> None:
+    arm = Arm(CASE, impostor)
+    with run(results, Options(rounds=3)) as opened:
+        measure_group(Group("a/a", (arm, arm)), opened)
+        measure_group(Group("a/a", (arm, arm)), opened)
+    found = list(store.read_all(results))
+    assert sorted(r.turns.arm for r in found if r.turns) == [0, 1]
+    assert all(r.peaks for r in found), "each by a process of its own"
+    assert len(written(diary, "turn")) == 6
+
+
+def test_as_many_are_alive_as_memory_suffices_for(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Live, "held", lambda live: 2**30)
+    monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
+    with run(results) as opened:
+        measure([group(impostor)], opened)
+    found: dict[str, list[Record]] = {}
+    for r in store.read_all(results):
+        assert r.turns
+        found.setdefault(r.turns.block, []).append(r)
+    assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
+        ["accumulate", "checkpoint", "fp32"], ["amp_bf16", "fp32"]
+    ]  # fmt: skip
+    assert written(diary, "memory").count("fp32") == 1
+    monkeypatch.setattr(room, "free_memory", lambda: 1)
+    with Run("t", Options(rounds=2), results) as opened:
+        measure([group(impostor)], opened)
+    again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
+    assert {len(t.arms) for t in again} == {2}, "the baseline and one more are always tried"
+
+
+def test_memory_that_runs_out_beside_others_is_asked_for_alone(
+    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Live.start
+
+    def counted(live: Live, reference: Any, core: int | None) -> None:
+        beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
+        monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
+        start(live, reference, core)
+
+    monkeypatch.setattr(Live, "start", counted)
+    monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    found = by_strategy(results)
+    assert {r.status for r in found.values()} == {"ok"}
+    assert found["checkpoint"].turns
+    assert found["checkpoint"].turns.arms == [CASES[1].id]
+
+
+def test_room_counts_what_the_control_group_allows(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("400\n")
+    assert room.free_memory(tmp_path) == 600
+    (tmp_path / "memory.max").write_text("max\n")
+    assert room.free_memory(tmp_path) > 600
+
+
+def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = iter((1000, 700, 350))
+    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
+    found = room.Room()
+    alive: Any = [SimpleNamespace(held=lambda: 1)]
+    found.enter()
+    assert (found.on_card, found.fits_more(alive)) == ([300], True)
+    found.enter()
+    assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
+
+
+def test_groups_have_their_baselines(impostor: Environment) -> None:
+    jax = replace(impostor, framework="jax")
+    asked = [replace(CASE, framework=f, strategy="checkpoint") for f in ("jax", "torch")]
+    torch, other = sorted(groups(asked, {"torch": impostor, "jax": jax}), key=lambda g: "jax" in g.name)
+    assert [a.case.id for a in torch.always] == [CASE.id]
+    assert [a.case.strategy for a in torch.others] == ["checkpoint"]
+    assert [a.case.framework for a in other.always] == ["torch", "jax"], "PyTorch's, by which frameworks are compared"
+    (alone,) = groups(asked[:1], {"jax": jax})
+    assert [a.case.framework for a in alone.always] == ["jax"], "not where PyTorch is not measured"
+
+
+def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(impostor: Environment, results: Path) -> None:
+    with run(results, Options(rounds=3)) as opened:
+        measure_group(Group("planted", (Arm(CASE, impostor), Arm(CASE, impostor, spin=0.05, extra=0.02))), opened)
+        assert len(opened.records(Arm(CASE, impostor))) == 1
+    plain, planted = sorted(store.read_all(results), key=lambda r: len(r.provenance.planted))
+    assert planted.provenance.planted == {"spin": 0.05, "extra": 0.02}
+    assert (plain.usable, planted.usable) == (True, False)

@@ -1,0 +1,193 @@
+"""The fault campaign: real faults, planted one at a time. No record is lost, and none says `ok` that should not.
+
+Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in test_runner.py, bad files
+in test_records.py, a full disk in test_cli.py; here are planted bugs, interruptions at random moments, and a clock that lies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from framebench.analysis.reports.report import report_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from framebench.analysis import frames, tables
+from framebench.engine.environments import Environment
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.campaign import Tried, believed, borne_out
+from tests.handmade import provenance, record
+from tests.processes import ROOT, small_disk
+
+SWITCHES, PRECISION = (f"framebench/adapters/torch/{name}.py" for name in ("steps", "precision"))
+MODEL = "models/transformer/torch_model.py"
+SPEC = "models/transformer/spec.py"
+ATTENTION = "x + self.attention(self.ln1(x))"
+AUTOCAST = "torch.autocast, run.where.type, torch.bfloat16"
+ATTACH = "    model.remat = remat\n\n    run.on_model"
+PLANTED = {  # file, right text, wrong text, case, expected status
+    "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "train/fp32", "wrong"),
+    "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "eval/no_grad", "wrong"),
+    "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
+    "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
+    "strategy did nothing": (SWITCHES, ATTACH, ATTACH.replace("model.remat = remat", "pass"), "train/checkpoint", "ok"),
+    "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
+}
+
+
+def clone(where: Path) -> Path:
+    """The project as it stands, uncommitted changes included."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
+    for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+        if (ROOT / file).exists() and not file.startswith("results/"):
+            (where / file).parent.mkdir(parents=True, exist_ok=True)
+            (where / file).write_bytes((ROOT / file).read_bytes())
+    return where
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clone(tmp_path_factory.mktemp("faults") / "project")
+
+
+def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--rounds", "3"]
+    return subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True)
+
+
+def test_the_count_would_see_a_false_ok() -> None:
+    """The published records are borne out by what they hold; none is with any of its observations a tenth off."""
+    found = [r for r in store.read_all(ROOT / "results") if believed(r)]
+    assert found
+    assert all(map(borne_out, found))
+    for r in found[:20]:
+        assert r.verification
+        for name, value in r.verification.observed.items():
+            off = r.verification.observed | {name: 1.1 * (value or 0)}
+            wrong = r.model_copy(update={"verification": r.verification.model_copy(update={"observed": off})})
+            assert not borne_out(wrong) or name == "logits_checksum", r.case  # it may be a small part of the norm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_bugs_never_become_numbers(
+    fault: str, project: Path, results: Path, environment: dict[str, Environment], tried: Tried
+) -> None:
+    file, right, wrong, strategy, status = PLANTED[fault]
+    text = (project / file).read_text()
+    assert text.count(right) >= 1, "the planted place has moved"
+    (project / file).write_text(text.replace(right, wrong))
+    try:
+        done = run(project, results, f"transformer/torch/{strategy}/b4/tiny")
+    finally:
+        (project / file).write_text(text)
+    (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)  # beside it lies its baseline's
+    tried(f"planted bug: {fault}", [found])
+    assert found.status == status, done.stderr
+    if status == "wrong":
+        assert done.returncode == 1
+        assert (found.peaks, found.step_s, found.first_step_s) == ({}, [], None)
+    else:
+        assert found.effect
+        assert not found.effect.proven
+        (comparison,) = tables.strategies(frames.frame(store.read_all(results)))
+        told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
+        assert ["NO" in row for row in told] == [True], "the table says that the strategy was not seen at work"
+
+
+@pytest.mark.slow
+def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
+    results: Path, environment: dict[str, Environment], tried: Tried
+) -> None:
+    """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
+    rng = random.Random(7)
+    selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")]
+    command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--rounds", "3"]
+    seen: set[str] = set()
+    sent = 0
+    for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0.5, 8))
+        process.send_signal(fault)
+        if process.wait() == 0:
+            break
+        sent += 1
+        now = {r.case for r in store.read_all(results)}
+        assert seen <= now, "a finished case was lost"
+        seen = now
+    else:
+        assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+    found = list(store.read_all(results))
+    name = "run interrupted by Ctrl-C, SIGTERM or kill -9 at a random moment, and taken up"
+    tried(name, found, len(selectors), sent, "each case once", may_be_ok=True)
+    assert Counter(r.case for r in found) == Counter(selectors), "each case once"
+    assert all(r.status == "ok" for r in found)
+    assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
+
+
+def test_a_clock_that_jumps_costs_no_record(tmp_path: Path, tried: Tried) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    for moment in (now, now, now - timedelta(days=400), now):
+        store.write(record(case, provenance=provenance(measured_at=moment)), tmp_path / "records")
+    found = list(store.read_all(tmp_path))
+    tried("clock that stands still or jumps back between records", found, 4, 3, "all kept")
+    assert len(found) == 4
+
+
+def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
+    with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
+        done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
+        tried("read-only results", store.read_all(disk / "results"), 0, seen=f"exit code {done.returncode}")
+        assert done.returncode == 1
+        assert f"Nothing can be written there: {disk}; nothing was measured yet" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+GOOD: dict[str, object] = json.loads(
+    record(Case("transformer", "torch", "train", "fp32", 4, "tiny")).model_dump_json()
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)
+@given(changes=st.dictionaries(st.sampled_from(sorted(GOOD)), JSON, min_size=1, max_size=3))
+def test_a_strangers_record_is_refused_or_harmless(
+    changes: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Any field replaced by anything: the file is refused with its name, or its row can be tabulated and written."""
+    path = tmp_path_factory.mktemp("stranger") / "record.json"
+    path.write_text(json.dumps(GOOD | changes))
+    with contextlib.suppress(store.BadRecord):
+        tabulate(store.read(path))
+
+
+def tabulate(found: Record) -> None:
+    for comparison in report_of(frames.frame([found])):
+        assert "<script" not in comparison.markdown()
+
+
+def test_data_is_never_code() -> None:
+    """No pickle, no eval, no shell: what comes from files is parsed as JSON and checked against a schema."""
+    forbidden = re.compile(r"\b(pickle|marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))|shell=True|os\.system|yaml\.load\(")
+    sources = [p for folder in ("framebench", "analysis", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
+    assert len(sources) > 30
+    assert {str(p): found[0] for p in sources if (found := forbidden.search(p.read_text()))} == {}

@@ -1,0 +1,80 @@
+"""An interpreter that already has a framework is used as it is: nothing is installed there, and its versions are recorded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import installed
+from framebench.engine.environments import Environment, SetupError
+from framebench.records import store
+from tests.processes import ROOT
+
+CASE = "transformer/torch/train/fp32/b4/tiny"
+
+
+def pretender(folder: Path, answer: str) -> Path:
+    """An interpreter that answers every question alike."""
+    script = folder / "python"
+    script.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    script.chmod(0o755)
+    return script
+
+
+def test_the_version_is_the_release_and_the_interpreter_stays_a_link(tmp_path: Path) -> None:
+    versions = {"torch": "2.11.0+cu130", "numpy": "2.5.2"}
+    python = pretender(tmp_path, json.dumps({"versions": versions, "error": ""}))
+    found = installed.describe("torch", python)
+    assert (found.name, found.python, found.installed) == ("torch-2.11.0", python, True)
+
+
+def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    python = pretender(tmp_path, json.dumps({"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"}))
+    with pytest.raises(SetupError, match=r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"):
+        installed.describe("jax", python)
+    with pytest.raises(SetupError, match="cannot be asked for torch"):
+        installed.describe("torch", pretender(tmp_path, "Segmentation fault"))
+
+
+def test_this_interpreter_lacks_the_frameworks() -> None:
+    """The control environment holds none, and none is installed into it."""
+    with pytest.raises(SetupError, match=r"No module named 'torch'.*No module named 'jittor'"):
+        installed.ready(["torch", "jittor"], installed.HERE)
+
+
+@pytest.mark.parametrize("nonsense", ["no-such-python", "/"])
+def test_no_interpreter(nonsense: str) -> None:
+    with pytest.raises(SetupError, match="give 'installed' for this one"):
+        installed.ready(["torch"], nonsense)
+
+
+def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(environment: dict[str, Environment]) -> None:
+    said: list[str] = []
+    found = installed.ready(iter(["jittor", "torch"]), str(environment["torch"].python), said.append)
+    assert list(found) == ["torch"]
+    assert len(said) == 1
+    assert "No module named 'jittor'" in said[0]
+
+
+def test_jittor_is_looked_for_and_not_imported(environment: dict[str, Environment]) -> None:
+    """Its import would compile; the kernels of an environment of ours are found again."""
+    found = installed.describe("jittor", environment["jittor"].python)
+    assert (found.version, found.home) == (environment["jittor"].version, environment["jittor"].home)
+
+
+def test_run_by_an_installed_torch(environment: dict[str, Environment], results: Path) -> None:
+    before = sorted(environment["torch"].python.parent.parent.iterdir())
+    command = [sys.executable, "-m", "framebench.cli", "run", "transformer/*/train/fp32/b4/tiny", "--rounds", "3"]
+    command += ["--env", str(environment["torch"].python), "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "left out" in done.stderr
+    (record,) = store.read_all(results)
+    assert (record.case, record.status) == (CASE, "ok")
+    (folder,) = (results / "records" / record.provenance.machine).iterdir()
+    assert folder.name == environment["torch"].name
+    assert sorted(environment["torch"].python.parent.parent.iterdir()) == before

@@ -1,0 +1,81 @@
+"""What processes mapped has other pages in the next block."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import blocks
+from framebench.engine import page_cache as pages
+from framebench.engine.environments import Environment
+from framebench.engine.groups import Group
+from framebench.engine.runner import Options
+from framebench.engine.timed_process import Arm
+from framebench.suite.case import Case
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and posix_fadvise are Linux's")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A file on disk, read once."""
+    path = tmp_path / "libmade up.so.1"
+    with path.open("wb") as file:
+        file.write(os.urandom(2**18))
+        os.fsync(file.fileno())
+    pages.drop([path])
+    if cached(path):
+        pytest.skip("this folder's file system is in memory")
+    path.read_bytes()
+    assert cached(path)
+    return path
+
+
+def cached(path: Path) -> bool:
+    """Whether its first page can be had without a disk."""
+    with path.open("rb", buffering=0) as file:
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_what_is_dropped_comes_from_the_disk_again(library: Path, tmp_path: Path) -> None:
+    pages.drop([tmp_path / "gone", library])
+    assert not cached(library)
+    pages.renew([tmp_path / "gone", library])
+    assert cached(library), "and not in the next process's first step"
+
+
+def test_what_a_process_maps(library: Path) -> None:
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        assert held[:1]
+        assert library in pages.mapped(os.getpid())
+        pages.drop([library])
+        assert cached(library), "a page in use stays"
+    assert library not in pages.mapped(os.getpid())
+
+
+def test_a_process_that_has_ended_maps_nothing() -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    assert pages.mapped(done.pid) == set()
+
+
+@pytest.mark.parametrize("rounds", [3, 0])
+def test_after_each_block_with_times_the_libraries_are_renewed(
+    environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    renewed = list[set[Path]]()
+    monkeypatch.setattr(blocks.pages, "renew", renewed.append)
+    arm = Arm(Case("transformer", "torch", "train", "fp32", 4, "tiny"), environment["torch"])
+    with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
+        blocks.measure([Group("group", (arm,), ())], run, blocks=2)
+    names = [{path.name for path in files} for files in renewed]
+    assert [name for name in names if "libtorch_cpu.so" in name] == names
+    assert len(names) == (2 if rounds else 0)

@@ -1,0 +1,532 @@
+"""Advice: what is offered fits, nothing faster that fits is left out, and what it says is so when it is run under a limit."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from framebench.analysis import frames, terminal
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.frames import Row
+from framebench.analysis.lower_bound import lower_bound
+from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_bytes, useless
+from framebench.analysis.results import NoRecords, Results
+from framebench.analysis.searches import Searches, Tried
+from framebench.analysis.selection import select
+from framebench.engine.environments import Environment
+from framebench.engine.probes import carry_out
+from framebench.engine.runner import Options
+from framebench.features.advise import show
+from framebench.features.advise.advice import Advice, Offer, Question, advise, change, largest_that_fits
+from framebench.features.max_batch.measure import judge
+from framebench.instruments.limits import Order
+from framebench.models import spec
+from framebench.records import store
+from framebench.records.provenance import machine_name
+from framebench.records.record import Calibration, Proof, Record, Verification, case_of
+from framebench.records.search import Fit
+from framebench.suite.case import Case
+from framebench.suite.hypothetical import Described
+from framebench.suite.registry import claims_only, find
+from framebench.suite.selectors import parse
+from framebench.suite.strategy import FRAMEWORKS
+from tests.analysis.conftest import Predicted
+from tests.handmade import RIGHT, blocks, in_blocks, provenance, record
+from tests.processes import ROOT, framebench
+
+MIB = 2**20
+STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")
+INSTRUMENT = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
+
+
+PASSED = Calibration(measured_at=datetime(2026, 1, 1, tzinfo=UTC), passed=True)
+
+
+def made(framework: str, strategy: str, batch: int, peak: int, step: float, machine: str = "m", **changes: object) -> Record:
+    """A right and proven record of the tiny Transformer."""
+    case = Case("transformer", framework, "train", strategy, batch, "tiny")
+    peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
+    origin = provenance(machine=machine, versions={framework: "1"}, calibration=PASSED)
+    return record(case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes))
+
+
+one = st.builds(
+    made,
+    st.sampled_from(FRAMEWORKS),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from([4, 8]),
+    st.integers(100 * 1024, 10 * MIB),
+    st.floats(0.001, 10),
+)
+several = st.lists(one, min_size=1, max_size=12).filter(lambda found: any(not r.parsed.plan.only_for_claims for r in found))
+ALMOST = 9 * MIB // 10
+QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
+
+
+def asked(found: list[Record], question: Question = QUESTION) -> Advice:
+    return advise(rows(found), question)
+
+
+def rows(found: list[Record]) -> list[Row]:
+    return frames.rows(select(found))
+
+
+def everything(advice: Advice) -> list[Offer]:
+    return [*advice.fitting, *advice.changed, *advice.beyond]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(several, st.integers(0, 12 * MIB), st.sampled_from([None, 4, 8, 12]))
+def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record], budget: int, batch: int | None) -> None:
+    question = replace(QUESTION, budget=budget, batch=batch)
+    advice = asked(found, question)
+    assert all(o.peak.needs <= budget for o in [*advice.fitting, *advice.changed])
+    assert all(o.peak.needs > budget for o in advice.beyond)
+    assert [o.throughput for o in advice.fitting] == sorted((o.throughput for o in advice.fitting), reverse=True)
+    assert all(o.case.plan.same_loss for o in advice.fitting)
+    assert not any(o.case.plan.same_loss for o in advice.changed)
+    said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
+    used = [r for r in rows(found) if not r.only_for_claims]
+    for r in used:  # every measured case of the batch that fits with the margin is offered, with its own number
+        if r.batch == batch and math.ceil(limited_bytes(r) * MARGIN) <= budget:
+            (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
+            assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.host_rss_bytes, r.throughput)
+    assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"
+    assert not any(find("train", strategy).only_for_claims for _, strategy in said), "and nothing of the others"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    several,
+    st.integers(0, 12 * MIB),
+    st.integers(0, 12 * MIB),
+    st.sampled_from([None, 4, 8, 16]),
+)
+def test_a_larger_budget_never_makes_the_best_slower(found: list[Record], budget: int, more: int, batch: int | None) -> None:
+    small, large = (asked(found, replace(QUESTION, budget=b, batch=batch)).fitting for b in (budget, budget + more))
+    assert len(large) >= len(small)
+    if small:
+        assert large[0].throughput >= small[0].throughput
+        if batch is None:
+            roomy = {(o.case.framework, o.case.strategy): o.case.batch for o in large}
+            assert all(roomy[o.case.framework, o.case.strategy] >= o.case.batch for o in small)
+
+
+WRONG = Verification(passed=False, reason="loss_0 is off", relative_error={"loss_0": 0.5})
+IDLE = Proof(proven=False, evidence={"executions": 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}, "oom: memory ran out"),
+        ({"status": "wrong", "reason": "loss_0 is off", "verification": WRONG}, "wrong: loss_0 is off"),
+        ({"verification": None}, "not verified"),
+        ({"verification": WRONG}, "not verified"),
+        ({"effect": IDLE}, "not seen at work"),
+        ({"effect": None}, "not seen at work"),
+        ({"peaks": {}}, "no peak"),
+    ],
+)
+def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], why: str) -> None:
+    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 50, 0.1, **changes)])
+    assert [o.case.strategy for o in everything(advice)] == ["fp32"]
+    (left,) = advice.left_out.items()
+    assert left[0] == "transformer/torch/train/checkpoint/b4/tiny"
+    assert why in left[1]
+    assert why in "\n".join(show.sentences(advice, [], every=True))
+
+
+def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
+    found = [made("torch", s, 4, peak, 0.1) for s, peak in (("fp32", 100), ("student", 50), ("amp_bf16+gc_frozen", 60))]
+    advice = asked(found)
+    assert [o.case.strategy for o in everything(advice)] == ["fp32"]
+    assert advice.left_out == {}, "nor is it named as something that went wrong"
+    offered = {case.split("/")[3] for case in advice.unmeasured}
+    assert {"checkpoint", "accumulate"} <= offered
+    assert not offered & set(claims_only("train")), "nor recommended to be measured"
+    with pytest.raises(NoRecords):
+        asked(found[1:])
+
+
+def test_numbers_of_two_versions_or_protocols_are_not_ranked_together() -> None:
+    old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
+    earlier = provenance(versions={"torch": "1"}, measured_at="2025-01-01T00:00:00Z", protocol=0)
+    found = [
+        made("torch", "fp32", 4, 100, 1.0),
+        made("torch", "accumulate", 4, 50, 0.1, provenance=old),
+        made("torch", "amp_bf16", 4, 50, 0.1, provenance=earlier),
+    ]
+    offers = everything(asked(found))
+    assert [(o.case.strategy, o.throughput > 0) for o in offers] == [("fp32", True), ("amp_bf16", False)]
+    newer = provenance(versions={"torch": "1"}, protocol=2)
+    without = record(Case("transformer", "torch", "train", "tf32", 4, "tiny"), status="unsupported", provenance=newer)
+    assert everything(asked([*found, without])) == offers, "what has no speed takes none from others"
+
+
+def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
+    found = [
+        made("torch", "fp32", 4, 3 * MIB, 1.0),
+        made("torch", "checkpoint", 4, ALMOST, 1.25),
+        made("torch", "accumulate", 4, ALMOST, 2.0),
+        made("jax", "fp32", 4, MIB // 4, 0.1),
+    ]
+    found = list(in_blocks(found))
+    advice, known = asked(found), Blocks(found)
+    found_change = change(advice, "torch", "fp32", known)
+    assert found_change
+    assert found_change.to
+    assert (found_change.to.case.strategy, found_change.speed) == ("checkpoint", pytest.approx(0.8))
+    text = show.in_words(found_change, MIB)
+    assert "does not fit 1.0 MiB: the cheapest change is to torch checkpoint" in text
+    assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
+    assert change(advice, "jittor", "fp32", known) is None
+    tight = change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32", known)
+    assert tight
+    assert "in its own framework nothing fits" in show.in_words(tight, MIB // 2)
+
+
+def test_speeds_that_share_no_block_are_not_compared() -> None:
+    found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, ALMOST, 1.25)]
+    told = change(asked(found), "torch", "fp32", Blocks(found))
+    assert told
+    assert told.speed is None
+    assert "at a speed that shares no block with it" in show.in_words(told, MIB)
+
+
+def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
+    """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though by then all were slow."""
+    base, one, other = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate"))
+    noon = blocks(
+        [(base, [[1.0], [1.01], [1.0]]), (other, [[1.2], [1.212], [1.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+    )
+    night = blocks(
+        [(base, [[2.0], [2.01], [2.0]]), (one, [[2.2], [2.21], [2.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+    )
+    renamed = [
+        r.model_copy(update={"turns": r.turns.model_copy(update={"block": f"night {r.turns.block}"})}) for r in night if r.turns
+    ]
+    advice = asked([*noon, *renamed])
+    order = [o.case.strategy for o in advice.fitting]
+    assert order == ["fp32", "checkpoint", "accumulate"]
+    (table,) = show.tables(advice)
+    column = show.HEAD.index("x torch")
+    assert [row[column][:4] for row in table.rows] == ["1.00", "1.10", "1.20"]
+
+
+def test_what_the_kernel_enforces_decides_with_the_margin_that_is_stated() -> None:
+    """Not what the framework counts, though that is its exact counter; and of two peaks just below the budget neither."""
+    found = [
+        made("jax", "fp32", 4, MIB - 100, 1.0),
+        made("torch", "fp32", 4, MIB - 100, 1.0),
+        made("torch", "checkpoint", 4, ALMOST, 2),
+    ]
+    advice = asked(found)
+    assert [o.case.id.split("/")[1:4] for o in advice.fitting] == [["torch", "train", "checkpoint"]]
+    assert [o.peak.value for o in advice.beyond] == [MIB - 100, MIB + 900]
+    (table,) = show.tables(advice)
+    assert f"{MARGIN:.2f} x" in table.caption
+
+
+def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
+    slow = [made("torch", "fp32", 4, 1000, 2.0), made("torch", "amp_bf16", 4, 1000, 1.0)]
+    fast = made("torch", "checkpoint", 4, 1000, 0.1, provenance=provenance(versions={"torch": "1"}))
+    advice = asked([*slow, fast])
+    assert [o.case.strategy for o in advice.fitting] == ["amp_bf16", "fp32", "checkpoint"]
+    (table,) = show.tables(advice)
+    assert ["not calibrated" in row[show.HEAD.index("throughput")] for row in table.rows] == [False, False, True]
+    assert "1 speeds are not ranked by" in "\n".join(show.sentences(advice, []))
+    (answer,) = show.answer(asked([fast]), None)
+    assert "is fastest" not in answer
+
+
+def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
+    base = made("torch", "fp32", 4, 200, 1.0)
+    found = [base.model_copy(update={"case": f"resnet50/torch/finetune/{s}/b4/tiny"}) for s in ("half", "head")]
+    advice = asked(found, Question("resnet50", "finetune", MIB, batch=4, size="tiny"))
+    assert [o.case.strategy for o in advice.fitting] == ["half"]
+    apart = list(show.tables(advice, every=True))[1]
+    assert "another model" in apart.title
+    assert "the last layer alone trained" in apart.markdown()
+
+
+def test_if_nothing_fits_the_way_out_is_named() -> None:
+    found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
+    question = replace(QUESTION, budget=int(3.5 * MIB))
+    advice = asked(found, question)
+    roomiest = largest_that_fits(rows(found), question)
+    assert roomiest
+    assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
+    text = "\n".join(show.answer(advice, roomiest))
+    assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.3 MiB would do" in text
+    assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
+    hopeless = replace(question, budget=1)
+    assert largest_that_fits(rows(found), hopeless) is None
+    assert "no smaller batch fits" in "\n".join(show.answer(asked(found, hopeless), None))
+
+
+def test_without_a_batch_the_largest_is_predicted() -> None:
+    found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
+    (offer,) = asked(found, replace(QUESTION, budget=100 * MIB, batch=None)).fitting
+    assert (offer.case.batch, offer.peak.kind) == (94, "predicted")  # 95 MiB and a twentieth
+    assert offer.speed
+    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", "speeds are measured, not predicted"
+    (single,) = asked(found[:1], replace(QUESTION, budget=11 * MIB // 2, batch=None)).fitting
+    assert (single.case.batch, single.peak.kind) == (4, "measured")
+    (split,) = asked([made("torch", "accumulate", 4, MIB, 1.0)], replace(QUESTION, budget=9 * MIB, batch=None)).fitting
+    assert split.case.batch % 4 == 0
+
+
+def test_one_measured_batch_brackets_the_others() -> None:
+    """What the published records say about the Transformer at batch 8, predicted from batch 4 alone."""
+    for framework in FRAMEWORKS:
+        rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+        rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
+        four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
+        question = Question("transformer", "train", 2**40, (framework,), 8)
+        (offer,) = advise(four, question).fitting
+        same = ("fp32", 8, offer.evidence.framework_version)
+        eight = next(r for r in rows if (r.strategy, r.batch, r.framework_version) == same)
+        assert offer.peak.kind == "predicted"
+        assert offer.peak.low is not None
+        assert offer.peak.low <= (eight.host_rss_bytes or 0) <= offer.peak.needs
+        assert offer.peak.low >= lower_bound(offer.case).total
+
+
+DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
+
+
+def test_a_described_transformer() -> None:
+    config = DESCRIBED.shape
+    assert (config.layers, config.width, config.heads) == (12, 768, 12)
+    assert spec.workload("transformer").parameter_count(config) == 124_475_904
+    described = spec.workload("transformer").described
+    assert described(355e6, 1024, layers=24).width == 1024
+    assert described(355e6, 1024, width=1024).layers == 24
+    with pytest.raises(ValueError, match="the closest has"):
+        described(1e6, 1024)
+    like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=config)
+    assert lower_bound(like) == lower_bound(parse("transformer/torch/train/fp32/b8/full"))
+    narrow = replace(like, strategy="width_half")
+    assert narrow.config.width == 384
+
+
+def test_a_described_transformer_is_only_ever_predicted() -> None:
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    advice = advise(rows, DESCRIBED)
+    assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
+    assert {o.peak.kind for o in everything(advice)} == {"predicted"}
+    for o in advice.fitting:
+        assert o.peak.low is not None
+        assert lower_bound(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
+    assert advice.changed == []
+
+
+@pytest.mark.slow
+def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
+    """An independent prediction of the same model, 18 times as large as any that was measured."""
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
+    wanted = [s for s in ("fp32", "checkpoint") if s in offers]
+    found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
+    for strategy, counted in zip(wanted, found.values()):
+        peak = offers[strategy].peak
+        assert (peak.low or 0) <= counted["predicted"] <= (peak.high or 0), strategy
+
+
+def test_json_of_everything() -> None:
+    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)])
+    said = json.loads(json.dumps(show.as_json(advice, [], None)))
+    (offer,) = said["fitting"]
+    assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == ("measured", "host.rss", "m", 100)
+    assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
+
+
+SEARCHES = Results(ROOT / "results").searches
+EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
+
+
+def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
+    """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
+    case = case_of(fit.case)
+    rows, _ = evidence_about(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
+    question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
+    if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
+        pytest.skip(f"{case.id}: its records give nothing to advise")
+    (offer,) = (o for o in everything(advise(rows, question, searches)) if o.case.strategy == case.strategy)
+    return offer
+
+
+@pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
+def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
+    """At the largest batch, and at every batch that was tried; without the search no prediction goes beyond it."""
+    offer = asked_as(fit, SEARCHES)
+    assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
+    for probe in fit.probes:
+        assert asked_as(fit, SEARCHES, probe.batch).fits == (probe.outcome == "fits"), probe.batch
+    predicted = asked_as(fit, KeptOnly(SEARCHES.fits))
+    assert predicted.judge != "search"
+    assert not predicted.fits or predicted.case.batch <= (fit.largest or 0)
+
+
+class KeptOnly(Searches):
+    """They tell what a process keeps, and nothing of what fitted."""
+
+    def of_case(self, case: Case, machine: str) -> list[Tried]:
+        return []
+
+
+def test_there_are_searches_of_every_framework() -> None:
+    assert {case_of(fit.case).framework for fit in EVERY} == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("case", ["unet3d/torch/train/checkpoint/b11", "transformer/jax/train/checkpoint/b23/cpu"])
+def test_the_commands_say_the_same(case: str) -> None:
+    asked = json.loads(framebench("predict", case, "--machine", "xeon-2core", "--json").stdout)
+    (told,) = (p for p in asked["predictions"] if p["method"] == "records")
+    workload, framework, scenario, strategy, batch, *_ = case.split("/")
+    question = f"{workload}/{framework}/{scenario}/*/{batch}"
+    said = json.loads(framebench("advise", question, "--machine", "xeon-2core", "--budget", "8GiB", "--json").stdout)
+    (offer,) = (o for o in said["fitting"] if o["strategy"] == strategy)
+    assert asked["case"] == offer["case"]
+    names = ("kept_bytes", "needs_bytes", "kind", "instrument")
+    assert [told["bytes"], *(told[n] for n in names)] == [offer["peak_bytes"], *(offer[n] for n in names)]
+
+
+def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
+    case = "transformer/jittor/train/no_fuse/b4/cpu"
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    (why,) = (w for c, w in advise(rows, Question("transformer", "train", MIB)).left_out.items() if c == case)
+    with pytest.raises(NoRecords, match=why):
+        expected(rows, parse(case), SEARCHES)
+    never = "transformer/jax/train/no_donate/b4/cpu"
+    with pytest.raises(NoRecords, match="framebench run 'transformer/jax/train/no_donate"):
+        expected([row for row in rows if row.case != never], parse(never), SEARCHES)
+
+
+def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
+    asked = "advise", "transformer/*/train", "--budget", "512MiB", "--machine", "xeon-2core"
+    short, long = (framebench(*asked, *more).stdout for more in ((), ("--all",)))
+    assert short.startswith("Of transformer train within 512.0 MiB, torch ")
+    assert short.splitlines()[0].endswith(".")
+    assert short.count(" cpu ") == show.FEW < long.count(" cpu ")
+    assert "--all also shows" in short
+    assert "--all also shows" not in long
+
+
+def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
+    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "unet3d", "train")
+    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), SEARCHES))
+    shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
+    assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
+
+
+def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for case_id in ("resnet50/torch/train/fp32/b4/tiny", "transformer/torch/eval/no_grad/b4/tiny"):
+        other = made("torch", "fp32", 4, 100, 1.0).model_copy(update={"case": case_id})
+        store.write(other, store.folder(tmp_path, "m", "torch-1", other.parsed))
+    mine = [made("torch", strategy, 4, 100, 1.0) for strategy in STRATEGIES]
+    wanted = {store.write(r, store.folder(tmp_path, "m", "torch-1", r.parsed)) for r in mine}
+    opened: list[Path] = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda path: (opened.append(Path(path)), read(path))[1])
+    done = framebench("advise", "--budget", "1GiB", "--size", "tiny", "--results", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fitting"]
+    assert set(opened) == wanted
+
+
+def test_the_command_waits_for_no_heavy_import() -> None:
+    """What draws and what tests takes longer to import than the answer takes."""
+    code = """
+import sys
+from framebench.cli.__main__ import app
+app(["advise", "--budget", "8GiB"], standalone_mode=False)
+sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "fastest first" in done.stdout
+
+
+def test_the_command_for_people() -> None:
+    done = framebench("advise", "--budget", "8GiB", "--batch", "4", "--from", "fp32")
+    assert done.returncode == 0, done.stderr
+    assert "fastest first" in done.stdout
+    assert "fits already" in done.stdout
+    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024")
+    assert "predicted" in described.stdout
+    assert "measured │" not in described.stdout
+    assert "layers 12" in described.stderr
+    tight = framebench("advise", "--budget", "1MiB", "--batch", "4")
+    assert tight.returncode == 1
+    assert "nothing fits" in tight.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--budget", "plenty"], "512MiB"),
+        (["--budget", "1GiB", "--workload", "resnet51"], "resnet50"),
+        (["--budget", "1GiB", "--scenario", "infer"], "finetune"),
+        (["--budget", "1GiB", "--framework", "tensorflow"], "jittor"),
+        (["--budget", "1GiB", "--size", "huge"], "tiny"),
+        (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
+        (["--budget", "1GiB", "--from", "gc_frozen"], "choose from: fp32"),
+        (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "another workload"),
+        (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
+        (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
+        (["--budget", "1GiB", "--machine", "nobodys"], "machines: "),
+        (["--budget", "1GiB", "--parameters", "10"], "the closest has"),
+        (["--budget", "1GiB", "--parameters", "1e8", "--workload", "unet3d"], "transformer"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
+    done = framebench("advise", *arguments)
+    assert done.returncode in (1, 2)
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Two strategies, measured on this machine now."""
+    results = tmp_path_factory.mktemp("advice") / "results"
+    selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
+    done = framebench("run", *selectors, "--results", str(results), "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    return evidence_about(results, machine_name(), "transformer", "train")[0]
+
+
+@pytest.mark.slow
+def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[str, Environment]) -> None:
+    """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was said not to fit does not."""
+    peaks = sorted(r.peak_bytes or 0 for r in measured)
+    budget = (peaks[-2] + peaks[-1]) // 2
+    for question in (
+        Question("transformer", "train", budget, ("torch",), 4),
+        Question("transformer", "train", 2 * budget, ("torch",), None),
+    ):
+        advice = advise(measured, question)
+        best = advice.fitting[0]
+        assert outcome(best.case, question.budget, environment) == "fits", show.short(best)
+    beyond = advise(measured, Question("transformer", "train", budget, ("torch",), 4)).beyond
+    assert beyond
+    for offer in beyond:
+        assert outcome(offer.case, budget, environment) == "memory", show.short(offer)
+
+
+def outcome(case: Case, budget: int, environment: dict[str, Environment]) -> str:
+    answer = carry_out(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
+    probe = judge(case.batch, answer, budget)
+    assert probe.limited, "the kernel enforced the limit"
+    return probe.outcome

@@ -1,0 +1,130 @@
+"""The rule of the claims' verdicts: from an effect with its interval, and a target, to a word."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framebench.features.claims.rule import DECIDED, TOLERANCE, Effect, Target, Verdict, decide, summary
+
+number = st.floats(-10, 10, allow_nan=False)
+INTERVALS = st.tuples(number, number, number).map(sorted)
+TARGETS = st.builds(
+    Target, st.sampled_from([-1, 1]), null=st.floats(-2, 2), minimum=st.floats(0, 0.5), value=st.none()
+) | st.builds(
+    lambda direction, null, minimum, gain, more: Target(direction, null, minimum, null + direction * gain, more),
+    st.sampled_from([-1, 1]), st.floats(-2, 2), st.floats(0, 0.1), st.floats(0.2, 5), st.booleans(),
+)  # fmt: skip
+FORTY_LESS = Target(-1, 1.0, 0.01, 0.6)
+
+
+@given(INTERVALS, TARGETS, st.floats(0, 5))
+def test_a_larger_gain_never_gets_a_lesser_verdict(ends: list[float], target: Target, more: float) -> None:
+    low, value, high = ends
+    shift = target.direction * more
+    found = [decide(Effect(value, low, high), target), decide(Effect(value + shift, low + shift, high + shift), target)]
+    smaller, larger = [DECIDED.index(v) if v in DECIDED else None for v in found]
+    assert smaller is None or larger is None or larger >= smaller
+
+
+@given(st.floats(0, 5), st.floats(0, 5), TARGETS)
+def test_an_interval_with_no_effect_in_it_is_never_reproduced(below: float, above: float, target: Target) -> None:
+    null = target.null
+    assert decide(Effect(null, null - below, null + above), target) in ("no effect worth having", "weaker", "undecided")
+
+
+@given(INTERVALS, TARGETS)
+def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target: Target) -> None:
+    """What a wide interval has decided, the value in it says alone; only an effect too small for its claim may be none."""
+    low, value, high = ends
+    wide, alone = decide(Effect(value, low, high), target), decide(Effect(value, value, value), target)
+    assert wide in ("undecided", alone) or (wide, alone) in [
+        ("weaker", "no effect worth having"), ("weaker", "contradicted"), ("no effect worth having", "contradicted"),
+    ]  # fmt: skip
+
+
+@given(number, TARGETS)
+def test_without_an_interval_nothing_is_decided(value: float, target: Target) -> None:
+    assert decide(Effect(value, -math.inf, math.inf), target) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict"),
+    [
+        ((0.6, 0.59, 0.61), "reproduced"),
+        ((0.67, 0.66, 0.679), "reproduced"),  # a fifth less than 40 %
+        ((0.68, 0.67, 0.69), "undecided"),  # across the limit
+        ((0.7, 0.69, 0.71), "weaker"),
+        ((0.97, 0.9, 1.02), "weaker"),  # less than claimed for certain, whether there is an effect or not
+        ((0.8, 0.5, 1.1), "undecided"),
+        ((0.5, 0.49, 0.51), "stronger"),
+        ((1.0, 0.995, 1.005), "no effect worth having"),
+        ((1.0, 0.98, 1.005), "weaker"),
+        ((1.005, 0.995, 1.2), "no effect worth having"),
+        ((1.2, 1.1, 1.3), "contradicted"),
+    ],
+)
+def test_verdicts_on_forty_per_cent_less(effect: tuple[float, float, float], verdict: Verdict) -> None:
+    assert decide(Effect(*effect), FORTY_LESS) == verdict
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict"),
+    [
+        ((0.98, 0.97, 0.985), "reproduced"),
+        ((0.98, 0.97, 0.995), "undecided"),
+        ((0.5, 0.2, 1.5), "undecided"),
+        ((0.995, 0.991, 0.999), "no effect worth having"),
+        ((1.02, 1.005, 1.03), "no effect worth having"),
+        ((1.02, 1.011, 1.03), "contradicted"),
+    ],
+)
+def test_verdicts_on_a_direction(effect: tuple[float, float, float], verdict: Verdict) -> None:
+    assert decide(Effect(*effect), Target(-1, 1.0, 0.01)) == verdict
+
+
+def test_a_claim_of_a_least_size_cannot_be_exceeded() -> None:
+    seventy = Target(-1, 1.0, 0.01, 0.3)
+    assert decide(Effect(0.1, 0.1, 0.1), seventy) == "stronger"
+    assert decide(Effect(0.1, 0.1, 0.1), Target(-1, 1.0, 0.01, 0.3, or_more=True)) == "reproduced"
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(0, "contradicted"), (1, "reproduced"), (9, "reproduced")])
+def test_whether_something_happens_at_all(count: float, verdict: Verdict) -> None:
+    assert decide(Effect(count, count, count), Target(1, 0.5)) == verdict
+
+
+@pytest.mark.parametrize("effect", [(1, 2, 1), (3, 1, 2), (math.nan, 0, 1)])
+def test_what_is_no_interval_has_no_verdict(effect: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="no interval"):
+        decide(Effect(*effect), Target(1))
+
+
+@pytest.mark.parametrize(
+    ("arms", "verdict"),
+    [
+        (["reproduced", "reproduced", "not measured"], "reproduced"),
+        (["stronger", "reproduced"], "reproduced"),
+        (["contradicted", "contradicted"], "contradicted"),
+        (["contradicted", "no effect worth having"], "contradicted"),
+        (["contradicted", "reproduced"], "weaker"),
+        (["no effect worth having", "reproduced"], "weaker"),
+        (["undecided", "reproduced"], "reproduced"),
+        (["undecided", "undecided", "reproduced"], "undecided"),
+        (["undecided", "not measured"], "undecided"),
+        (["stronger", "needs a GPU"], "stronger"),
+        (["needs a GPU"], "needs a GPU"),
+        (["needs a GPU", "not measured"], "not measured"),
+        ([], "not measured"),
+    ],
+)
+def test_the_verdict_on_several_arms(arms: list[Verdict], verdict: Verdict) -> None:
+    assert summary(arms) == verdict
+
+
+def test_a_tolerance_is_a_part_of_the_claim() -> None:
+    assert 0 < TOLERANCE < 1
+    assert math.isclose(FORTY_LESS.claimed or 0, 0.4)

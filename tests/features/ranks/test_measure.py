@@ -1,0 +1,224 @@
+"""Cases over real ranks: verified against one rank at the same batch, and proven by what each holds and sends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import environments
+from framebench.engine.blocks import Run
+from framebench.engine.runner import Options
+from framebench.engine.supervisor import Worker
+from framebench.features.ranks import measure as ranks
+from framebench.features.ranks.sharding import DEEPSPEED, STRATEGIES, WIDE
+from framebench.features.ranks.worker import start
+from framebench.records import provenance
+from framebench.records.record import Record
+from framebench.suite import profiles
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse, select
+from framebench.worker.verification import comparable
+from tests.processes import framebench, run_inside
+
+# one cell of each kind: of DeepSpeed the stage that divides everything; below ZeroRedundancyOptimizer over four ranks and
+# ranks of JAX that are processes
+SEEN_IN_ANOTHER = (
+    "deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer", "sharded_states",
+    "replicated", "fully_sharded_processes",
+)  # fmt: skip
+SEEN_OF_RESNET = SEEN_IN_EVALUATION = ("fsdp",)
+CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
+OVER_TWO = [
+    pytest.param(
+        case,
+        id=f"{case.workload}-{case.scenario}-{case.framework}-{case.strategy}",
+        marks=[pytest.mark.all_cells]
+        if case.strategy in SEEN_IN_ANOTHER
+        or (case.workload == "resnet50" and (case.strategy not in SEEN_OF_RESNET or not case.stage.trains))
+        or (not case.stage.trains and case.strategy not in SEEN_IN_EVALUATION)
+        else [],
+    )
+    for case in CASES
+    if case.ranks == 2
+]
+PLAIN = Options()
+RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
+
+
+def shapes(case: Case) -> list[tuple[int, ...]]:
+    return [p.shape for p in case.spec.params(case.config) if p.trainable]
+
+
+@cache
+def measured(case: Case, folder: Path) -> Record:
+    with Run("session", PLAIN, folder) as run:
+        return ranks.measure(case, environments.of_case(case), run)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OVER_TWO)
+def test_verified_and_proven(case: Case, folder: Path) -> None:
+    record = measured(case, folder)
+    assert (record.status, record.reason) == ("ok", None), record.log_tail
+    assert record.usable, record.effect
+    assert record.provenance.versions.keys() >= {case.framework, case.support.package or case.framework}
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert record.peak_bytes == max(rank.peaks[record.peak_instrument or ""] for rank in record.ranks)
+    assert record.step_time_s is None, "ranks that share cores have no times"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OVER_TWO)
+def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: Case, folder: Path) -> None:
+    every, states = measured(case, folder).ranks, len(case.spec.optimizer.states)
+    rule = STRATEGIES[case.strategy].bytes(shapes(case), case.ranks, states)
+    rule = {part: size for part, size in rule.items() if case.stage.trains or part == "parameters"}
+    fullest = {
+        part: max(rank.held.get(part, 0) for rank in every) for part in {*rule, *(p for rank in every for p in rank.held)}
+    }
+    assert {part: size for part, size in fullest.items() if size} == rule
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
+    each, together = (
+        measured(parse(f"transformer/torch/train/accumulate+{name}/b8x2/tiny"), folder) for name in ("fsdp", "fsdp_no_sync")
+    )
+    assert each.usable, (each.reason, each.effect)
+    assert together.usable, (together.reason, together.effect)
+    sent = [record.effect.evidence["collectives"] for record in (each, together) if record.effect]
+    assert sent[0]["reduce-scatter"] == 4 * sent[1]["reduce-scatter"]
+    assert sent[0]["all-gather"] == sent[1]["all-gather"]
+    assert [r.held for r in each.ranks] == [r.held for r in together.ranks], "whole gradients are there inside the step only"
+
+
+@pytest.mark.slow
+def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
+    case = parse("transformer/torch/train/zero_optimizer/b4x4/tiny")
+    record = measured(case, folder)
+    assert record.usable, record.reason
+    states = [rank.held["optimizer states"] for rank in record.ranks]
+    assert sum(states) == 2 * WIDE * sum(map(prod, shapes(case)))
+    assert max(states) == STRATEGIES["zero_optimizer"].bytes(shapes(case), 4)["optimizer states"] > min(states)
+
+
+def test_ranks_of_pytorch_normalise_alone_as_micro_batches_do() -> None:
+    torch, jax = (parse(f"resnet50/{name}/b4x2/tiny") for name in ("torch/train/fsdp", "jax/train/fully_sharded"))
+    assert (torch.golden_key, jax.golden_key) == ("tiny/train/b4/m2", "tiny/train/b4")
+    tensors = {"weight": {}, "buffer": {}}
+    assert comparable(torch, tensors).keys() == {"weight"}
+    assert comparable(jax, tensors) == comparable(parse("resnet50/torch/train/fp32/b4/tiny"), tensors) == tensors
+
+
+def test_a_process_that_fails_ends_the_others() -> None:
+    fails = "import os, sys, time; sys.exit(3) if os.environ['RANK'] == '1' else time.sleep(600)"
+    assert start(2, ["-c", fails]) == 3
+    assert start(2, ["-c", "import os; assert os.environ['JAX_COORDINATOR_ADDRESS'].startswith('localhost:')"]) == 0
+
+
+UNDIVIDED = "tests.engine.undivided"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/train/fsdp",
+        "jax/train/fully_sharded_processes",
+        *(
+            pytest.param(name, marks=pytest.mark.all_cells)
+            for name in ("jax/train/fully_sharded", "torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")
+        ),
+    ],
+)
+def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str, tmp_path: Path) -> None:
+    case = parse(f"transformer/{name}/b4x2/tiny")
+    environment = environments.of_case(case)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if case.framework == "torch" else []
+    done = subprocess.run(
+        [str(environment.python), *launcher, "-m", UNDIVIDED, json.dumps(PLAIN.task(case, "time").as_dict() | {"core": None})],
+        env={**environment.variables(), **case.support.env, "PYTHONPATH": str(provenance.ROOT), "OMP_NUM_THREADS": "1",
+             "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+        cwd=provenance.ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])["result"]
+    assert found["verification"]["passed"], found["verification"]
+    assert found["effect"]["proven"] is False
+
+
+ESTIMATED = """
+import json
+from deepspeed.runtime.zero import stage3, stage_1_and_2
+asked = dict(num_gpus_per_node=4, num_nodes=2, cpu_offload=False)
+two = stage_1_and_2.estimate_zero2_model_states_mem_needs(1_000_000, **asked)[1]
+three = stage3.estimate_zero3_model_states_mem_needs(1_000_000, 30_000, cpu_offload_params=False, **asked)[1]
+print(json.dumps([two, three]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+def test_deepspeeds_own_estimates_are_the_formulas() -> None:
+    case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
+    said = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
+    assert said == [formula.at(1_000_000, 8, 30_000) for formula in DEEPSPEED]
+
+
+def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    errors = [json.dumps({"error": {"type": "E", "message": text, "oom": False}}) for text in ("the cause", "peer closed")]
+    script.write_text("#!/bin/sh\n" + "".join(f"echo '{error}'\n" for error in errors) + "exit 1\n")
+    script.chmod(0o755)
+    worker = Worker(environments.Environment("torch", "0", script), "ranks", {}, {}, tmp_path / "log")
+    outcome = worker.end(lambda phase: None, 60)
+    assert outcome.status == "crashed"
+    assert "the cause" in (outcome.reason or "")
+
+
+def test_selectors_mean_ranks_only_where_they_are_named() -> None:
+    assert {c.ranks for c in select("transformer/torch/train")} == {1}
+    assert {c.id for c in select("transformer/torch/train/fsdp//tiny", ranks=True)} == {
+        "transformer/torch/train/fsdp/b4x2/tiny", "transformer/torch/train/fsdp/b4x4/tiny",
+    }  # fmt: skip
+    several = select("transformer/torch/train/{ddp,fsdp,fsdp_keep}/b4x2", ranks=True)
+    assert [c.strategy for c in several] == ["ddp", "fsdp", "fsdp_keep"]
+    assert {c.strategy for c in select("transformer/torch/train/fsdp*/b4x2", ranks=True)} == {
+        "fsdp",
+        "fsdp_keep",
+        "fsdp_no_sync",
+    }
+    assert parse("transformer/torch/train/fsdp+checkpoint/b4x2/tiny").strategy == "checkpoint+fsdp"
+    assert not any(c.ranks > 1 for name in profiles.PROFILES for c in profiles.profile(name))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare", RANKED, RANKED],
+        ["explain", RANKED],
+        ["versions", "run", RANKED, "--framework", "torch"],
+    ],
+)
+def test_commands_that_know_no_ranks_say_so(command: list[str], tmp_path: Path) -> None:
+    done = framebench(*command, "--results", str(tmp_path))
+    assert done.returncode == 2
+    assert "over ranks" in done.stderr or "a single process" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path: Path) -> None:
+    done = framebench("run", "transformer/jittor/train/fsdp/b4x2/tiny", "--results", str(tmp_path))
+    assert done.returncode == 0
+    assert "unsupported: Jittor's MPI operators" in done.stdout + done.stderr

@@ -1,0 +1,414 @@
+"""The site holds every record, harmless whatever a record contains, and opens from a file in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framebench.analysis import frames
+from framebench.analysis.results import Results
+from framebench.features.claims.registry import REGISTRY
+from framebench.features.site import asv, headlines
+from framebench.features.site.build import Unbuildable, build
+from framebench.features.site.links import anchors, case_page, slug
+from framebench.records import provenance as origin
+from framebench.records import store
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
+from tests.handmade import in_blocks, provenance, record
+from tests.processes import ROOT
+
+EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
+EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
+RIGHT = Verification(passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8})
+FEATURES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--no-first-run")  # fmt: skip
+
+
+def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any) -> Record:
+    where = {"machine": "lab", "versions": {"torch": "2.13.0"}, "measured_at": datetime(2026, 1, day, tzinfo=UTC)}
+    where |= changes.pop("where", {})
+    fields = {"peaks": {"host.rss": peak}, "peak_samples": [{"host.rss": peak}], "step_s": seconds, "first_step_s": 1.0}
+    fields |= {"verification": RIGHT, "effect": Proof(proven=True, evidence={"blocks": 2})} | changes
+    return record(Case("transformer", "torch", "train", strategy, batch, "tiny"), provenance=provenance(**where), **fields)
+
+
+def everything() -> Iterator[Record]:
+    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile machine."""
+    for day in (1, 2):
+        yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
+    yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
+    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
+    yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
+    nothing = {"peaks": {}, "peak_samples": [], "verification": None, "effect": None, "first_step_s": None}
+    yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
+    yield made("keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing)
+    evil = {"machine": EVIL_MACHINE, "hardware": {"cpu": EVIL, EVIL: EVIL}, "command": EVIL, "environment": {EVIL: EVIL}}
+    proof = Proof(proven=False, evidence={EVIL: EVIL})
+    yield made("fp32", 2**20, [1.0, 1.0], reason=EVIL, log_tail=EVIL, effect=proof, where=evil | {"versions": {"torch": EVIL}})
+
+
+def keep(results: Path, found: Iterator[Record]) -> None:
+    for r in found:
+        store.write(r, results / "records" / "m" / slug(r.case))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    keep(folder / "results", in_blocks(everything()))
+    build(Results(folder / "results"), folder / "out" / "site")
+    assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
+    return folder / "out" / "site"
+
+
+class Page(HTMLParser):
+    """What a page links to, what can be linked to in it, and its tags."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_every_link_leads_somewhere_inside(site: Path) -> None:
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) >= 8
+    for path, page in pages.items():
+        assert len(set(page.ids)) == len(page.ids), path
+        for link in page.links:
+            parts = urlsplit(link)
+            if link == "data:,":
+                continue
+            assert not parts.scheme, (path, link)
+            assert not parts.netloc, (path, link)
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_relative_to(site.resolve()), (path, link)
+            assert target.is_file(), (path, link)
+            if parts.fragment:
+                assert parts.fragment in pages[target].ids, (path, link)
+
+
+def test_style_and_script_ask_for_nothing() -> None:
+    for file in (ROOT / "analysis" / "site" / "static").iterdir():
+        assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
+
+
+def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
+    found = list(everything())
+    for r in found:
+        page = Page(site / case_page(r.provenance.machine, r.case))
+        assert r.case in page.text.replace("\n", "")
+        assert f"framebench run {r.case}" in page.text
+        assert r.status in page.text
+        if r.reason:
+            assert r.reason in page.text
+    text = Page(site / case_page("lab", found[0].case)).text
+    for expected in (
+        "1,000.00; 1,100.00; 920.00",
+        "History",
+        "2026-01-01",
+        "2026-01-02",
+        "200.00",
+        "host.rss",
+        "loss_0",
+        "blocks",
+    ):
+        assert expected in text
+    assert "last words" in Page(site / case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
+
+
+def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site: Path) -> None:
+    text = (site / "machines" / "lab" / "index.html").read_text()
+    (row,) = [line for line in re.findall(r"<tr>.*?</tr>", text, re.S) if "<td>PyTorch</td>" in line and ">4<" in line]
+    cells = re.sub(r"<[^>]+>", " ", row).split()
+    text = " ".join(cells)
+    assert text.startswith("Transformer 4 PyTorch checkpoint 0.50")
+    assert "checkpoint 0.50 1.50 (1.50 to 1.50)" in text
+    assert "amp_bf16 0.55 (0.55 to 0.55)" in text
+    assert text.endswith("5.00 host.rss")
+
+
+def headline(*found: Record) -> list[str]:
+    (comparison,) = headlines.headlines(frames.frame(found))
+    return [c for c in comparison.rows[0] if c.startswith("none")]
+
+
+def test_differences_within_the_noise_are_none() -> None:
+    """Half a per cent less memory is none, nor is a ratio of times that may be chance; an unproven effect is left out."""
+    base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
+    unseen = made("amp_bf16", 100, [0.1, 0.1], effect=Proof(proven=False, evidence={}))
+    shaky = [
+        r.model_copy(update={"step_s": [s * (1 + number) for s in r.step_s]}) for number, r in enumerate(in_blocks([close]))
+    ]
+    assert headline(*in_blocks([base]), *shaky, *in_blocks([unseen])) == ["none lower", "none shorter"]
+    assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
+
+
+def test_the_summary_and_the_answer_in_words_are_of_one_protocol() -> None:
+    """A strategy that only an earlier protocol measured is in neither."""
+    new = {"protocol": 2}
+    earlier = [made("fp32", 1000, [1.0]), made("accumulate", 100, [1.0])]
+    later = [made("fp32", 1000, [1.0], day=2, where=new), made("checkpoint", 500, [2.0], day=2, where=new)]
+    (comparison,) = headlines.headlines(frames.frame([*in_blocks(earlier), *in_blocks(later)]))
+    assert [row[3] for row in comparison.rows] == ["checkpoint"]
+
+
+def test_what_shares_no_block_is_never_the_shortest() -> None:
+    assert headline(made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])) == ["none shorter"]
+
+
+def test_figures_and_claims_are_there(site: Path) -> None:
+    """Each figure with its finding, each claim with its verdict and a way to the records behind it."""
+    lab = site / "machines" / "lab"
+    drawn = Page(lab / "figures.html")
+    assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
+    assert "Memory against speed: Transformer, training" in drawn.text
+    told = Page(lab / "claims.html")
+    assert len([anchor for anchor in told.ids if re.fullmatch(r"[a-dr]\d+(-[a-z]+)?-\w+", anchor)]) == len(REGISTRY.claims)
+    assert (lab / "claims.html").read_text().count("<dt>recommendation</dt>") == len(REGISTRY.claims)
+
+
+def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:
+    text = Page(site / "machines" / "lab" / "transformer.html").text
+    assert "torch accumulate: oom: memory ran out" in text
+    assert "torch keep_grads: crashed: signal 11" in text
+
+
+def test_a_hostile_record_is_only_text(site: Path) -> None:
+    hostile = 0
+    for path in site.rglob("*.html"):
+        page = Page(path)
+        hostile += EVIL[:10] in page.text
+        assert page.tags.count("script") == 1, path
+        assert not page.handlers, path
+        assert page.tags.count("img") == (0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))), (
+            path
+        )
+    assert hostile >= 4
+    for drawing in site.rglob("*.svg"):
+        assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
+    assert "{{ 7 * 7 }}" in Page(site / case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
+
+
+def test_a_case_that_is_a_path_gets_no_page(tmp_path: Path) -> None:
+    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
+    file = next((tmp_path / "results").rglob("*.json"))
+    evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
+    (file.parent / "evil.json").write_text(json.dumps(evil))
+    with pytest.warns(store.RecordWarning, match=r"evil\.json"):
+        pages = build(Results(tmp_path / "results"), tmp_path / "a" / "site")
+    assert all(page.is_relative_to(tmp_path / "a" / "site") for page in pages)
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["site"]
+
+
+NAMES = st.text(max_size=300) | st.text(alphabet="./aA-_ \\", max_size=12)
+
+
+@given(NAMES, NAMES)
+def test_names_are_safe_and_differ(one: str, other: str) -> None:
+    assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", slug(one))
+    assert ".." not in slug(one)
+    assert (slug(one) == slug(other)) == (one == other)
+
+
+def test_anchors_of_one_page_differ() -> None:
+    assert len(set(anchors(["a", "a", "a/b", "a.b", "A"]))) == 5
+
+
+def test_only_a_site_is_replaced(tmp_path: Path) -> None:
+    elsewhere = made("fp32", 2**20, [1.0, 1.0], where={"machine": "elsewhere"})
+    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0]), elsewhere]))
+    target, results = tmp_path / "site", Results(tmp_path / "results")
+    build(results, target)
+    (target / "old.html").touch()
+    build(results, target, results.of_machine("lab"))
+    assert not (target / "old.html").exists()
+    assert [p.name for p in (target / "machines").iterdir()] == ["lab"]
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    with pytest.raises(Unbuildable, match="precious"):
+        build(Results(tmp_path / "results"), tmp_path / "precious")
+    with pytest.raises(Unbuildable, match="measure first"):
+        build(Results(tmp_path / "nothing"), target)
+    assert (target / "index.html").exists(), "a failed build leaves the last one"
+
+
+@pytest.mark.skipif(origin.commit() is None, reason="asv needs the history of the repository, and there is no git here")
+def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
+    asv.write(histories(tmp_path / "results"), tmp_path / "asv")
+    found = asv.benchmarks(tmp_path / "asv")
+    assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.KEPT)
+    names = {b.name for b in found}
+    assert "transformer.TransformerTorch.track_peak_memory" in names
+    (peak,) = [b for b in found if b.name == "transformer.TransformerTorch.track_peak_memory"]
+    stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
+    assert {value for s in peak.series for _, value in s.points} == stored
+
+
+def histories(results: Path) -> Path:
+    """A results folder with what asv keeps of one machine."""
+    shutil.copytree(ROOT / "results/asv/zen4-2core", results / "asv/zen4-2core")
+    shutil.copy(ROOT / "results/asv/benchmarks.json", results / "asv")
+    return results
+
+
+def numbers(file: Path) -> set[float]:
+    return {value for _, values in json.loads(file.read_text()) for value in values if value is not None}
+
+
+def test_without_asv_the_overview_says_why(site: Path) -> None:
+    assert "asv has measured nothing" in Page(site / "index.html").text
+    assert not (site / "asv").exists()
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FEATURES))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page of a phone's width; what it complains about and asks for is in `tab.trouble`."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.trouble = []
+    page.on("console", lambda message: page.trouble.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: page.trouble.append(f"error: {error}"))
+
+    def inside(route: Any) -> None:
+        if urlsplit(route.request.url).scheme in ("file", "data"):
+            return route.continue_()
+        page.trouble.append(f"request: {route.request.url}")
+        return route.abort()
+
+    page.route("**/*", inside)
+    yield page
+    page.close()
+
+
+@in_a_browser
+def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
+    for path in sorted(site.rglob("*.html")):
+        tab.goto(path.as_uri())
+        assert not tab.trouble, path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert tab.evaluate("window.harmed === undefined"), path
+        assert tab.evaluate("getComputedStyle(document.body).margin") == "0px", "the style sheet was applied"
+
+
+@in_a_browser
+def test_trouble_would_be_seen(site: Path, tab: Any) -> None:
+    """The check above can fail: a page that asks for something elsewhere, complains and is too wide is caught."""
+    page = site.parent / "bad.html"
+    head = (
+        "<!doctype html><meta name=viewport content='width=device-width'><script src='https://elsewhere.invalid/x.js'></script>"
+    )
+    page.write_text(f"{head}<script>console.log(1)</script><p style='width:9999px'>x</p>")
+    tab.goto(page.as_uri())
+    assert {t.split(":")[0] for t in tab.trouble} == {"request", "console"}
+    assert tab.evaluate("document.documentElement.scrollWidth") > 390
+    page.unlink()
+
+
+def column(tab: Any, number: int) -> list[str]:
+    return tab.eval_on_selector_all(
+        f"tbody tr:not([hidden]) td:nth-child({number})", "all => all.map(c => c.textContent.trim())"
+    )
+
+
+@in_a_browser
+def test_sorting_by_button_and_keyboard(site: Path, tab: Any) -> None:
+    tab.goto((site / "machines" / "lab" / "cases.html").as_uri())
+    heads = [h.split("\n")[0] for h in tab.locator("thead th").all_inner_texts()]
+    place = heads.index("peak MiB") + 1
+    head = tab.locator("thead th").nth(place - 1)
+    assert head.get_attribute("aria-sort") is None
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert column(tab, place) == ["100.0", "200.0", "300.0", "1,000.0", "oom", "crashed"], "by value, what has none last"
+    head.get_by_role("button").focus()
+    tab.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(tab, place) == ["1,000.0", "300.0", "200.0", "100.0", "oom", "crashed"]
+    tab.locator("thead th").nth(1).get_by_role("button").click()
+    assert column(tab, 2) == ["accumulate", "amp_bf16", "checkpoint", "fp32", "fp32", "keep_grads"]
+    assert head.get_attribute("aria-sort") is None
+    assert not tab.trouble
+
+
+@in_a_browser
+def test_filtering_counts_rows(site: Path, tab: Any) -> None:
+    tab.goto((site / "machines" / "lab" / "cases.html").as_uri())
+    box, count = tab.get_by_role("searchbox"), tab.locator("output")
+    assert count.inner_text() == "6 of 6 rows"
+    box.fill("FP32 torch")
+    assert (count.inner_text(), column(tab, 2)) == ("2 of 6 rows", ["fp32", "fp32"])
+    box.fill("nothing like it")
+    assert (count.inner_text(), column(tab, 2)) == ("0 of 6 rows", [])
+    box.fill("")
+    assert len(column(tab, 2)) == 6
+
+
+@in_a_browser
+def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto((site / "machines" / "lab" / "cases.html").as_uri())
+    assert page.locator("tbody tr").count() == 6
+    assert page.locator("button, input").count() == 0
+    page.close()
+
+
+@in_a_browser
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "records", ["*/transformer.*.train.*.b4.cpu", pytest.param("*/*", marks=pytest.mark.all_cells)], ids=["some", "all"]
+)
+def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
+    """Each kind of page, with asv's histories, from the real records of a machine."""
+    machine = Results(ROOT / "results").machines[0]
+    histories(tmp_path / "results")
+    for folder in (ROOT / "results").iterdir():
+        if folder.is_dir() and folder.name not in ("records", "asv"):
+            (tmp_path / "results" / folder.name).symlink_to(folder)
+    for folder in (ROOT / "results/records" / machine).glob(records):
+        shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
+    results = Results(tmp_path / "results")
+    build(results, tmp_path / "site", results.of_machine(machine))
+    kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
+    for path in kinds.values():
+        tab.goto(path.as_uri())
+        assert not tab.trouble, path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -1,0 +1,404 @@
+"""`framebench try`: a model of the user's own is measured like the suite's; what is wrong with its file is told in a line."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from framebench.analysis.figures.fronts import pareto
+from framebench.analysis.figures.page import said as said_in
+
+from framebench.analysis import frames
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.timed_process import HERE, Arm
+from framebench.features.user_model import command as cli
+from framebench.features.user_model import measure as own
+from framebench.features.user_model.strategies import why_not
+from framebench.features.user_model.table import named, within
+from framebench.models.spec import workload
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from framebench.suite.registry import find
+from framebench.suite.user_file import Fault
+from tests.processes import framebench, run_inside
+
+STRATEGIES = "checkpoint,optimizer_in_backward,fused_optimizer"
+
+Tried = tuple[list[dict], list[Record], str]
+TORCH = """
+import sys
+import torch
+from torch import nn
+
+def model():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def batch(n):
+    return torch.randn(n, 6), torch.randn(n, 3)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+
+
+def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
+    """The file above with changes."""
+    code = TORCH
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, textwrap.dedent(new))
+    file = folder / name
+    file.write_text(code)
+    return file
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> Tried:
+    """The convolutional example under a few strategies: the rows, the records, and the page."""
+    results = tmp_path_factory.mktemp("results")
+    arguments = ["--strategies", f"{STRATEGIES},checkpoint_linear", "--blocks", "1", "--rounds", "3", "--batch", "4"]
+    arguments += ["--results", str(results), "--html", str(results / "page"), "--budget", "1GiB", "--json"]
+    done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 strategies fit within 1,024.0 MiB" in done.stderr
+    assert "left out: checkpoint_linear: no products of matrices in batches" in done.stderr
+    return json.loads(done.stdout), list(store.read_all(results)), (results / "page/index.html").read_text()
+
+
+def test_strategies_are_verified_and_proven(tried: Tried) -> None:
+    rows, records, _ = tried
+    assert [row["strategy"] for row in rows] == sorted(["fp32", *STRATEGIES.split(",")])
+    assert all(row["usable"] and row["peak_bytes"] > 0 and row["step_time_s"] > 0 for row in rows)
+    for record in records:
+        assert record.verification
+        assert record.verification.tensors["gradient"].count == 31
+        assert record.verification.tensors["second moment"].failed == 0
+        assert record.verification.margin < 1  # type: ignore[operator]
+        assert record.verification.again
+        assert record.verification.again.passed
+    proven = {r.parsed.strategy: r.effect.evidence for r in records if r.effect}
+    assert proven["checkpoint"]["block_runs"] == 2 * proven["checkpoint"]["blocks"] == 8
+    assert proven["optimizer_in_backward"]["gradients_left"] == 0
+    by = {row["strategy"]: row for row in rows}
+    assert by["checkpoint"]["activation_bytes"] < by["fp32"]["activation_bytes"], "peaks of a model so small are noisy"
+    assert all(row["peak_bytes"] > row["activation_bytes"] for row in rows)
+
+
+def test_the_rows_have_the_fields_of_show(tried: Tried) -> None:
+    from framebench.analysis.frames import Row
+
+    assert all(tuple(row) == Row._fields for row in tried[0])
+
+
+def test_the_page_and_what_fits(tried: Tried) -> None:
+    assert "4 of 4 strategies fit within 1,024.0 MiB" in tried[2]
+    assert all(f">{row['strategy']}<" in tried[2] for row in tried[0])
+    table = frames.frame(tried[1])
+    needed = {row["strategy"]: 1.051 * max(row["peak_bytes"], row["cold_peak_bytes"]) for row in tried[0]}
+    least = min(needed, key=lambda name: needed[name])
+    assert re.match(rf"\d of 4 strategies fit within {needed[least] / 2**20:,.1f} MiB", within(table, round(needed[least])))
+    assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
+    drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"] / 2, time_ratio_high=table["time_ratio"] * 2)), True)
+    assert drawn
+    assert re.match(r"cnn train, least memory: in PyTorch .*(x to .*x the throughput|no strategy saves)", said_in(drawn)[0])
+
+
+def test_a_search_begins_at_the_smallest_batch(
+    tried: Tried, environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(cli.search, "find", lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer=""))
+    cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
+    assert asked == ["own/torch/train/checkpoint/b1/cnn"]
+    done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
+    assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
+
+
+def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is slow or not right is in the first alone; there are more blocks than the least while a ratio is undecided.
+    What takes a compiler is last."""
+    asked, skipped = list[list[str]](), list[str]()
+    arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "compile", "amp_bf16", "checkpoint")]
+    wrong = {"compile"}
+    run = SimpleNamespace(
+        records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong)],
+        told=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
+    )
+    monkeypatch.setattr(own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
+    monkeypatch.setattr(
+        own.blocks, "measure_group",
+        lambda group, _, number: asked.append([str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]),
+    )  # fmt: skip
+
+    def tried(seconds: float, blocks_it_takes: int = 5) -> list[list[str]]:
+        asked.clear()
+        own.measure(arms, run, 3, seconds, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes)  # type: ignore[arg-type]
+        return asked
+
+    left = ["fp32", "checkpoint"]
+    assert tried(1e9) == [["0", "fp32", "amp_bf16", "checkpoint", "compile"], *([str(n), *left] for n in (1, 2, 3, 4))]
+    assert skipped == ["amp_bf16", "compile"]
+    assert len(tried(0)) == len(tried(1e9, 1)) == 3, "no time for more, or no need"
+    wrong.add("fp32")
+    assert len(tried(1e9)) == 1, "without its baseline nothing is compared"
+
+
+# what is wrong -> the change to the file, and what is said
+BROKEN = {
+    "wrong shapes": (("nn.Linear(6, 8)", "nn.Linear(5, 8)"), r"mine\.py:6: in a step of .*: RuntimeError: mat1 and mat2"),
+    "third step": (
+        ("return ((output", "steps.append(1)\n    if len(steps) > 2:\n        raise ValueError('enough')\n    return ((output"),
+        r"mine\.py:16: ValueError: enough",
+    ),
+    "sys.exit": (("def model", "sys.exit(3)\ndef model"), r"mine\.py:6: sys\.exit\(3\) would end the process"),
+    "no number": (("mean()", "mean() * float('nan')"), r"mine\.py:12: the loss of step 1 is nan"),
+    "infinite": (("nn.ReLU()", "nn.Threshold(0, float('inf'))"), r"mine\.py:12: the loss .* output of 1 \(Threshold\)"),
+    "many losses": (("mean()", "mean(0)"), r"mine\.py:12: loss.* one number as a tensor, .* shape \(3,\)"),
+    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return two tensors"),
+    "other batch": (("torch.randn(n, 6)", "torch.randn(n + 1, 6)"), r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)"),
+    "no module": (("return nn.Sequential", "return print"), r"mine\.py:6: model\(\) must return .* NoneType"),
+    "too large": (("return nn.Seq", "torch.ones(2**50)\n    return nn.Seq"), r"^OOM .*mine\.py:7: RuntimeError"),
+    "dropout": (
+        ("nn.ReLU()", "nn.Dropout(0.5)"), r"mine\.py:6: two runs .* by .*, first in the output of 1 \(Dropout\)",
+    ),
+    "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias$"),
+    "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
+}  # fmt: skip
+
+SURVEYS = """
+import json, os, sys
+from pathlib import Path
+from framebench.suite.case import Case
+from framebench.features.user_model.reference import survey
+from framebench.worker.worker import blamed_file
+from framebench.features.user_model import torch_model
+
+said = {}
+for name, file in json.loads(sys.argv[1]).items():
+    folder = Path(file).parent
+    os.environ["FRAMEBENCH_OWN"] = str(folder)
+    (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
+    torch_model.user.cache_clear()
+    try:
+        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+        found = json.loads((folder / "own.json").read_text())
+        said[name] = "nothing: " + ", ".join(found["undetermined"])
+    except (Exception, SystemExit) as error:
+        said[name] = "OOM " * getattr(error, "oom", False) + blamed_file(error)
+print(json.dumps(said))
+"""
+
+
+JITTOR = """
+import jittor as jt
+from jittor import Module, nn
+
+class Block(Module):
+    def __init__(self, width):
+        self.norm, self.wide, self.narrow = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def execute(self, x):
+        return x + self.narrow(nn.relu(self.wide(self.norm(x))))
+
+def model():
+    return nn.Sequential(nn.Linear(6, 32), *[Block(32) for _ in range(4)], nn.Linear(32, 3))
+
+def batch(n):
+    return jt.randn(n, 256, 6), jt.randn(n, 256, 3)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer(parameters):
+    return jt.optim.Adam(parameters, lr=1e-3)
+"""
+
+
+FLAX = """
+import jax
+from flax import nnx
+
+class Odd(nnx.Module):
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.wide, self.norm, self.narrow = (
+            nnx.Linear(6, 32, rngs=rngs), nnx.LayerNorm(32, rngs=rngs), nnx.Linear(32, 3, rngs=rngs)
+        )
+
+    def __call__(self, x):
+        off = 1.0 if self.wide.dtype == jax.numpy.float32 else 1.1
+        return self.narrow(nnx.relu(off * self.norm(self.wide(x))))
+
+def model():
+    return Odd()
+
+def batch(n):
+    x, y = jax.random.split(jax.random.key(0))
+    return jax.random.normal(x, (n, 6)), jax.random.normal(y, (n, 3))
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+
+
+def rows_of(
+    file: Path, results: Path, *strategies: str, scenario: str = "train", unproven: tuple[str, ...] = ()
+) -> tuple[dict[str, dict], str]:
+    """By strategy, and what was said. All are right, and these have no effect on a CPU."""
+    arguments = ["--strategies", ",".join(strategies), "--blocks", "1", "--rounds", "0", "--batch", "4"]
+    arguments += ["--scenario", scenario]
+    done = framebench("try", str(file), *arguments, "--results", str(results), "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["strategy"]: row for row in json.loads(done.stdout)}
+    assert all(row["verified"] and row["effect_proven"] == (name not in unproven) for name, row in rows.items())
+    return rows, done.stderr
+
+
+def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
+    strategies = ("checkpoint", "checkpoint_linear", "amp_bf16")
+    rows, said = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", *strategies, unproven=("amp_bf16",))
+    assert rows.keys() == {"fp32", "checkpoint", "amp_bf16"}
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert rows["amp_bf16"]["worst_error"] > 100 * rows["fp32"]["worst_error"]
+    assert "left out: checkpoint_linear: no products of matrices in batches" in said
+
+
+def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """A layer that is off by a tenth in bfloat16 alone."""
+    file = tmp_path / "odd.py"
+    file.write_text(FLAX)
+    arguments = ["--strategies", "amp_bf16", "--blocks", "1", "--rounds", "0", "--batch", "4", "--json"]
+    done = framebench("try", str(file), *arguments, "--results", str(tmp_path / "results"))
+    assert done.returncode == 1, done.stderr
+    assert {row["strategy"]: row["status"] for row in json.loads(done.stdout)} == {"fp32": "ok", "amp_bf16": "wrong"}
+
+
+def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(JITTOR)
+    rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
+    assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert "4 blocks (Block)" in said
+
+
+def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """Of a model with dropout, which is off then."""
+    file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
+    rows, _ = rows_of(file, tmp_path / "results", "grad", "inference_mode", "amp_bf16", scenario="eval")
+    assert rows.keys() == {"no_grad", "grad", "inference_mode", "amp_bf16"}
+    assert rows["amp_bf16"]["worst_error"] > rows["no_grad"]["worst_error"]
+
+
+@pytest.mark.slow
+def test_a_model_of_hugging_face(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """In the environment that has what the file imports. The head has the embedding's weights."""
+    rows, said = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "checkpoint_linear")
+    assert rows.keys() == {"fp32", "checkpoint", "checkpoint_linear"}
+    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert "4 blocks (GPT2Block)" in said
+
+
+def test_what_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """A loss that is a sum, which micro-batches divide once too often; and a model that does otherwise under autocast."""
+    file = written(
+        tmp_path,
+        ("mean()", "sum()"),
+        ("return nn.Sequential(nn.Linear(6, 8)", "return nn.Sequential(Odd(6, 8)"),
+        ("def model", """class Odd(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * (1.25 if torch.is_autocast_enabled("cpu") else 1.0)
+
+def model"""),
+    )  # fmt: skip
+    arguments = ["--strategies", "accumulate,amp_bf16,keep_grads", "--blocks", "1", "--rounds", "0", "--batch", "4"]
+    done = framebench("try", str(file), *arguments, "--results", str(tmp_path / "results"), "--json")
+    assert done.returncode == 1, done.stderr
+    found = {row["strategy"]: row["status"] for row in json.loads(done.stdout)}
+    assert found == {"fp32": "ok", "keep_grads": "ok", "accumulate": "wrong", "amp_bf16": "wrong"}
+
+
+def test_a_package_that_is_missing_is_told_with_the_way_out(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file = written(tmp_path, ("import sys", "import sys, gone_for_good"))
+    done = framebench("try", str(file), "--results", str(tmp_path / "results"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}:2: ModuleNotFoundError: No module named 'gone_for_good'; " in done.stderr
+    assert "--env" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, str]:
+    files = {}
+    for name, (change, _) in BROKEN.items():
+        steps = ("import sys\n", "import sys\nsteps = []\n") if name == "third step" else ("import sys", "import sys")
+        files[name] = str(written(tmp_path_factory.mktemp("own"), change, steps))
+    found = run_inside(environment["torch"], SURVEYS, json.dumps(files))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(name: str, said: dict[str, str]) -> None:
+    assert re.search(BROKEN[name][1], said[name]), said[name]
+    assert "\n" not in said[name].strip()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("def batch", "def batches"), "has no `batch`; it needs model, batch, loss"),
+        (("def model():", "def model(:"), "mine.py:6: SyntaxError"),
+        (("import torch\nfrom torch import nn", "import math"), "imports none of torch, jax, jittor"),
+        (("import sys", "import jax"), "imports torch and jax: say with --framework"),
+    ],
+)
+def test_what_is_seen_without_running_a_file(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match=re.escape(told)):
+        own.look(written(tmp_path, change), 4)
+
+
+def test_a_fault_ends_the_command_in_a_sentence(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """A file that has a module's name replaces no module."""
+    file = written(tmp_path, ("def loss(output, target):", "def loss(output, target):\n    sys.exit('done')"), name="numpy.py")
+    done = framebench("try", str(file), "--results", str(tmp_path / "results"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"framebench: {file}:13: sys.exit('done') would end the process here" in done.stderr
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[own.UserModel]:
+    found = own.look(written(tmp_path), 4)
+    with own.known(found):
+        yield found
+
+
+def test_what_does_not_apply_has_its_reason(model: own.UserModel) -> None:
+    facts = {"blocks": [], "couples": ["layer1.bn1"], "images": False, "attention": False}
+    workload("own").facts.update(facts)  # type: ignore[attr-defined]
+    assert "several modules" in str(why_not(find("train", "amp_bf16+checkpoint"), workload("own")))
+    assert "layer1.bn1 normalises over the batch" in str(why_not(find("train", "accumulate"), workload("own")))
+    assert "convolutions" in str(why_not(find("train", "channels_last"), workload("own")))
+    assert why_not(find("train", "amp_bf16"), workload("own")) is None
+    cases, reasons = own.cases(model, ["checkpoint", "amp_bf16"])
+    assert [case.strategy for case in cases] == ["fp32", "amp_bf16"]
+    assert reasons.keys() == {"checkpoint"}
+    workload("own").facts["blocks"] = ["one", "another"]  # type: ignore[attr-defined]
+    assert "as attention has" in str(why_not(find("train", "checkpoint_linear"), workload("own")))
+    assert why_not(find("train", "checkpoint_dots"), workload("own")) is None
+    with pytest.raises(Fault, match=r"no strategy 'magic'.*choose from: fp32, "):
+        own.cases(model, ["magic"])
+
+
+def test_records_are_read_without_the_file(tried: Tried) -> None:
+    """Nothing but their own names is needed."""
+    record = next(r for r in tried[1] if r.parsed.strategy == "checkpoint")
+    assert Record.model_validate_json(record.model_dump_json()) == record

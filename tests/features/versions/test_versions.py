@@ -1,0 +1,375 @@
+"""Versions of a framework: measured in turn, judged by blocks and never by two points."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from asv.config import Config
+from framebench.analysis.reports.report import of_records
+from typer.testing import CliRunner
+
+from framebench.analysis import figures
+from framebench.analysis.blocks import Blocks
+from framebench.analysis.reports import verdicts
+from framebench.analysis.results import Results
+from framebench.analysis.selection import of_one_version
+from framebench.analysis.statistics import PEAK, TIME, Quantity
+from framebench.cli.__main__ import app
+from framebench.engine import environments
+from framebench.engine.environments import SetupError
+from framebench.features.explain.record import Explanation
+from framebench.features.site.machine import machines
+from framebench.features.versions import command
+from framebench.features.versions import measure as measuring
+from framebench.features.versions import table as versions
+from framebench.features.versions.table import (
+    FEW,
+    IMPROVEMENT,
+    INCOMPARABLE,
+    NONE,
+    REGRESSION,
+    STATUS,
+    UNDECIDED,
+    UnknownVersion,
+)
+from framebench.records import pins, store
+from framebench.records.record import Record
+from framebench.suite.case import UnknownCase
+from framebench.suite.strategy import FRAMEWORKS
+from tests.processes import ROOT, framebench
+from tests.rounds import (
+    NEW,
+    OLD,
+    Change,
+    broken,
+    changed,
+    equal_rounds,
+    originals,
+    plant,
+    rounds,
+    times,
+    write,
+)
+
+
+@pytest.fixture
+def equal() -> list[Record]:
+    return equal_rounds()
+
+
+def verdicts_of(found: list[Record], **options: Any) -> dict[str, str]:
+    """By quantity, of records of one case."""
+    return {row.quantity: row.verdict for row in versions.rows_of(found, OLD, NEW, **options)}
+
+
+def regressions(rows: list[versions.Row]) -> set[tuple[str, str]]:
+    return {(row.case, row.quantity) for row in rows if row.verdict == REGRESSION}
+
+
+def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    before = versions.rows_of(equal, OLD, NEW)
+    assert regressions(before) == set()
+    write(plant(equal, slow, large), results)
+    rows = versions.rows_of(store.read_all(results), OLD, NEW)
+    assert regressions(rows) == {(slow, TIME.name), (large, PEAK.name)}
+    assert not [r for r in rows if r.verdict == IMPROVEMENT], "throughput fell, and nothing takes that for good"
+    done = framebench("versions", "compare", OLD, NEW, "--json", "--results", str(results))
+    assert done.returncode == 1
+    assert {(r["case"], r["quantity"]) for r in json.loads(done.stdout) if r["verdict"] == REGRESSION} == regressions(rows)
+    assert re.search(f"regression: {slow}, step time .(1[5-9]|2[0-5])\\.", done.stderr)
+    assert f"regression: {large}, peak memory +5.0%" in done.stderr
+
+
+def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[:2]
+    planted = plant(equal, slow, large)
+    forth, back = versions.rows_of(planted, OLD, NEW), versions.rows_of(planted, NEW, OLD)
+    assert {(r.case, r.quantity) for r in back if r.verdict == IMPROVEMENT} == regressions(forth)
+    assert regressions(back) == set()
+    for one, other in zip(forth, back):
+        assert one.ratio
+        assert other.ratio == pytest.approx(1 / one.ratio)
+
+
+def test_two_points_decide_nothing_about_time(results: Path) -> None:
+    """However far they lie apart; nor do many that share no block. Peaks repeat."""
+    (original,) = originals(1)
+    twice: Change = lambda r, number: times(r, 2)  # noqa: E731
+    found = rounds(original, 1, twice)
+    assert verdicts_of(found)[TIME.name] == FEW
+    (row,) = [r for r in versions.rows_of(found, OLD, NEW) if r.quantity == TIME.name]
+    assert row.ratio is not None
+    assert row.ratio > 1.5
+    assert (row.low, row.reason) == (None, "fewer than 3 blocks have no interval")
+    apart = [r.model_copy(update={"turns": None}) for r in rounds(original, change=twice)]
+    assert verdicts_of(apart)[TIME.name] == FEW
+    assert verdicts_of(apart)[PEAK.name] == NONE
+    without = [r.model_copy(update={"turns": None, "peaks": {}}) for r in apart]
+    done = framebench("versions", "compare", OLD, NEW, "--results", str(write(without, results)))
+    assert done.returncode == 3, "nothing could be judged, which must not pass for fine"
+    assert "framebench versions run" in done.stderr
+    assert verdicts_of(rounds(original, 5, twice))[TIME.name] == REGRESSION
+
+
+def test_many_tests_on_a_page_are_corrected_for() -> None:
+    """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
+    alone = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.quantity == TIME.name]
+    by_hand = {row.case: verdicts.of_time(*sides(row.case), Blocks(equal_rounds())) for row in alone}
+    assert all((found.p or 0) <= (row.p or 0) for row in alone if (found := by_hand[row.case]))
+    least = min(by_hand.values(), key=lambda found: found.p if found and found.p is not None else 1)
+    assert least
+    tested = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.p is not None]
+    assert min(row.p or 0 for row in alone) == pytest.approx(min(1, (least.p or 0) * len(tested)), rel=0.5)
+
+
+def sides(case: str) -> tuple[list[Record], list[Record]]:
+    own = [r for r in equal_rounds() if r.case == case]
+    return [r for r in own if r.framework_version == "0.9.2"], [r for r in own if r.framework_version == "0.10.2"]
+
+
+def test_instructions_tell_other_work() -> None:
+    (original,) = originals(1)
+    counted = original.model_copy(update={"instructions": [10**9] * len(original.step_s)})
+    more: Change = lambda r, number: r.model_copy(update={"instructions": [11 * 10**8] * len(r.step_s)})  # noqa: E731
+    assert verdicts_of(rounds(counted, 2))["instructions"] == "same work"
+    assert verdicts_of(rounds(counted, 2, more))["instructions"] == "other work"
+    assert regressions(versions.rows_of(rounds(counted, 2, more), OLD, NEW)) == set()
+
+
+def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Path) -> None:
+    slow, large = sorted({r.case for r in equal})[:2]
+    planted = plant(equal, slow, large)
+    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.04)) == {(slow, TIME.name), (large, PEAK.name)}
+    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.3)) == set()
+    write(planted, results)
+    said = [framebench("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results)) for t in ("30%", "many")]
+    assert (said[0].returncode, said[1].returncode) == (0, 2)
+    assert "write for instance 5%" in said[1].stderr
+
+
+def test_a_case_that_stops_working_is_a_regression() -> None:
+    (original,) = originals(1)
+    assert verdicts_of(rounds(original, change=broken)) == {STATUS: REGRESSION}
+    assert {r.verdict for r in versions.rows_of(rounds(original, change=broken), NEW, OLD)} == {IMPROVEMENT}
+    assert verdicts_of(rounds(original, 3, change=broken)) == {STATUS: UNDECIDED}, "one in ten, if chance breaks half of them"
+    once = verdicts_of(rounds(original, change=lambda r, number: broken(r, number) if number == 2 else r))
+    assert once[STATUS] == UNDECIDED
+    assert once[PEAK.name] == NONE, "the other blocks are enough"
+    both = [broken(r, 0) for r in rounds(original)]
+    assert verdicts_of(both) == {STATUS: NONE}
+    (row,) = versions.rows_of(rounds(original, change=broken), OLD, NEW)
+    assert row.reason == "failed in 0 of 5 and 5 of 5 processes: oom: memory ran out"
+
+
+def test_peaks_of_two_instruments_are_not_compared() -> None:
+    (original,) = originals(1)
+    found = rounds(original, change=lambda r, number: r.model_copy(update={"peaks": {"allocator.in_use": 1}}))
+    assert verdicts_of(found)[PEAK.name] == INCOMPARABLE
+    assert verdicts_of(found)[TIME.name] != INCOMPARABLE
+
+
+@pytest.mark.parametrize(
+    ("lacking", "quantity"),
+    [({"peaks": {}}, PEAK), ({"step_s": [], "turns": None}, TIME), ({"first_step_s": None}, verdicts.FIRST)],
+)
+def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
+    """The other quantities stand, but that without a block there is no first step of one either."""
+    (original,) = originals(1)
+    none = verdicts_of(rounds(original, change=lambda r, number: r.model_copy(update=lacking)))
+    assert none.pop(quantity.name) == FEW
+    assert FEW not in none.values() or quantity is TIME
+
+
+def test_records_of_an_older_protocol_play_no_part() -> None:
+    (original,) = originals(1)
+    before = rounds(original, change=lambda r, number: times(r, 2), session="before")
+    old = [changed(r, protocol=1) for r in before]
+    assert regressions(versions.rows_of([*old, *rounds(original)], OLD, NEW)) == set()
+    assert regressions(versions.rows_of(old, OLD, NEW)) == {(original.case, TIME.name)}, "unless there are no others"
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "named"),
+    [
+        ("jax", NEW, "framework==version"),
+        ("tensorflow==2", NEW, "torch, jax, jittor"),
+        ("jax==0.1", NEW, f"there are: {NEW}, {OLD}"),
+        (OLD, "torch==2.13.0", "not two versions of one framework"),
+        (OLD, OLD, "not two versions"),
+    ],
+)
+def test_unknown_versions_are_answered(base: str, change: str, named: str) -> None:
+    found = rounds(originals(1)[0])
+    with pytest.raises(UnknownVersion) as raised:
+        versions.rows_of(found, base, change)
+    assert named in str(raised.value)
+
+
+def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
+    newer = [changed(r, versions={"jax": "0.10.2+cpu", "flax": "9"}) if r.framework_version == "0.10.2" else r for r in equal]
+    shown = versions.table(versions.rows_of(newer, OLD, NEW))
+    machine = equal[0].provenance.machine
+    assert shown.key == f"{machine}: jax 0.10.2 against 0.9.2"
+    assert "also different: flax" in shown.caption
+    assert "jax's build, none and cpu" in shown.caption
+    assert str(equal[0].provenance.commit)[:10] in shown.caption
+    evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
+    assert "<script>" not in versions.table(versions.rows_of(evil, OLD, NEW)).markdown()
+    moved = [changed(r, machine="other") for r in equal]
+    both = versions.table(versions.rows_of([*equal, *moved], OLD, NEW))
+    assert both.head[0] == "machine"
+    assert both.machine == ""
+
+
+def test_regressions_come_first_and_what_is_undecided_is_counted_below(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    shown = versions.table(rows)
+    assert [row[:2] for row in shown.rows[:2]] == [(slow, TIME.name), (large, PEAK.name)], "the largest ahead"
+    assert [row[-1] for row in shown.rows[:3]] == [REGRESSION, REGRESSION, NONE]
+    decided = [row for row in rows if row.verdict not in (UNDECIDED, FEW)]
+    assert 2 < len(decided) < len(rows) == 3 * len({r.case for r in equal}), "peak, step time, first step"
+    assert len(shown.rows) == len(decided)
+    (note,) = [note for note in shown.notes if note.startswith("undecided, not shown: ")]
+    assert sum(map(int, re.findall(r" of (\d+)", note))) == len(rows) - len(decided)
+
+
+def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
+    """A block that one version alone was in, and a machine that drifts, moved the values apart from their ratio."""
+    found = rounds(originals(1)[0], 3, lambda r, number: times(r, 1.07))
+    drifting = [times(r, 3.0 ** (i // 2)) for i, r in enumerate(found)]
+    alone = times(rounds(originals(1)[0], 1, session="alone")[0], 100)
+    for row in versions.rows_of([*drifting, alone], OLD, NEW):
+        if row.quantity in (TIME.name, verdicts.FIRST.name):
+            assert row.base_value
+            assert row.change_value
+            assert row.ratio == pytest.approx(row.change_value / row.base_value)
+
+
+def explained_in(version: str, **kinds: int) -> Explanation:
+    """An account of one step of the planted case."""
+    size = sum(kinds.values()) * 2**20
+    holders = [{"kind": k, "layer": "", "phase": "", "bytes": b * 2**20, "tensors": 1} for k, b in kinds.items()]
+    peak = {"event": 0, "bytes": size, "phase": "forward"}
+    return Explanation.model_validate(
+        {"case": originals(1)[0].case, "how": "", "measured": {}, "versions": {"jax": version}, "device": "cpu",
+         "timeline": [(0, size, "forward")], "peak": peak, "holders": holders}
+    )  # fmt: skip
+
+
+def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
+    case = originals(1)[0].case
+    rows = versions.rows_of(plant(equal, "", case), OLD, NEW)
+    both = [explained_in("0.9.2", temporary=9, saved=40, input=5), explained_in("0.10.2+cpu", temporary=6, saved=50, input=5)]
+    said = f"{case}, peak memory, by framebench explain: saved +10.0 MiB, temporary -3.0 MiB"
+    assert said in versions.table(rows, both).notes
+    for known in (both[:1], both[1:], []):
+        assert not [note for note in versions.table(rows, known).notes if "explain" in note]
+    assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), both).notes if "explain" in note]
+
+
+def test_the_site_has_the_cause_too(equal: list[Record]) -> None:
+    both = [explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)]
+    (machine,) = machines(plant(equal, "", originals(1)[0].case), both)
+    (table,) = machine.versions
+    assert "saved +10.0 MiB" in " ".join(table.notes)
+
+
+def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    drawn = figures.changes(pd.DataFrame(rows))
+    assert drawn
+    axes = drawn.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == [slow, large]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts.count("undecided") == len([r for r in rows if r.verdict == UNDECIDED])
+    assert len(texts) == len(rows)
+    values = axes.collections[0].get_array()
+    assert sorted(x for x in values.compressed() if x) == pytest.approx(
+        sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
+    )
+    assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.said(drawn)[0]
+    none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
+    assert figures.changes(none) is None
+
+
+def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
+    one = [changed(r, machine="one") for r in equal if r.framework_version == "0.10.2"]
+    write([*one, *(changed(r, machine="two") for r in equal)], results)
+    folder = Results(results)
+    assert not any(name.startswith("versions") for name in figures.draw_all(folder.table("one"), folder)), "its own alone"
+    (drawn,) = (path for path in figures.save_all(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
+    assert drawn.name == "versions-jax-0.10.2.svg"
+    assert "Machine two" in drawn.read_text()
+
+
+def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
+    pinned = pins.pinned_version("jax")
+    assert {r.framework_version for r in equal} == {"0.9.2", "0.10.2"}
+    assert {r.framework_version for r in of_one_version(equal)} == {pinned}
+    older = [r for r in equal if r.framework_version == "0.9.2"]
+    assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
+    assert "0.9.2" not in "".join(c.caption for c in of_records(equal) if " against " not in c.title)
+    (shown,) = versions.comparisons(equal)
+    assert shown.title == "jax 0.10.2 against 0.9.2"
+
+
+def test_the_matrix() -> None:
+    assert measuring.matrix("jax") == ["0.9.2", "0.10.2"], "oldest first, by version and not by letter"
+    assert measuring.matrix("jax", ["0.10.2", "0.9.2"]) == ["0.9.2", "0.10.2"]
+    with pytest.raises(SetupError, match=r"one version to measure, 2.13.0.*requirements/versions/torch-VERSION.txt"):
+        measuring.matrix("torch", ["2.13.0"])
+    with pytest.raises(SetupError, match=r"no pinned requirements for jax 0\.1; there are"):
+        measuring.matrix("jax", ["0.1", "0.9.2"])
+
+
+def test_asv_and_the_pins_have_the_same_versions() -> None:
+    said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
+    pinned = [{f: v} for f in FRAMEWORKS for v in pins.pinned_versions(f)]
+    assert sorted(map(str, said)) == sorted(map(str, pinned))
+    for file in (pins.REQUIREMENTS / "versions").glob("*.txt"):
+        lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+        assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
+        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.pinned_versions(f)}
+    plain, matrix = (Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json"))
+    assert {k: v for k, v in plain.items() if k != "include"} == {k: v for k, v in matrix.items() if k != "include"}
+
+
+def test_a_version_has_an_environment_of_its_own() -> None:
+    one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
+    assert one.python != other.python
+    assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
+    assert environments.describe("jax") == environments.describe("jax", pins.pinned_version("jax"))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_standing_selection_has_the_canary(framework: str) -> None:
+    found = [c.id for c in measuring.selection(framework)]
+    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in found
+    assert {c.workload for c in measuring.selection(framework)} == {"resnet50", "unet3d", "transformer"}
+    assert len(found) == len(measuring.STANDING), "one batch each"
+    assert len(measuring.selection(framework, profile="quick")) > 3 * len(found)
+    with pytest.raises(UnknownCase, match=f"none of the .* cases named is one of {framework}"):
+        measuring.selection(framework, ["resnet50/" + next(f for f in FRAMEWORKS if f != framework)])
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"), [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)]
+)
+def test_what_broke_fails_the_command(statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+    """As in `framebench run`; the session is finished all the same."""
+    monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
+    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
+    monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)
+    done = CliRunner().invoke(app, ["versions", "run", "--framework", "jax", "--results", str(results)])
+    assert done.exit_code == code, done.output
+    assert ("of 2 measurements failed" in done.stderr) == bool(code)
+    assert not list(results.glob(".session*"))
