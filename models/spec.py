@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from framebench import extensions
+
 NAMES = ("resnet50", "unet3d", "transformer")
 OWN = "own"  # a model of the user's own: framebench/features/user_model
 SEED = 2024
@@ -158,6 +160,14 @@ class Workload:
         """Tensors that nothing is said of, as their gradient is nothing but rounding."""
         return ()
 
+    def refuses(self, plan: Any) -> str | None:
+        """Why a strategy (a `framebench.suite.strategy.Strategy`) does not apply to this workload, if it does not."""
+        return None
+
+    def knows(self, plan: Any) -> bool:
+        """Whether a strategy may be measured of this workload in a case of any batch and size."""
+        return False
+
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         return self.batch(self.config(size), batch)[0].shape
 
@@ -210,13 +220,14 @@ class Workload:
     def model(self, framework: str) -> Any:
         """The module that writes this workload for `framework`: `torch`, `jax` (Flax) or `jittor`."""
         file = {"torch": "torch_model", "jax": "flax_model", "jittor": "jittor_model"}[framework]
-        return importlib.import_module(f"models.{self.name}.{file}")
+        return importlib.import_module(f"framebench.models.{self.name}.{file}")
 
 
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
-    if name == OWN:
-        return importlib.import_module("framebench.features.user_model.spec").own()
+    if name == OWN and (declare := extensions.one("workload")):
+        own: Workload = declare()
+        return own
     return declared(name)
 
 
@@ -224,4 +235,4 @@ def workload(name: str) -> Workload:
 def declared(name: str) -> Workload:
     if name not in NAMES:
         raise UnknownName(f"no workload {name!r}; workloads: {', '.join(NAMES)}")
-    return importlib.import_module(f"models.{name}.spec").WORKLOAD
+    return importlib.import_module(f"framebench.models.{name}.spec").WORKLOAD

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from framebench.analysis.reports.breakdown import PARTS, breakdown, comparisons
 
 from framebench.analysis import frames, lower_bound
+from framebench.analysis.breakdown import PARTS, breakdown, comparisons
 from framebench.analysis.lower_bound import LAYERS
 from framebench.engine.environments import Environment
 from framebench.models import spec
