@@ -19,6 +19,7 @@ from framebench.features.explain import command as explain  # noqa: F401  # impo
 from framebench.features.growth import command as growth  # noqa: F401  # importing a room adds its commands
 from framebench.features.user_model import command as own  # noqa: F401  # importing a room adds its commands
 from framebench.features.versions import bisect_command as bisect  # noqa: F401  # importing a room adds its commands
+from framebench.features.versions import newest_command as newest  # noqa: F401  # importing a room adds its commands
 from framebench.models.spec import UnknownName
 from framebench.records import pins
 from framebench.records.provenance import BadMachine
