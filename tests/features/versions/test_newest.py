@@ -72,15 +72,15 @@ def test_verdicts(change: Change, outcome: str, code: int) -> None:
 
 def test_what_fails_under_the_pinned_release_too_is_no_news() -> None:
     pinned, now = sides()
-    failing = [[broken(r, 0) for r in side] for side in (pinned, now)]
-    assert verdict(PAIR, *failing).code == 0
-    assert verdict(PAIR, pinned, failing[1]).outcome == "broken"
-    assert verdict(PAIR, failing[0], now).code == 0, "repaired"
+    failed_before, fails_now = ([broken(r, 0) for r in side] for side in (pinned, now))
+    assert verdict(PAIR, failed_before, fails_now).code == 0
+    assert verdict(PAIR, pinned, fails_now).outcome == "broken"
+    assert verdict(PAIR, failed_before, now).code == 0, "repaired"
 
 
 def test_too_little_to_judge_is_undecided_and_does_not_pass() -> None:
-    without = [[r.model_copy(update={"peaks": {}}) for r in side] for side in sides(2)]
-    found = verdict(PAIR, *without)
+    pinned, now = ([r.model_copy(update={"peaks": {}}) for r in side] for side in sides(2))
+    found = verdict(PAIR, pinned, now)
     assert (found.outcome, found.code) == ("undecided", 3)
     assert verdict(PAIR, [], []).outcome == "undecided"
 
