@@ -1,1 +1,53 @@
-"""The harness: cases, strategies, worker processes, instruments, records. No framework is imported by the parent process."""
+"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified and reproducible.
+
+import framebench
+
+df = framebench.load()
+df[df.usable].pivot_table("peak_ratio", index="strategy", columns="framework")
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported by `load`: commands and workers that need no table do not wait for it
+
+__all__ = ["folder", "load", "machines"]
+
+
+def folder() -> Path:
+    """The results that are read where none are named: FRAMEBENCH_RESULTS, or the project's."""
+    from framebench.records.provenance import ROOT
+
+    return Path(os.environ.get("FRAMEBENCH_RESULTS") or ROOT / "results")
+
+
+def load(
+    results: Path | str | None = None, machine: str | None = None, *, versions: Literal["one", "all"] = "one"
+) -> pd.DataFrame:
+    """What one machine measured as a tidy DataFrame: one row per case.
+
+    `results` is the folder of the records, by default `folder()`. `machine` is by default this one if it has records, or
+    else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
+    a row for each version of a case. Each case is there under the newest protocol that it was measured under.
+
+    docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their
+    ratios are float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of
+    the published tables. Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy
+    seen to take effect.
+
+    Raises NoRecords for a folder without any, UnknownMachine with the names there are, and ValueError for other `versions`.
+    """
+    from framebench.analysis.results import Results
+
+    return Results(folder() if results is None else Path(results)).table(machine, versions)
+
+
+def machines(results: Path | str | None = None) -> list[str]:
+    """Those that `load` can be asked for, the one with the most records first."""
+    from framebench.analysis.results import Results
+
+    return Results(folder() if results is None else Path(results)).machines

@@ -75,6 +75,11 @@ def every(hook: str) -> Iterator[Any]:
             yield getattr(found, function) if function else found
 
 
+def of_framework(feature: str, part: str, framework: str) -> Any:
+    """A feature's module for one framework, imported now: `<framework>_<part>.py` in its folder."""
+    return importlib.import_module(f"framebench.features.{feature}.{framework}_{part}")
+
+
 def one(hook: str) -> Any | None:
     """The same where one feature at most has an answer; None if none of them does."""
     return next(every(hook), None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from grimp import ImportGraph
@@ -29,6 +32,31 @@ class NoCircles(Contract):
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         output.print_error(" <- ".join(check.metadata["circle"]))
+
+
+class Hidden(Contract):
+    """Only modules `in_the_open` import what a text names, by `import_module` or `__import__`."""
+
+    in_the_open: Any = fields.SetField(subfield=fields.StringField())
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        files = {module: find_spec(module) for module in sorted(graph.modules) if not graph.is_module_squashed(module)}
+        hiding = {m for m, spec in files.items() if spec and spec.origin and hides(Path(spec.origin).read_text())}
+        wrong = sorted(hiding ^ set(self.in_the_open))
+        return ContractCheck(kept=not wrong, metadata={"wrong": wrong, "hiding": hiding})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for module in check.metadata["wrong"]:
+            said = "imports what a text names" if module in check.metadata["hiding"] else "is named in the contract for nothing"
+            output.print_error(f"{module} {said}")
+
+
+def hides(source: str) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__")
+        for node in ast.walk(ast.parse(source))
+    )
 
 
 class Leaves(Contract):

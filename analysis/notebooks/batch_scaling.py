@@ -22,10 +22,10 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-from framebench import analysis
+import framebench
 from framebench.analysis import figures
 
-df = analysis.load()
+df = framebench.load()
 sns.set_theme(style="whitegrid")
 base = df.query("usable and baseline and scenario in ('train', 'eval')")
 curves = base.groupby(["workload", "scenario", "framework"]).filter(lambda case: case["batch"].nunique() > 1)
@@ -68,5 +68,5 @@ sns.despine()
 # Searched by `framebench max-batch`, under a limit that the kernel enforces.
 
 # %%
-found = figures.searches(analysis.folder(), df["machine"].iloc[0])
+found = figures.searches(framebench.folder(), df["machine"].iloc[0])
 figures.largest(found.query("workload == 'transformer'")) if len(found) else "nothing was searched on this machine"

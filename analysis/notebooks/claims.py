@@ -21,15 +21,15 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-from framebench import analysis
+import framebench
 from framebench.analysis.results import Results
 from framebench.features.claims import ledger
 from framebench.features.claims.rule import FAILED
 
-df = analysis.load()
+df = framebench.load()
 sns.set_theme(style="whitegrid")
 pd.options.display.max_colwidth = None
-claims = pd.DataFrame(ledger(Results(analysis.folder()), df["machine"].iloc[0])).set_index(["id", "part"])
+claims = pd.DataFrame(ledger(Results(framebench.folder()), df["machine"].iloc[0])).set_index(["id", "part"])
 counts = pd.crosstab(claims["source"], claims["verdict"])
 counts
 

@@ -21,10 +21,10 @@
 import seaborn as sns
 from IPython.display import Markdown, display
 
-from framebench import analysis
+import framebench
 from framebench.analysis import figures
 
-df = analysis.load()
+df = framebench.load()
 sns.set_theme(style="whitegrid")
 train = df.query("scenario == 'train' and usable and same_mathematics and not baseline and not only_for_claims")
 

@@ -20,10 +20,10 @@
 import seaborn as sns
 from IPython.display import Markdown, display
 
-from framebench import analysis
+import framebench
 from framebench.analysis import figures
 
-df = analysis.load()
+df = framebench.load()
 sns.set_theme(style="whitegrid")
 kinds = {"train/fp32": "training", "eval/grad": "gradients left on", "eval/no_grad": "without gradients"}
 df["kind"] = (df["scenario"] + "/" + df["strategy"]).map(kinds)

@@ -23,18 +23,18 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
-from framebench import analysis
+import framebench
 from framebench.analysis.results import Results
 from framebench.features.versions import table as versions
 
-df = analysis.load(versions="all")
+df = framebench.load(versions="all")
 sns.set_theme(style="whitegrid")
 df.groupby(["framework", "framework_version"]).agg(
     cases=("case", "size"), usable=("usable", "sum"), last=("measured_at", "max")
 )
 
 # %%
-records = Results(analysis.folder()).of_machine(df["machine"].iloc[0])
+records = Results(framebench.folder()).of_machine(df["machine"].iloc[0])
 found = [
     row
     for framework, group in df.groupby("framework")

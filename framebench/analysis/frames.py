@@ -92,7 +92,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of the DataFrame that `analysis.load` returns."""
+    """A column of the DataFrame that `framebench.load` returns."""
 
     name: str
     dtype: str

@@ -44,7 +44,7 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
     made = jupytext.read(source)
     if more:
         made.cells.append(new_code_cell(more))
-    # what `analysis.load()` reads where nothing is named
+    # what `framebench.load()` reads where nothing is named
     told = {"FRAMEBENCH_RESULTS": str(results.resolve()), "FRAMEBENCH_MACHINE": machine, "PYTHONPATH": str(ROOT)}
     client = NotebookClient(made, timeout=TIME_LIMIT_S, kernel_name="python3", record_timing=False)
     client.resources = {"metadata": {"path": str(ROOT)}}

@@ -83,7 +83,7 @@ class Results:
         return Searches(read(self.root))
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
-        """What `analysis.load` returns."""
+        """What `framebench.load` returns."""
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         chosen = self.machine(machine)

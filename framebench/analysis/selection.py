@@ -24,7 +24,7 @@ def measured_at(r: Record) -> datetime:
 
 
 def select(found: Iterable[Record]) -> list[Record]:
-    """The records of one version of each framework on each machine: what `analysis.load` shows."""
+    """The records of one version of each framework on each machine: what `framebench.load` shows."""
     return of_one_version(unlimited(found))
 
 

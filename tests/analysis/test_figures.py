@@ -386,9 +386,9 @@ def test_the_same_rows_give_the_same_bytes(published: pd.DataFrame, tmp_path: Pa
 def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
     code = """
 import sys
-import analysis
-from analysis import figures
-table = analysis.load("results")
+import framebench
+from framebench.analysis import figures
+table = framebench.load("results")
 assert figures.draw_all(table[table["scenario"] == "finetune"])
 assert not {"torch", "jax", "jittor"} & set(sys.modules)
 pyplot = sys.modules.get("matplotlib.pyplot")

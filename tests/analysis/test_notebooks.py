@@ -14,7 +14,7 @@ import jupytext
 import nbformat
 import pytest
 
-from framebench import analysis
+import framebench
 from framebench.analysis import notebook
 from framebench.analysis.results import Results
 from framebench.features.claims import ledger
@@ -31,7 +31,7 @@ EVERY = pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: p
 @pytest.fixture(scope="module")
 def rows() -> Rows:
     """The committed rows as named tuples: findings are recomputed from them in plain Python."""
-    return list(analysis.load(ROOT / "results", MACHINE).itertuples())
+    return list(framebench.load(ROOT / "results", MACHINE).itertuples())
 
 
 def strategies(rows: Rows) -> str:
@@ -144,7 +144,7 @@ def findings(made: nbformat.NotebookNode) -> list[str]:
 def test_each_is_an_example_of_what_a_reader_can_do(source: Path) -> None:
     text = source.read_text()
     assert "\nimport seaborn as sns\n" in text
-    assert "\nimport analysis\n" in text
+    assert "\nimport framebench\n" in text
     assert re.search(r"\bdf = analysis\.load\(", text)
     assert re.search(r"\b(groupby|pivot_table|crosstab)\(", text)
     assert re.search(r"\bsns\.(relplot|catplot|heatmap)\(", text), "at least one picture is drawn in the cell"

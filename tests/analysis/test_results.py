@@ -1,4 +1,4 @@
-"""The door of the analysis: what `analysis.load()` gives, and which machine is meant where none is named."""
+"""The door of the analysis: what `framebench.load()` gives, and which machine is meant where none is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from framebench import analysis
+import framebench
 from framebench.analysis import frames
 from framebench.analysis.results import NoRecords, Results, UnknownMachine
 from framebench.cli.__main__ import app
@@ -37,7 +37,7 @@ def planted(results: Path, machine: str, count: int, protocol: int = VERSION) ->
 
 def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
     for versions in ("one", "all"):
-        table = analysis.load(versions=versions)
+        table = framebench.load(versions=versions)
         assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {c.name: c.dtype for c in frames.COLUMNS}
         assert table["machine"].nunique() == 1
     assert all(c.meaning for c in frames.COLUMNS)
@@ -45,7 +45,7 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
 
 def test_the_page_about_the_data_names_the_columns_of_the_frame() -> None:
     rows = re.findall(r"^\| (\w+) \| (\S.*?) \| (\S*) \| \S.* \|$", (ROOT / "docs/data.md").read_text().replace("\\", ""), re.M)
-    table = analysis.load()
+    table = framebench.load()
     assert [(name, dtype) for name, dtype, _ in rows if name != "name"] == [(n, str(d)) for n, d in table.dtypes.items()]
     assert {name for name, _, unit in rows if unit == "bytes"} == {name for name in table if name.endswith("_bytes")}
     assert {name for name, _, unit in rows if unit == "s"} == {name for name in table if name.endswith("_s")}
@@ -69,14 +69,14 @@ def test_the_plot_in_the_readme_is_six_lines_and_draws_every_row(tmp_path: Path,
 
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
     for machine in Results(ROOT / "results").machines:
-        table = analysis.load(ROOT / "results", machine)
+        table = framebench.load(ROOT / "results", machine)
         assert not table["case"].duplicated().any()
         assert (table.groupby("framework")["framework_version"].nunique() == 1).all()
-        assert len(analysis.load(machine=machine, versions="all")) >= len(table)
+        assert len(framebench.load(machine=machine, versions="all")) >= len(table)
 
 
 def test_usable_rows_are_verified_and_proven() -> None:
-    table = analysis.load()
+    table = framebench.load()
     usable = table[table["usable"]]
     assert 0 < len(usable) < len(table)
     assert usable["verified"].all()
@@ -89,7 +89,7 @@ def test_usable_rows_are_verified_and_proven() -> None:
 
 
 def test_rows_are_in_the_order_of_the_published_tables() -> None:
-    table = analysis.load()
+    table = framebench.load()
     group = table[(table["workload"] == "transformer") & (table["scenario"] == "train") & (table["batch"] == 4)]
     assert list(dict.fromkeys(group["framework"])) == ["torch", "jax", "jittor"]
     assert group["strategy"].iloc[0] == "fp32"
@@ -103,37 +103,37 @@ def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "few")
     assert Results(results).machine() == "few"
     assert Results(results).machine("most") == "most"
-    assert set(analysis.load(results)["machine"]) == {"few"}
+    assert set(framebench.load(results)["machine"]) == {"few"}
 
 
 def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:
     for machine in (None, "there"):
         with pytest.raises(NoRecords, match="results is no folder; name the folder that has records/ in it, or measure first"):
-            analysis.load(results, machine)
+            framebench.load(results, machine)
     with pytest.raises(NoRecords, match="is no folder"):
-        analysis.load(__file__)
+        framebench.load(__file__)
     results.mkdir()
     with pytest.raises(NoRecords, match=r"no records under .*results; .*measure first"):
-        analysis.load(results)
+        framebench.load(results)
     planted(results, "here", 1)
     with pytest.raises(NoRecords, match="no records under"):
-        analysis.load(results / "records")
+        framebench.load(results / "records")
     with pytest.raises(UnknownMachine, match="machines: here"):
-        analysis.load(results, "there")
+        framebench.load(results, "there")
     shutil.rmtree(results / "records" / "here")
     with pytest.raises(NoRecords):
-        analysis.load(results)
+        framebench.load(results)
 
 
 def test_the_folder_may_be_text_and_what_is_no_choice_is_an_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(planted(results, "few", 1), "most", 2)
-    assert analysis.machines(str(results)) == ["most", "few"]
-    assert analysis.load(str(results), "few").equals(analysis.load(results, "few"))
+    assert framebench.machines(str(results)) == ["most", "few"]
+    assert framebench.load(str(results), "few").equals(framebench.load(results, "few"))
     with pytest.raises(ValueError, match="'one', 'all'"):
-        analysis.load(results, versions="both")  # type: ignore[arg-type]
+        framebench.load(results, versions="both")  # type: ignore[arg-type]
     monkeypatch.chdir(results.parent)
     with pytest.raises(NoRecords, match="name the folder"):
-        analysis.load("")
+        framebench.load("")
 
 
 def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(results: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
         update={"status": "oom", "reason": "memory", "peaks": {}, "step_s": [], "provenance": provenance(machine="m")}
     )
     store.write(died, store.folder(results, "m", "torch-1", died.parsed))
-    table = analysis.load(results, "m").set_index("strategy")
+    table = framebench.load(results, "m").set_index("strategy")
     assert not table.loc["checkpoint", "usable"]
     assert pd.isna(table.loc["checkpoint", "peak_bytes"])
     assert table.loc["checkpoint", "reason"] == "memory"
@@ -151,7 +151,7 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
 def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(results: Path) -> None:
     for r in (made("checkpoint", 100, 1.0), died("checkpoint")):
         store.write(r, store.folder(results, "m", "torch", r.parsed))
-    assert list(analysis.load(results, "m")["status"]) == ["crashed"]
+    assert list(framebench.load(results, "m")["status"]) == ["crashed"]
 
 
 def test_importing_analysis_imports_no_pandas() -> None:

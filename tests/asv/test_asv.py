@@ -40,7 +40,7 @@ class Clone:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
         tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
         for file in tracked:
-            if (ROOT / file).exists() and not file.startswith("results/"):
+            if (ROOT / file).is_file() and not file.startswith("results/"):
                 (self.root / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / file, self.root / file)
         shutil.rmtree(self.root / "results", ignore_errors=True)

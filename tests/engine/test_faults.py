@@ -53,7 +53,7 @@ def clone(where: Path) -> Path:
     """The project as it stands, uncommitted changes included."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
     for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
-        if (ROOT / file).exists() and not file.startswith("results/"):
+        if (ROOT / file).is_file() and not file.startswith("results/"):
             (where / file).parent.mkdir(parents=True, exist_ok=True)
             (where / file).write_bytes((ROOT / file).read_bytes())
     return where

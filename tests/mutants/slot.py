@@ -35,7 +35,7 @@ class Slot:
     def __init__(self, folder: Path) -> None:
         self.tree, self.folder, self.orders = folder / "tree", folder, folder / "orders"
         for name in SOURCES:
-            shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, self.tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         self.servers: dict[str, subprocess.Popen[str]] = {}
         self.carried_out: Counter[str] = Counter()  # orders, by framework
 

@@ -1,6 +1,6 @@
 """Figures from records: one function for each question, a table in, a figure out.
 
-A table is what `analysis.load` makes, of one machine. The finding stands in the title, computed from the rows; where the
+A table is what `framebench.load` makes, of one machine. The finding stands in the title, computed from the rows; where the
 numbers come from stands below. What the rows cannot fill is not drawn.
 """
 
@@ -71,7 +71,7 @@ def questions(
 def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
     """Every figure that the rows can fill, by name.
 
-    `df` is what `analysis.load` makes; `results` has searches and all versions' records, without which what they
+    `df` is what `framebench.load` makes; `results` has searches and all versions' records, without which what they
     show is left out.
     Raises ValueError if there are rows of more than one machine.
     """

@@ -35,7 +35,7 @@ MORE = (
 
 
 def answer(table: pd.DataFrame) -> Comparison:
-    """Of one machine's rows as `analysis.load` gives them: training at the base batch, one for each workload and framework."""
+    """Of one machine's rows as `framebench.load` gives them: training at the base batch, for each workload and framework."""
     import pandas as pd
 
     table = tables.used(table)

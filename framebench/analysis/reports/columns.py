@@ -1,4 +1,4 @@
-"""The columns of the DataFrame that `analysis.load` returns, as a table for docs/data.md."""
+"""The columns of the DataFrame that `framebench.load` returns, as a table for docs/data.md."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from framebench.analysis.frames import COLUMNS, Column
 def comparison() -> Comparison:
     """A row for each column, in the frame's order."""
     caption = "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit."
-    return Comparison.of_text("Columns of analysis.load()", caption, Column._fields, COLUMNS, left=len(Column._fields))
+    return Comparison.of_text("Columns of framebench.load()", caption, Column._fields, COLUMNS, left=len(Column._fields))

@@ -36,7 +36,7 @@ def every(results: Results) -> list[Words]:
 
 
 def of_training(table: pd.DataFrame, machine: str) -> Words:
-    """A line for each workload, from rows as `analysis.load` gives them."""
+    """A line for each workload, from rows as `framebench.load` gives them."""
     mine = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     lines = []
     for workload, name in TITLES.items():

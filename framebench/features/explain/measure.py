@@ -1,4 +1,4 @@
-"""Where the peak of one steady step comes from: the parent's side of `worker/explain.py`."""
+"""Where the peak of one steady step comes from: the parent's side of `worker.py`."""
 
 from __future__ import annotations
 

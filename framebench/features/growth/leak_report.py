@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import os
 import re
 import sys
 import sysconfig
 import tracemalloc
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -18,12 +15,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from framebench.adapters.base import Adapter
-
 HALF = 12  # of the steps that are watched: what the second half leaves behind is named
 REGULAR = 0.75  # of these steps must have left one, else it is no growth
 MOST = 8  # rows of each kind
 FRAMES = 12  # of a traceback
+Program = tuple[str, str]  # what was compiled: the function's name, and where it was called from
 Kept = dict[str, Any]  # a row of the answer: records.growth.Kept
 PLAIN = (int, float, complex, str, bool, type(None), CodeType, type)  # too many, too small, or made by looking
 
@@ -53,10 +49,10 @@ def caller(frame: FrameType | None) -> str:
     return place(found)
 
 
-def leavings(adapter: Adapter, step: Callable[[], None], programs: list[tuple[str, str]]) -> list[Kept]:
+def leak_report(storages: Storages, step: Callable[[], None], programs: list[Program]) -> list[Kept]:
     """What there is more of after the watched steps than there was halfway: programs, objects, storages."""
     tracemalloc.start(FRAMES)
-    with Storages(adapter) as storages:
+    with storages:
         for _ in range(HALF):
             step()
         halfway = {key: len(things) for key, things in there(programs, storages).items()}
@@ -65,7 +61,7 @@ def leavings(adapter: Adapter, step: Callable[[], None], programs: list[tuple[st
         after = there(programs, storages)
     more = {key: things[halfway.get(key, 0) :] for key, things in after.items()}
     after.clear()
-    rows = [row(key, things) for key, things in more.items() if len(things) >= REGULAR * HALF]
+    rows = [row(key, things, storages.about) for key, things in more.items() if len(things) >= REGULAR * HALF]
     return [kept for kind in ("compilation", "object", "storage") for kept in most(r for r in rows if r["kind"] == kind)]
 
 
@@ -74,7 +70,7 @@ def most(rows: Iterable[Kept]) -> list[Kept]:
     return sorted(rows, key=lambda row: (-(row["bytes_per_step"] or 0), -row["per_step"]))[:MOST]
 
 
-def there(programs: list[tuple[str, str]], storages: Storages) -> dict[tuple[str, str, str], list[Any]]:
+def there(programs: list[Program], storages: Storages) -> dict[tuple[str, str, str], list[Any]]:
     """By kind, what it is and place: programs, objects, and the bytes of storages, in the order in which they were made."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for what, where in programs:
@@ -86,10 +82,10 @@ def there(programs: list[tuple[str, str]], storages: Storages) -> dict[tuple[str
     return found
 
 
-def row(key: tuple[str, str, str], things: list[Any]) -> Kept:
+def row(key: tuple[str, str, str], things: list[Any], about: Callable[[Any], str]) -> Kept:
     (kind, what, where), total, note = key, None, ""
     if kind == "object":
-        total, note = size(things), held_by(things)
+        total, note = size(things), held_by(things, about)
     elif kind == "storage":
         total = sum(things)
     per_step = None if total is None else round(total / HALF)
@@ -168,16 +164,13 @@ def size(things: list[Any]) -> int | None:
     return sum(int(thing.nbytes) if is_array(thing) else sys.getsizeof(thing) for thing in things)
 
 
-def held_by(things: list[Any]) -> str:
+def held_by(things: list[Any], about: Callable[[Any], str]) -> str:
     """What refers to the middle one, as the last may be a step's: `held by `kept`, list of 36, in leak`; of a tensor with a
     graph also how large that is."""
     one_of_many = things[len(things) // 2]
     holders = [container(h) for h in gc.get_referrers(one_of_many) if h is not things and not isinstance(h, FrameType)]
     said = [one for one in holders if "`" in one][:1] or holders[:1]  # one that has a name, if there is one
-    if getattr(one_of_many, "grad_fn", None) is not None:
-        nodes = importlib.import_module("framebench.adapters.torch.observe").graph_nodes(one_of_many)
-        said.append(f"with a graph of {nodes} operations")
-    return "; ".join(said)
+    return "; ".join(filter(None, [*said, about(one_of_many)]))
 
 
 def container(holder: Any) -> str:
@@ -192,41 +185,19 @@ def container(holder: Any) -> str:
 
 
 class Storages:
-    """PyTorch's storages that were made inside the `with` and are alive when it is asked; nothing in other frameworks."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self.made: dict[int, tuple[weakref.ref[Any], str, str, int]] = {}  # itself, operator, place, bytes; by address
-        self.mode: Any = contextlib.nullcontext()
-        if adapter.case.framework == "torch":
-            self.mode = self.births(importlib.import_module("torch"))
-
-    def births(self, torch: Any) -> Any:
-        """A mode that notes every storage when an operator first returns it."""
-        made, leaves = self.made, importlib.import_module("torch.utils._pytree").tree_leaves
-        before = {t.untyped_storage()._cdata for t in gc.get_objects() if has_storage(type(t))}
-
-        class Births(importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
-            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                out = func(*args, **(kwargs or {}))
-                for tensor in leaves(out):
-                    if isinstance(tensor, torch.Tensor):
-                        born(tensor.untyped_storage(), func._schema.name.removeprefix("aten::"))
-                return out
-
-        def born(storage: Any, operator: str) -> None:
-            known = made.get(key := storage._cdata)
-            if key not in before and (known is None or known[0]() is None):
-                made[key] = weakref.ref(storage), operator, caller(sys._getframe(2)), storage.nbytes()
-
-        return Births()
+    """Memory of tensors that was made inside the `with` and is alive when it is asked, where a framework tells it apart from
+    its tensors: nothing here, and PyTorch's storages in `torch_counters`."""
 
     def __enter__(self) -> Storages:
-        self.mode.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self.mode.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        return None
 
     def alive(self) -> list[tuple[str, str, int]]:
         """Operator, place and bytes of each."""
-        return [(what, where, total) for storage, what, where, total in self.made.values() if storage() is not None]
+        return []
+
+    def about(self, thing: Any) -> str:
+        """What else an object holds; empty if nothing is known."""
+        return ""

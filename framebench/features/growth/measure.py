@@ -1,4 +1,4 @@
-"""Does memory grow from step to step? The parent's side of `worker/growth.py`."""
+"""Does memory grow from step to step? The parent's side of `worker.py`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import os
 import sys
@@ -19,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from framebench import adapters
+from framebench import adapters, extensions
 from framebench.adapters.base import Adapter
-from framebench.features.growth.leak_report import HALF, caller, leavings
+from framebench.features.growth.leak_report import HALF, Program, leak_report
 from framebench.instruments.host import status_bytes
 from framebench.suite.hypothetical import named
 from framebench.suite.user_file import Fault, blamed, loaded
@@ -60,44 +59,14 @@ def private() -> int:
     return status_bytes("RssAnon")
 
 
-def bytes_meters(adapter: Adapter) -> dict[str, Meter]:
-    """By instrument. Of PyTorch's tensors only a GPU's allocator keeps count; on the CPU they are malloc's."""
+def bytes_meters(live: Meter | None) -> dict[str, Meter]:
+    """By instrument; `live`: of the framework's allocator, if it keeps count."""
     found: dict[str, Meter | None] = {
-        "allocator.live": adapter.live_bytes,
+        "allocator.live": live,
         "host.malloc": malloc_meter(),
         "host.private": private,
     }
-    if adapter.case.framework == "torch":
-        statistics: Callable[[], dict[str, int]] = adapter.statistics  # type: ignore[attr-defined]
-        found["allocator.live"] = (lambda: statistics()["allocated_bytes.all.current"]) if statistics() else None
     return {name: meter for name, meter in found.items() if meter}
-
-
-def counters(adapter: Adapter, programs: list[tuple[str, str]]) -> dict[str, Meter]:
-    """What else can pile up, by name."""
-    framework = importlib.import_module(adapter.case.framework)
-    found: dict[str, Meter] = {}
-    if adapter.case.framework == "jax":
-        found |= {"arrays": lambda: len(framework.live_arrays()), "compiled programs": lambda: len(programs)}
-    if adapter.case.framework == "jittor":
-        found |= {"variables": framework.number_of_lived_vars, "operations": framework.number_of_lived_ops}
-    if adapter.case.framework == "torch" and any(part.how in ("compile", "compile_step") for part in adapter.case.parts):
-        counted = importlib.import_module("torch._dynamo.utils").counters
-        found["compiled programs"] = lambda: int(counted["stats"]["unique_graphs"])
-    return found
-
-
-def watch_compilations(framework: str) -> list[tuple[str, str]]:
-    """Grows by the function's name and where it was called from, whenever JAX compiles."""
-    found: list[tuple[str, str]] = []
-
-    def listen(event: str, seconds: float, **more: Any) -> None:
-        if event.endswith("/backend_compile_duration"):
-            found.append((str(more.get("fun_name", "")), caller(sys._getframe(1))))
-
-    if framework == "jax":
-        importlib.import_module("jax.monitoring").register_event_duration_secs_listener(listen)
-    return found
 
 
 def whole_step(adapter: Adapter) -> None:
@@ -140,13 +109,14 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     function = own_step(file) if file else None
     case = named(case_id)
     adapter = adapters.load(case)
-    programs = watch_compilations(case.framework)
+    of_framework = extensions.of_framework("growth", "counters", case.framework)
+    programs: list[Program] = of_framework.watch_compilations()
     adapter.build()
     adapter.synchronize()
     step = partial(called, function, adapter, file) if function and file else partial(whole_step, adapter)
     for _ in range(WARM_UP):
         step()
-    meters, counted = bytes_meters(adapter), counters(adapter, programs)
+    meters, counted = bytes_meters(of_framework.live(adapter)), of_framework.counters(adapter, programs)
     found = read(step, meters | counted, steps)
     answer: dict[str, Any] = {
         "case": case.id,
@@ -155,7 +125,7 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
         "bytes": {name: found[name] for name in meters},
         "counts": {name: found[name] for name in counted},
         "watched": HALF,
-        "kept": leavings(adapter, step, programs),
+        "kept": leak_report(of_framework.storages(), step, programs),
     }
     return answer | {"versions": adapter.versions(), "device": adapter.device()}
 

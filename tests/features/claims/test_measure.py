@@ -140,7 +140,7 @@ def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Enviro
     """Two megabytes held at once, of three that are made."""
     code = """
 import torch
-from framebench.features.claims.reports.torch import peak
+from framebench.features.claims.torch_reports import peak
 mib = lambda: torch.empty(2**20, dtype=torch.uint8)
 def step():
     first = mib()

@@ -6,7 +6,6 @@ less what was alive before it, by the kernel's high-water mark.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from typing import Any
@@ -27,7 +26,8 @@ def network(nn: Any, normalised: bool) -> Any:
 
 
 def in_torch(normalised: bool, x: np.ndarray) -> Any:
-    torch = importlib.import_module("torch")
+    import torch
+
     model, inputs = network(torch.nn, normalised), torch.from_numpy(x)
 
     def step() -> None:
@@ -38,7 +38,8 @@ def in_torch(normalised: bool, x: np.ndarray) -> Any:
 
 
 def in_jittor(normalised: bool, x: np.ndarray) -> Any:
-    jt = importlib.import_module("jittor")
+    import jittor as jt
+
     model, inputs = network(jt.nn, normalised), jt.array(x)
 
     def step() -> None:

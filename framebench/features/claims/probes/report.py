@@ -3,14 +3,15 @@ environment."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
+
+from framebench import extensions
 
 
 def tried(framework: str, number: str) -> dict[str, float]:
     """The numbers that decide, by name: bytes, counts or values, as the report's function says."""
-    found: dict[str, float] = importlib.import_module(f"framebench.features.claims.reports.{framework}").REPORTS[number]()
+    found: dict[str, float] = extensions.of_framework("claims", "reports", framework).REPORTS[number]()
     return found
 
 

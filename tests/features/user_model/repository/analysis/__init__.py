@@ -1,0 +1,1 @@
+SCORE = "mean squared error"

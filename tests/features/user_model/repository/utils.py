@@ -1,0 +1,2 @@
+def widths() -> list[int]:
+    return [32] * 4

@@ -1,0 +1,59 @@
+"""A feature is a folder: without it the rest imports, lists its commands, and makes its tables and pages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from framebench import extensions
+from framebench.extensions import Feature, NoSuchHook
+from tests.processes import ROOT
+
+RECORDS = "results/records/xeon-2core/*/transformer.*.train.*.b4.cpu"
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("house")
+    shutil.copytree(
+        ROOT / "framebench", folder / "copy/framebench", ignore=shutil.ignore_patterns("__pycache__", "requirements")
+    )
+    shutil.copytree(ROOT / "requirements", folder / "copy/framebench/requirements")
+    for case in ROOT.glob(RECORDS):
+        if case.name.split(".")[3] in ("fp32", "checkpoint"):
+            shutil.copytree(case, folder / case.relative_to(ROOT))
+    command = [sys.executable, "-P", str(ROOT / "tests/house/without_features.py"), "copy", "results", "sites"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {line["without"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+def test_every_feature_can_be_deleted(left: dict[str, dict[str, Any]]) -> None:
+    assert left.keys() == {"", *extensions.features()}
+    assert {name: line["error"] for name, line in left.items() if line["error"]} == {}
+    whole = left[""]
+    for name, line in left.items():
+        assert set(line["commands"]) <= set(whole["commands"]), name
+        assert set(line["tables"]) <= set(whole["tables"]), name
+
+
+@pytest.mark.slow
+def test_what_a_feature_adds_goes_with_it(left: dict[str, dict[str, Any]]) -> None:
+    whole = left[""]
+    gone = {name: set(whole["commands"]) - set(line["commands"]) for name, line in left.items()}
+    assert gone["growth"] == {"grow"}
+    assert gone["versions"] == {"versions"}
+    assert gone["cluster"] == {"plan", "collect", "check-results"}
+    assert any(key.startswith("Claims") for key in set(whole["tables"]) - set(left["claims"]["tables"]))
+    assert left["site"]["pages"] == 0 < left["claims"]["pages"] < whole["pages"]
+
+
+def test_a_feature_adds_what_is_asked_for_alone() -> None:
+    with pytest.raises(NoSuchHook, match="no hook tabels; a feature may add: commands, report, documents"):
+        Feature("misspelt", {"tabels": "table:of_machine"})

@@ -1,0 +1,77 @@
+"""What is left of framebench without each of its features: `python without_features.py COPY RESULTS SITE`.
+
+COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for sites. Prints a line of JSON for each feature,
+and one for none: {"without": name, "commands": [...], "tables": [...], "pages": n, "error": text}. Each is a process of its own
+that begins with the libraries imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("matplotlib.pyplot", "pandas", "pydantic", "rich.console", "scipy.stats", "seaborn", "typer", "jinja2", "submitit")
+FRAMEWORKS = {"torch", "jax", "flax", "optax", "jittor", "jittor_utils"}
+
+
+def main(copy: Path, results: Path, sites: Path) -> None:
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    features = sorted(path.name for path in (copy / "framebench/features").iterdir() if (path / "__init__.py").exists())
+    for feature in ("", *features):
+        if os.fork() == 0:
+            print(json.dumps(tried(copy, feature, results, sites)), flush=True)
+            os._exit(0)
+        os.wait()
+
+
+def tried(copy: Path, feature: str, results: Path, sites: Path) -> dict[str, Any]:
+    if feature:
+        shutil.move(copy / "framebench/features" / feature, copy / feature)
+    sys.path.insert(0, str(copy))
+    warnings.simplefilter("ignore")
+    try:
+        return {"without": feature, "error": "", **left(results, sites / (feature or "none"))}
+    except BaseException:
+        return {"without": feature, "error": traceback.format_exc()}
+    finally:
+        if feature:
+            shutil.move(copy / feature, copy / "framebench/features" / feature)
+
+
+def left(results: Path, site: Path) -> dict[str, Any]:
+    """Every module is imported, and tables and pages are made."""
+    import framebench
+
+    for module in pkgutil.walk_packages(framebench.__path__, "framebench.", onerror=lambda name: None):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in FRAMEWORKS:
+                raise
+    from typer.main import get_command
+
+    from framebench import extensions
+    from framebench.analysis.reports.report import for_documents
+    from framebench.analysis.results import Results
+    from framebench.cli.__main__ import app
+
+    found = Results(results)
+    build = extensions.one("build_site")
+    return {
+        "commands": sorted(get_command(app).commands),  # type: ignore[attr-defined]
+        "tables": [table.key for table in for_documents(found)],
+        "pages": len(build(found, site)) if build else 0,
+    }
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
