@@ -12,8 +12,6 @@ from framebench.engine import runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
 from framebench.features.versions import measure as versions
-from framebench.features.versions import newest as search
-from framebench.features.versions import table as judged
 from framebench.features.versions.command import Threshold, fraction, room
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -35,6 +33,9 @@ def newest(
     3: nothing could be judged. Nothing is measured where the pinned version is the newest one. Without a profile the cases
     are those of `versions run`. An interrupted comparison goes on where it stopped.
     """
+    from framebench.features.versions import newest as search
+    from framebench.features.versions import table as judged
+
     pairs = [search.Pair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
     least, folder = fraction(threshold), results / search.FOLDER
     options = runner.Options(profile=profile, rounds=rounds)

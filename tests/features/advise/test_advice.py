@@ -39,7 +39,7 @@ from framebench.suite.hypothetical import Described
 from framebench.suite.registry import claims_only, find
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
-from tests.analysis.conftest import Predicted
+from tests.features.conftest import Predicted
 from tests.handmade import RIGHT, blocks, in_blocks, provenance, record
 from tests.processes import ROOT, framebench
 

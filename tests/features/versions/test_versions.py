@@ -23,11 +23,13 @@ from framebench.analysis.statistics import PEAK, TIME, Quantity
 from framebench.cli.__main__ import app
 from framebench.engine import environments
 from framebench.engine.environments import SetupError
+from framebench.features.explain import table as explained
 from framebench.features.explain.record import Explanation
 from framebench.features.site.machine import machines
 from framebench.features.versions import command
 from framebench.features.versions import measure as measuring
 from framebench.features.versions import table as versions
+from framebench.features.versions.figure import changes
 from framebench.features.versions.table import (
     FEW,
     IMPROVEMENT,
@@ -264,28 +266,35 @@ def explained_in(version: str, **kinds: int) -> Explanation:
     )  # fmt: skip
 
 
+def told(known: list[Explanation]) -> versions.Cause:
+    return lambda case, base, change: explained.cause(case, base, change, known)
+
+
 def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
     case = originals(1)[0].case
     rows = versions.rows_of(plant(equal, "", case), OLD, NEW)
     both = [explained_in("0.9.2", temporary=9, saved=40, input=5), explained_in("0.10.2+cpu", temporary=6, saved=50, input=5)]
     said = f"{case}, peak memory, by framebench explain: saved +10.0 MiB, temporary -3.0 MiB"
-    assert said in versions.table(rows, both).notes
+    assert said in versions.table(rows, told(both)).notes
     for known in (both[:1], both[1:], []):
-        assert not [note for note in versions.table(rows, known).notes if "explain" in note]
-    assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), both).notes if "explain" in note]
+        assert not [note for note in versions.table(rows, told(known)).notes if "explain" in note]
+    assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), told(both)).notes if "explain" in note]
 
 
-def test_the_site_has_the_cause_too(equal: list[Record]) -> None:
-    both = [explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)]
-    (machine,) = machines(plant(equal, "", originals(1)[0].case), both)
-    (table,) = machine.versions
+def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
+    (results / "explained").mkdir(parents=True)
+    for one in (explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)):
+        (results / "explained" / f"{one.versions['jax']}.json").write_text(one.model_dump_json())
+    (machine,) = machines(plant(equal, "", originals(1)[0].case), Results(results))
+    (page,) = (page for page in machine.of_features if page.name == "versions")
+    (table,) = page.context()["comparisons"]
     assert "saved +10.0 MiB" in " ".join(table.notes)
 
 
 def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     slow, large = sorted({r.case for r in equal})[1:3]
     rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
-    drawn = figures.changes(pd.DataFrame(rows))
+    drawn = changes(pd.DataFrame(rows))
     assert drawn
     axes = drawn.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == [slow, large]
@@ -298,7 +307,7 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     )
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.said(drawn)[0]
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
-    assert figures.changes(none) is None
+    assert changes(none) is None
 
 
 def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
@@ -311,13 +320,13 @@ def test_documents_have_the_versions_that_another_machine_measured(equal: list[R
     assert "Machine two" in drawn.read_text()
 
 
-def test_other_tables_show_the_pinned_version_alone(equal: list[Record]) -> None:
+def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results: Path) -> None:
     pinned = pins.pinned_version("jax")
     assert {r.framework_version for r in equal} == {"0.9.2", "0.10.2"}
     assert {r.framework_version for r in of_one_version(equal)} == {pinned}
     older = [r for r in equal if r.framework_version == "0.9.2"]
     assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
-    assert "0.9.2" not in "".join(c.caption for c in of_records(equal) if " against " not in c.title)
+    assert "0.9.2" not in "".join(c.caption for c in of_records(equal, results) if " against " not in c.title)
     (shown,) = versions.comparisons(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"
 

@@ -21,8 +21,8 @@ from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
-from tests.analysis.conftest import Predicted
 from tests.conftest import Steady
+from tests.features.conftest import Predicted
 from tests.handmade import RIGHT, frame, provenance, record
 from tests.processes import ROOT, framebench
 from tests.suite.cells import every, fewest
