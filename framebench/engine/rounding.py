@@ -104,9 +104,9 @@ def computed(file: Path) -> dict[str, Any]:
 
 def kept(workload: str, size: str, environment: str) -> Path:
     """The file that grows by a line for each case, until code or golden values change."""
-    folders = (ROOT / "models", ROOT / "framebench/adapters", ROOT / "framebench/suite/catalog")
+    folders = (ROOT / "models", spec.workload(workload).folder, ROOT / "framebench/adapters", ROOT / "framebench/suite/catalog")
     sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
-    sources += [ROOT / "framebench/worker" / f"{name}.py" for name in ("observe", "textbook", "honest")]
+    sources += [ROOT / "framebench/worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
     golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
     file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"

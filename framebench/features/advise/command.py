@@ -142,11 +142,12 @@ def cases_over_ranks(
     workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
 ) -> list[Case]:
     """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
-    names = [n for (where, n), row in OVER_RANKS.items() if where == scenario and workload in row.workloads and not row.needs]
+    rows = {n: row for (where, n), row in OVER_RANKS.items() if where == scenario}
+    names = [n for n, row in rows.items() if row.suits(spec.workload(workload)) and not row.needs]
     every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
     if found := [case for case in every if case.support.supported]:
         return found
-    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads})
+    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.names()})
     raise UnknownCase(
         f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
     )
@@ -201,7 +202,7 @@ def shape_of(workload: str, parameters: float, sequence: int, width: int | None,
     """The configuration of a model that is only described. Raises UnknownCase."""
     described = spec.workload(workload).described
     if described is None:
-        able = [name for name in spec.NAMES if spec.workload(name).described]
+        able = [name for name in spec.names() if spec.workload(name).described]
         raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}")
     try:
         return described(parameters, sequence, width, layers, vocabulary)
