@@ -82,16 +82,16 @@ def golden(
         if not made:
             typer.echo(f"{name}: no key is without values")
             continue
-        if not confirmed:
-            path = references.write_unconfirmed(name, frameworks[0], made, known)
-            typer.echo(f"{path}: {len(made)} keys by {TITLES[frameworks[0]]} alone, confirmed by no other framework")
-            continue
         try:
-            path = references.write(name, made, confirmed[0], known)
+            if confirmed:
+                path = references.write(name, made, confirmed[0], known)
+                by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
+            else:
+                path = references.write_unconfirmed(name, frameworks[0], made, known)
+                by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        off = references.difference(made, confirmed[0])
-        typer.echo(f"{path}: {len(made)} keys, the two frameworks differ by at most {off:.1e}")
+        typer.echo(f"{path}: {len(made)} keys, {by}")
 
 
 def makers_of(workload: Workload, unconfirmed: bool) -> list[str]:

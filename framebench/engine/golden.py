@@ -26,6 +26,7 @@ from framebench.suite.tensors import errors
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
+NOTHING = 1e-10  # of the largest gradient: in float64 far more than rounding, and far less than the smallest of these workloads
 
 Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": ...}
 
@@ -41,7 +42,7 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
             before = len(known)
             arguments = (name, environment.framework, size, str(done), *known, *but)
             environments.run_module(environment, "framebench.worker.golden", *arguments)
-        found |= known
+        found |= {key: value for key, value in known.items() if key not in but}
     return found
 
 
@@ -94,7 +95,7 @@ def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = 
 
 
 def write_unconfirmed(name: str, framework: str, made: Values, beside: Collection[str] = ()) -> Path:
-    """The values of a single implementation. Records that are verified against them say so."""
+    """The values of a single implementation. Records that are verified against them say so. Raises ValueError as `put` does."""
     return put(name, {"made_by": made_by(framework), "confirmed_by": None}, made, beside)
 
 
@@ -102,7 +103,23 @@ def made_by(framework: str) -> str:
     return f"{framework} {pinned_version(framework)}, float64"
 
 
+def rounding_alone(made: Values) -> list[str]:
+    """The tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
+    found: dict[str, None] = {}
+    for gradients in (each["tensors"].get("gradient", {}) for each in made.values()):
+        largest = max((norm for norm, *_ in gradients.values()), default=0.0)
+        found |= {name: None for name, (norm, *_) in gradients.items() if 0 < norm < NOTHING * largest}
+    return list(found)
+
+
 def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collection[str]) -> Path:
+    """Raises ValueError where there is a tensor that the loss does not depend on."""
+    if vain := rounding_alone(made):
+        others = f" and {len(vain) - 1} more" if len(vain) > 1 else ""
+        raise ValueError(
+            f"{name}: the loss does not depend on {vain[0]}{others}: its gradient is rounding, to which any result is right; "
+            "leave it out of the model"
+        )
     path = workload(name).folder / "golden.json"
     values = {key: workload(name).golden[key] for key in beside} | {key: found["values"] for key, found in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")

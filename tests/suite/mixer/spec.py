@@ -25,12 +25,13 @@ class Config:
 
 
 def params(c: Config) -> Iterator[Param]:
+    """A bias after the mixing of patches would be the same for all channels, which every norm subtracts."""
     yield from linear("embed", 3 * c.patch**2, c.width)
     for i in range(c.blocks):
         for part, features in (("tokens", c.patches), ("channels", c.width)):
             yield from norm(f"blocks.{i}.{part}.norm", c.width)
             yield from linear(f"blocks.{i}.{part}.fc1", features, 2 * features)
-            yield from linear(f"blocks.{i}.{part}.fc2", 2 * features, features)
+            yield from linear(f"blocks.{i}.{part}.fc2", 2 * features, features, bias=part == "channels")
     yield from norm("norm", c.width)
     yield from linear("head", c.width, c.classes)
 
@@ -40,9 +41,10 @@ def norm(name: str, features: int) -> Iterator[Param]:
     yield Param(f"{name}.bias", (features,), std=0.2)
 
 
-def linear(name: str, cin: int, cout: int) -> Iterator[Param]:
+def linear(name: str, cin: int, cout: int, bias: bool = True) -> Iterator[Param]:
     yield Param(f"{name}.weight", (cout, cin), std=cin**-0.5)
-    yield Param(f"{name}.bias", (cout,), std=0.1)
+    if bias:
+        yield Param(f"{name}.bias", (cout,), std=0.1)
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,11 @@ from framebench.models.mixer.spec import Config
 
 
 class Mixing(nn.Module):
-    def __init__(self, c: Config, features: int) -> None:
+    def __init__(self, c: Config, features: int, bias: bool = True) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(c.width)
         self.fc1 = nn.Linear(features, 2 * features)
-        self.fc2 = nn.Linear(2 * features, features)
+        self.fc2 = nn.Linear(2 * features, features, bias)
 
     def mixed(self, x: Tensor) -> Tensor:
         return self.fc2(F.gelu(self.fc1(x)))
@@ -23,7 +23,7 @@ class Mixing(nn.Module):
 class Block(nn.Module):
     def __init__(self, c: Config) -> None:
         super().__init__()
-        self.tokens = Mixing(c, c.patches)
+        self.tokens = Mixing(c, c.patches, bias=False)
         self.channels = Mixing(c, c.width)
 
     def forward(self, x: Tensor) -> Tensor:  # (batch, patches, width) -> the same
