@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from framebench.models.mixer.spec import Config
+from torch import Tensor, nn
 
 
 class Mixing(nn.Module):
