@@ -104,7 +104,7 @@ def made_by(framework: str) -> str:
 
 
 def rounding_alone(made: Values) -> list[str]:
-    """The tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
+    """Tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
     found: dict[str, None] = {}
     for gradients in (each["tensors"].get("gradient", {}) for each in made.values()):
         largest = max((norm for norm, *_ in gradients.values()), default=0.0)
