@@ -16,7 +16,7 @@ SHOWN  := xeon-2core
 # and the one where releases were measured last
 UPGRADED := zen4-2core
 
-.PHONY: setup bench bench-gpu environments test test-all test-slurm mutants lint site report notebooks jupyter clean
+.PHONY: setup bench bench-gpu environments test test-all test-slurm mutants lint style project site report notebooks jupyter clean
 
 setup: $(READY)
 
@@ -73,12 +73,18 @@ environments: $(READY)
 mutants: environments
 	$(BIN)/python -m tests.mutants.run $(if $(THIRD),--third $(THIRD)) $(if $(MINUTES),--minutes $(MINUTES))
 
-lint: $(READY)
+lint: style
+	$(BIN)/mypy
+	$(BIN)/python -m tools.typecheck
+
+# What a commit must pass, in seconds: .pre-commit-config.yaml calls both
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/mypy
-	$(BIN)/python -m tools.typecheck
+
+project: $(READY)
+	$(BIN)/python -m pytest -q tests/test_project.py
 
 # The records as pages in site/, without network or server
 site: $(MEASURES)

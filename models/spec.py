@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from framebench import models
+from framebench import extensions, models
 from framebench.models.layer import Layer, Switches
 
 FURTHER = "FRAMEBENCH_MODELS"  # the variable that names a folder with workloads of the user's; workers inherit it
@@ -189,6 +189,14 @@ class Workload:
         """Tensors that nothing is said of, as their gradient is nothing but rounding."""
         return ()
 
+    def refuses(self, plan: Any) -> str | None:
+        """Why a strategy (a `framebench.suite.strategy.Strategy`) does not apply to this workload, if it does not."""
+        return None
+
+    def knows(self, plan: Any) -> bool:
+        """Whether a strategy may be measured of this workload in a case of any batch and size."""
+        return False
+
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         return self.batch(self.config(size), batch)[0].shape
 
@@ -270,8 +278,9 @@ class Workload:
 
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
-    if name == OWN:
-        return importlib.import_module("framebench.features.user_model.spec").own()
+    if name == OWN and (declare := extensions.one("workload")):
+        own: Workload = declare()
+        return own
     return declared(name)
 
 

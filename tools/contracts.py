@@ -31,6 +31,26 @@ class NoCircles(Contract):
         output.print_error(" <- ".join(check.metadata["circle"]))
 
 
+class Leaves(Contract):
+    """What lies in the folders of `folder` is imported from inside of its own folder alone."""
+
+    folder: Any = fields.StringField()
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        leaves = {m: leaf for leaf in graph.find_children(self.folder) for m in {leaf} | graph.find_descendants(leaf)}
+        wrong = [
+            (importer, leaf)
+            for leaf in sorted(leaves)
+            for importer in sorted(graph.find_modules_that_directly_import(leaf))
+            if leaves.get(importer) != leaves[leaf]
+        ]
+        return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for importer, leaf in check.metadata["wrong"]:
+            output.print_error(f"{importer} -> {leaf}")
+
+
 class Reach(Contract):
     """`modules`, but those in `without`, need only the `allowed` libraries beside the standard one, whatever they import."""
 

@@ -8,11 +8,20 @@ import sys
 from framebench.engine import environments
 from framebench.records.provenance import ROOT
 
+OURS = "framebench/features/"
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
-    "torch": ("framebench/adapters/torch/*.py", "framebench/features/predict/worker.py", "framebench/features/study/overhead.py",
-              "models/*/torch_model.py"),
-    "jax": ("framebench/adapters/jax/*.py", "models/*/flax_model.py", "models/flax_*.py"),
-    "jittor": ("framebench/adapters/jittor/*.py", "models/*/jittor_model.py"),
+    "torch": (
+        "framebench/adapters/torch/*.py", "framebench/models/*/torch_*.py", f"{OURS}*/torch_*.py", f"{OURS}*/*_torch.py",
+        f"{OURS}claims/reports/torch.py", f"{OURS}predict/worker.py", f"{OURS}study/overhead.py",
+    ),
+    "jax": (
+        "framebench/adapters/jax/*.py", "framebench/models/*/flax_*.py", "framebench/models/flax_*.py", f"{OURS}*/jax_*.py",
+        f"{OURS}*/flax_*.py", f"{OURS}*/*_jax.py", f"{OURS}claims/reports/jax.py",
+    ),
+    "jittor": (
+        "framebench/adapters/jittor/*.py", "framebench/models/*/jittor_*.py", f"{OURS}*/jittor_*.py",
+        f"{OURS}claims/reports/jittor.py",
+    ),
 }  # fmt: skip
 
 

@@ -34,10 +34,10 @@ def load(
     else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
     a row for each version of a case. Each case is there under the newest protocol that it was measured under.
 
-    docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their ratios are
-    float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of the published
-    tables. Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to take
-    effect.
+    docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their
+    ratios are float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of
+    the published tables. Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy
+    seen to take effect.
 
     Raises NoRecords for a folder without any, UnknownMachine with the names there are, and ValueError for other `versions`.
     """

@@ -1,4 +1,5 @@
-"""Records as flat rows, one for each case, and rows as a table. `framebench.analysis.selection` tells which of a case's records count."""
+"""Records as flat rows, one for each case, and rows as a table. `framebench.analysis.selection` tells which of a case's
+records count."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """What a case needs: by a record or a search of it, or else predicted from other batches. `predict` and `advise` ask here.
 
 A limit on memory counts what the kernel counts. So on a CPU a peak is that of `host.rss`, in every framework, and a process
-keeps something beside it, workspaces and generated kernels, which searches under a limit measured (`framebench.analysis.searches`). On
-a GPU a peak is that of the framework's own instrument. Where a search tells whether a batch fits, that is the answer.
+keeps something beside it, workspaces and generated kernels, which searches under a limit measured
+(`framebench.analysis.searches`). On a GPU a peak is that of the framework's own instrument. Where a search tells whether a
+batch fits, that is the answer.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from framebench.analysis.breakdown import lower_bound_of
 from framebench.analysis.comparison import MIB, Comparison, Shown, mib, missing
-from framebench.analysis.reports.breakdown import lower_bound_of
 from framebench.analysis.tables import conditions
 from framebench.suite.strategy import FRAMEWORKS
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
@@ -13,8 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from framebench.analysis import frames
 from framebench.analysis.searches import Searches, read
 from framebench.analysis.selection import select
-from framebench.features.claims import probed_record as probed
-from framebench.features.claims.probed_record import Probed
 from framebench.records import provenance, store
 from framebench.records.record import Record
 
@@ -84,16 +81,6 @@ class Results:
     def searches(self) -> Searches:
         """For the largest batch under a limit, on every machine."""
         return Searches(read(self.root))
-
-    def probes(self, machine: str) -> dict[str, tuple[Path, Probed]]:
-        """By name the newest result of each probe that claims rest on, and its file."""
-        every = []
-        for path in (self.root / "claims" / machine).rglob("*.json"):
-            try:
-                every.append((path, probed.read(path)))
-            except store.BadRecord as error:
-                warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
-        return {found.probe: (path, found) for path, found in sorted(every, key=lambda each: each[1].provenance.measured_at)}
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `analysis.load` returns."""

@@ -8,28 +8,21 @@ from typing import Any
 
 import typer
 
-from framebench.cli import measuring, reading, report, upkeep  # noqa: F401  # importing a room adds its commands
+from framebench import extensions
+from framebench.cli import measuring, reading, report, upkeep  # noqa: F401  # importing a module adds its commands
 from framebench.cli.shared import app, fail, problem, say
 from framebench.engine.environments import SetupError
 from framebench.engine.session import Busy
-from framebench.features.advise import command as advice  # noqa: F401  # importing a room adds its commands
-from framebench.features.claims import command as claims  # noqa: F401  # importing a room adds its commands
-from framebench.features.cluster import command as cluster  # noqa: F401  # importing a room adds its commands
-from framebench.features.explain import command as explain  # noqa: F401  # importing a room adds its commands
-from framebench.features.growth import command as growth  # noqa: F401  # importing a room adds its commands
-from framebench.features.user_model import command as own  # noqa: F401  # importing a room adds its commands
-from framebench.features.versions import bisect_command as bisect  # noqa: F401  # importing a room adds its commands
 from framebench.models.spec import UnknownName
-from framebench.records import pins
 from framebench.records.provenance import BadMachine
 from framebench.suite.case import UnknownCase
+
+FEATURES = [*extensions.every("commands")]  # importing a module adds its commands
 
 
 def main() -> None:
     """Users' mistakes end in a sentence, not in a traceback."""
     warnings.showwarning = plain_warning  # type: ignore[assignment]
-    if not pins.REQUIREMENTS.is_dir():
-        fail("this copy has no requirements/: framebench is used from a checkout; clone it, and call `make setup` there", 2)
     try:
         code = app(standalone_mode=False, prog_name="framebench")
     except typer.TyperException as error:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from framebench.cli.shared import (
     ALL,
-    BUDGET,
     READ,
     AsJson,
     Machine,
@@ -22,19 +19,15 @@ from framebench.cli.shared import (
     Selectors,
     app,
     chosen,
-    err,
     fail,
     machine_of,
     machines_of,
     out,
-    say,
 )
-from framebench.engine import environments, runner
+from framebench.engine import runner
 from framebench.engine.progress import line
 from framebench.records.record import Record
-from framebench.suite import hypothetical, profiles
-from framebench.suite import selectors as named_cases
-from framebench.suite.case import Case
+from framebench.suite import profiles
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -129,104 +122,3 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
 
     folder = Folder(results)
     table(folder.table(machine_of(folder, machine))).terminal(out)
-
-
-@app.command(rich_help_panel=BUDGET)
-def predict(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
-    ranks: Annotated[int | None, typer.Option(help="of one rank of so many, which share the batch; 2 to 1024")] = None,
-    results: Results = runner.RESULTS,
-    machine: Machines = None,
-    as_json: AsJson = False,
-) -> None:
-    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), and what advise judges by, which are
-    records and searches; of a strategy over ranks the peak of the fullest rank."""
-    if ranks is not None or named_cases.asks_for_ranks(case):
-        return predict_rank(hypothetical.over_ranks(case, ranks), as_json)
-    asked = hypothetical.named(case)
-    found = predictions(asked, machine, results)
-    if as_json:
-        typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
-        return
-    typer.echo(asked.id)
-    for one in found:
-        interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
-        peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
-        typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
-
-
-def predict_rank(case: Case, as_json: bool) -> None:
-    from framebench.features.ranks.predicted import Unpredicted
-    from framebench.features.ranks.predicted import predict as predicted
-
-    try:
-        if why := hypothetical.obstacle(case):  # before an environment is built for nothing
-            raise Unpredicted(f"{case.id}: {why}")
-        with err.status(case.id):
-            found = predicted(case, environments.ensure(case.framework, say=say))
-    except Unpredicted as error:
-        fail(str(error), 2)
-    if as_json:
-        typer.echo(found.model_dump_json(indent=1))
-        return
-    typer.echo(f"{found.case}, rank {found.rank} of {found.ranks}: {found.note}")
-    for name, size in {"predicted peak": found.peak_bytes, **{f"  {name}": size for name, size in found.parts.items()}}.items():
-        typer.echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
-
-
-def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
-    """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
-    from framebench.analysis.lower_bound import lower_bound
-    from framebench.analysis.results import Results as Folder
-
-    folder = Folder(results)
-    of = cache(lambda name: from_records(case, name, folder))
-    machines = machines_of(folder, machine, lambda name: of(name)["bytes"] is not None)
-    found: list[dict[str, Any]] = [
-        {
-            "method": "lower bound",
-            "instrument": "counted",
-            "bytes": lower_bound(case).total,
-            "note": "the least that any framework needs"
-            + ("" if case.spec.layers else f", without activations: {case.workload} declares no layers"),
-        }
-    ]
-    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
-    if why := hypothetical.obstacle(case):
-        found.append(fake | {"note": why})
-    else:
-        environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, "framebench.features.predict.worker", case.id, OMP_NUM_THREADS="1")
-        peak = json.loads(printed.splitlines()[-1])["predicted"]
-        found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
-    for name in machines:
-        found += [of(name), *from_searches(case, name, folder)]
-    return found
-
-
-def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
-    """What `advise` judges by: the peak, and what a limit on memory has to be."""
-    from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_instrument
-    from framebench.analysis.results import NoRecords
-
-    rows, _ = evidence_about(folder.root, machine, case.workload, case.scenario)
-    try:
-        peak, row = expected(rows, case, folder.searches)
-    except NoRecords as error:
-        return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
-    needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"
-    where = f"{limited_instrument(row)} on {machine}, {case.framework} {row.framework_version}"
-    return {
-        "method": "records", "instrument": limited_instrument(row), "bytes": round(peak.value), "low": peak.low,
-        "high": peak.high, "kept_bytes": peak.kept, "needs_bytes": peak.needs, "kind": peak.kind, "machine": machine,
-        "note": f"{where}: {peak.kind}, {peak.method}; {needs}",
-    }  # fmt: skip
-
-
-def from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str, Any]]:
-    """What searches under a limit tell about this batch, whatever is predicted."""
-    for tried in folder.searches.of_case(case, machine):
-        (fit,) = tried.fits
-        verdict = {True: "fits", False: "does not fit", None: "was not tried"}[tried.verdict(case.batch, fit.budget_bytes)]
-        note = f"b{case.batch} {verdict} within {fit.budget_bytes / 2**20:,.1f} MiB on {machine}: {fit.answer.split(' (')[0]}"
-        yield {"method": "search", "instrument": None, "bytes": None, "note": note, "budget_bytes": fit.budget_bytes}

@@ -19,6 +19,7 @@ from framebench.cli.shared import (
     folder_to_fill,
     machine_of,
     machines_of,
+    needed,
     out,
     say,
     writable,
@@ -82,11 +83,10 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
     """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.analysis.reports.report import generated, of_records
-    from framebench.features.explain.table import kept as kept_steps
 
     if whole:
         writable(folder.root / "tables")
-    found = of_records(shown, kept_steps(folder.root))
+    found = of_records(shown, folder.root)
     for comparison in found:
         if whole or comparison.machine:  # of some cases no comparison with what others have published
             comparison.terminal(out)
@@ -105,12 +105,11 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:
     """These records as pages that need neither network nor server."""
-    from framebench.features.site.build import Unbuildable, build
-
+    build = needed("build_site", "site")
     writable(target)
     try:
         pages = build(folder, target, shown)
-    except Unbuildable as error:
+    except ValueError as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 from rich.console import Console
 
+from framebench import extensions
 from framebench.engine.session import Session, alone
 from framebench.records import provenance
 from framebench.records.provenance import ALL
@@ -56,6 +57,10 @@ Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRA
 Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block; of fewer than 3 the times do not count")]
 AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
 Results = Annotated[Path, typer.Option(file_okay=False, help="folder of the records")]
+Env = Annotated[
+    str | None,
+    typer.Option(help="`installed`: this interpreter, as it is; or the path of a python; else the pinned environments"),
+]
 WHOSE = "whose records: by default this machine's, if they have an answer, or else the published ones"
 
 
@@ -97,6 +102,14 @@ def chosen(
         return profiles.profile(profile) if profile else default
     among = profiles.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
+
+
+def needed(hook: str, feature: str) -> Callable[..., Any]:
+    """What a feature adds under this hook. Ends the command where the feature is missing."""
+    if (added := extensions.one(hook)) is None:
+        fail(f"this needs the feature `{feature}`, which this copy of framebench does not have", 2)
+    function: Callable[..., Any] = added
+    return function
 
 
 @contextmanager

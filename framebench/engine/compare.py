@@ -1,4 +1,5 @@
-"""Two cases, each a process in every block: what disturbs the machine disturbs both alike. `framebench.analysis.statistics` judges."""
+"""Two cases, each a process in every block: what disturbs the machine disturbs both alike. `framebench.analysis.statistics`
+judges."""
 
 from __future__ import annotations
 

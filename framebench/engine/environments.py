@@ -16,13 +16,14 @@ import sysconfig
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache as cache_result
 from pathlib import Path
 
 from filelock import FileLock
 
 from framebench.instruments import nvml
 from framebench.records.pins import REQUIREMENTS, pinned_version, pinned_versions
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
 from framebench.suite.profiles import profile_name
 
@@ -183,8 +184,10 @@ def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> N
         return
     kernels = profile if profile in ("first", "standard") else "quick"
     say(f"compiling Jittor's kernels for the {kernels} profile, some minutes more (once per machine)")
-    command = [str(environment.python), "-m", "framebench.worker.warmup", "jittor", kernels]
-    shell(environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": str(ROOT), "nvcc_path": ""})
+    command = [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", kernels]
+    shell(
+        environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""}
+    )
     (environment.python.parent.parent / f".warm-{kernels}").touch()
 
 
@@ -231,11 +234,30 @@ def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] |
         raise SetupError(f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}")
 
 
+@cache_result
+def our_folder() -> Path:
+    """A folder in which `framebench` alone can be imported: what lies beside it in a checkout, or is installed beside it, must
+    not reach a framework's environment, nor a user's file."""
+    where = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
+    link = where / "framebench"
+    if not (link.is_symlink() and link.resolve() == PACKAGE):
+        where.mkdir(parents=True, exist_ok=True)
+        new = where / f".{os.getpid()}"
+        new.symlink_to(PACKAGE)
+        new.replace(link)  # at once: others may start workers just now
+    return where
+
+
+def import_path(more: str | None = None) -> str:
+    """PYTHONPATH of a worker: ours, and then the folders of a user's own. Raises OSError."""
+    return os.pathsep.join(filter(None, [str(our_folder()), more]))
+
+
 def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
     """What a module of ours prints when it runs in a framework's environment. Raises SetupError with its last words."""
-    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": str(ROOT)}
-    command = [str(environment.python), "-m", module, *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=paths, capture_output=True, text=True)
+    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
+    command = [str(environment.python), "-P", "-m", module, *arguments]
+    done = subprocess.run(command, env=paths, capture_output=True, text=True)
     if done.returncode:
         raise SetupError(f"{module} failed in {environment.name}:\n{done.stderr[-2000:]}")
     return done.stdout.strip()

@@ -20,7 +20,7 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.models.spec import workload
 from framebench.records.pins import pinned_version
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import PACKAGE
 from framebench.suite.tensors import errors
 
 MAKERS = ("torch", "jax")
@@ -48,8 +48,8 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
 
 def kept(name: str, environment: Environment, size: str) -> Path:
     """The file that grows by a line for each key."""
-    sources = [*sorted(workload(name).folder.glob("*.py")), *sorted((ROOT / "models").glob("*.py"))]
-    sources.append(ROOT / "framebench/suite/tensors.py")
+    sources = [*sorted(workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
+    sources.append(PACKAGE / "suite/tensors.py")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     case = Case.of(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
-        worker = Worker(environment, "probe", order.as_dict(), variables, Path(scratch) / "log")
+        worker = Worker(environment, "framebench.worker.probe", order.as_dict(), variables, Path(scratch) / "log")
         outcome = worker.end(progress, options.time_limit_s)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":

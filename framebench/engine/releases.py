@@ -34,6 +34,14 @@ def listed(framework: str) -> list[str]:
     return sorted(found[1].split(", "), key=Version)
 
 
+def newest(framework: str) -> str:
+    """The newest release that the index lists. A build's label is left out: 2.13.0+cpu is no newer release than 2.13.0.
+
+    Raises UnknownName, SetupError.
+    """
+    return Version(listed(framework)[-1]).public
+
+
 def between(framework: str, first: str, last: str, known: list[str]) -> list[str]:
     """The known releases from the first to the last. Raises SetupError, with the nearest to one that does not exist."""
     for version in (first, last):

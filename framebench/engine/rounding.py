@@ -23,7 +23,7 @@ from framebench.instruments import nvml
 from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.pins import pinned_version
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.strategy import FRAMEWORKS
@@ -104,9 +104,9 @@ def computed(file: Path) -> dict[str, Any]:
 
 def kept(workload: str, size: str, environment: str) -> Path:
     """The file that grows by a line for each case, until code or golden values change."""
-    folders = (ROOT / "models", spec.workload(workload).folder, ROOT / "framebench/adapters", ROOT / "framebench/suite/catalog")
+    folders = (PACKAGE / "models", spec.workload(workload).folder, PACKAGE / "adapters", PACKAGE / "suite/catalog")
     sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
-    sources += [ROOT / "framebench/worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
+    sources += [PACKAGE / "worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
     golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
     file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"

@@ -20,6 +20,7 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
+from framebench.models.spec import OWN
 from framebench.records import provenance, store
 from framebench.records.record import Compared, Proof, Provenance, Record, Status, Verification
 from framebench.suite import profiles
@@ -80,6 +81,8 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
     found |= environment.variables() | dict(case.support.env)
     if part == "memory":
         found |= MALLOC_ENV
+    if case.workload == OWN and (folders := os.environ.get("PYTHONPATH")):
+        found["PYTHONPATH"] = folders  # what the user's file may import
     return found
 
 
@@ -93,7 +96,7 @@ class Memory:
         task = options.task(case, "memory", extra=extra)
         log = scratch / f"memory-{time.monotonic_ns()}.log"
         self.before = nvml.used() if len(options.cores()) == 1 else None
-        self.worker = Worker(environment, "worker", task.as_dict(), variables, log)
+        self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log)
 
     def end(self, on_phase: Callable[[str], None]) -> Outcome:
         """What became of it. Never raises for a worker's fault."""
@@ -249,7 +252,7 @@ def provenance_of(
         hardware=provenance.hardware() | gpus() | ({"device": result["device"]} if result else {}),
         python=result.get("python", platform.python_version()),
         versions=result.get("versions", {environment.framework: environment.version}),
-        environment={k: v for k, v in variables.items() if k != "HOME"},
+        environment={k: v for k, v in variables.items() if k not in ("HOME", "PYTHONPATH")},
         threads=options.threads,
         core=result.get("core", options.on(environment).core()),
         load_before=load,

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from framebench.engine.environments import Environment
+from framebench.engine.environments import Environment, import_path
 from framebench.instruments import limits
-from framebench.records import provenance
 from framebench.records.record import Status
 
 LOG_LINES = 25
@@ -58,9 +57,9 @@ class Worker:
         self.kills = oom_kills()
         # a group of its own: Jittor's compilers die with it, and Ctrl-C reaches us first
         self.process = subprocess.Popen(
-            [str(environment.python), "-m", f"framebench.worker.{module}", json.dumps(orders)],
+            [str(environment.python), "-P", "-m", module, json.dumps(orders)],
             stdout=subprocess.PIPE, stderr=log.open("wb"), stdin=subprocess.PIPE if live else subprocess.DEVNULL, text=True,
-            env={**os.environ, **variables, "PYTHONPATH": str(provenance.ROOT)}, cwd=provenance.ROOT, start_new_session=True,
+            env={**os.environ, **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))}, start_new_session=True,
         )  # fmt: skip
 
     def tell(self, order: dict[str, object]) -> None:

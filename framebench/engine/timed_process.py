@@ -87,7 +87,7 @@ class Live:
         other = core if options.pin and core != options.core() else None
         task = options.task(arm.case, "time", reference, other, arm.spin).as_dict()
         log = self.scratch / f"time-{time.monotonic_ns()}.log"
-        self.worker = Worker(arm.environment, "worker", task, variables, log, live=True)
+        self.worker = Worker(arm.environment, "framebench.worker.worker", task, variables, log, live=True)
 
     def get_ready(self) -> None:
         """Build the case and warm it up."""
@@ -185,7 +185,9 @@ class Product:
 
     def __init__(self, options: Options, scratch: Path) -> None:
         one = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        self.worker = Worker(HERE, "reference", {"core": options.core()}, one, scratch / "reference.log", live=True)
+        self.worker = Worker(
+            HERE, "framebench.worker.reference", {"core": options.core()}, one, scratch / "reference.log", live=True
+        )
         self.flop, self.seconds = 0.0, dict[int, float]()
         if told := self.worker.hear(lambda _: None, LEAST_S):
             self.flop = told.get("ready", {}).get("flop", 0.0)

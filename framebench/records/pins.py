@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.models.spec import UnknownName
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import PACKAGE
 from framebench.suite.strategy import FRAMEWORKS
 
-REQUIREMENTS = ROOT / "requirements"
+REQUIREMENTS = PACKAGE / "requirements"
 
 
 def pins(file: Path) -> dict[str, str]:

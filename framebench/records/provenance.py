@@ -11,12 +11,15 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = (PACKAGE.parent / "asv.conf.json").exists()  # else it was installed
+ROOT = PACKAGE.parent if CHECKOUT else Path.cwd()  # below it lie results, and in a checkout the documents
 LONGEST = 100  # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin with a dot
 MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
@@ -26,7 +29,9 @@ MOST_WORDS = 12  # of the command that a record keeps
 
 
 def git(*arguments: str) -> str | None:
-    """A git query on the project, or None where there is no git or no repository."""
+    """A git query on the project, or None where there is no git or no repository: an installed copy may lie in another one."""
+    if not CHECKOUT:
+        return None
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -40,7 +45,10 @@ def commit() -> str | None:
 
 
 def code() -> str | None:
-    """The code that measures: the commit, and a fingerprint of what differs from it; results do not count."""
+    """The code that measures: the commit, and a fingerprint of what differs from it; results do not count. Of an installed copy
+    its version."""
+    if not CHECKOUT:
+        return f"framebench {version('framebench')}"
     changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
     changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in new_modules())
     return f"{commit()}+{hashlib.sha256(changes).hexdigest()[:10]}" if changes else commit()

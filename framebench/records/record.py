@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
-from framebench.features.user_model import strategies as own
 from framebench.models.spec import OWN
 from framebench.records.provenance import as_machine
 from framebench.suite.case import Case
@@ -164,7 +163,7 @@ def case_of(text: str) -> Case:
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
     try:
         everywhere = case.workload != OWN and case.stage.suits(case.spec) and case.plan.suits(case.spec)
-        of_workload = everywhere or (case.workload == OWN and own.known(case.plan))
+        of_workload = everywhere or (case.workload == OWN and case.spec.knows(case.plan))
         known = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
     except (KeyError, ValueError):
         known = False

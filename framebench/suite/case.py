@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from framebench.features.user_model import strategies as own
 from framebench.models import spec
 from framebench.models.spec import Optimizer
 from framebench.suite.registry import SCENARIOS, find
@@ -123,7 +122,7 @@ class Case:
         for where in (here, f"{here}/{self.size}"):
             if cell.supported and (why := self.plan.exceptions.get(where)):
                 return Unsupported(why)
-        if self.workload == spec.OWN and cell.supported and (why := own.why_not(self.plan, self.spec)):
+        if cell.supported and (why := self.spec.refuses(self.plan)):
             return Unsupported(why)
         if "rewrite" in self.strategy.split("+") and cell.supported:
             how = self.spec.rewrites.get(self.framework)

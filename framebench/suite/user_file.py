@@ -29,13 +29,13 @@ class DoesNotApply(Exception):
 
 
 def loaded(file: str) -> ModuleType:
-    """The module; modules beside it can be imported, unless others have their names. Raises Fault."""
+    """The module. As when Python runs the file, what lies beside it is imported first. Raises Fault."""
     spec = importlib.util.spec_from_file_location(NAME, file)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
-    sys.path.append(str(Path(file).absolute().parent))
+    sys.path.insert(0, str(Path(file).absolute().parent))
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

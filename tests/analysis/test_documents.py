@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.documents import Generated, NoSuchTable, refresh
 from framebench.analysis.reports.report import generated, of_records
 from framebench.analysis.reports.tolerances import certain
-
-from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.features.explain import table as explained
 from framebench.features.study import faults, mutants

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from framebench.analysis.reports.in_words import of_training
-
 from framebench.analysis import frames
+from framebench.analysis.reports.in_words import of_training
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import blocks, provenance, record

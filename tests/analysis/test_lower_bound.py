@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from framebench.analysis import frames, lower_bound
-from framebench.analysis.reports.breakdown import PARTS, breakdown, comparisons
+from framebench.analysis.breakdown import PARTS, breakdown, comparisons
 from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record

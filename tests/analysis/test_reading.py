@@ -6,9 +6,8 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
-from framebench.analysis.reports.report import report_of
-
 from framebench.analysis import frames
+from framebench.analysis.reports.report import report_of
 from framebench.records import store
 from tests.processes import ROOT
 

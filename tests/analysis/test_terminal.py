@@ -6,11 +6,11 @@ import io
 import re
 
 import pytest
-from framebench.analysis.reports.report import for_documents
 from rich.console import Console
 
 from framebench.analysis import terminal
 from framebench.analysis.comparison import Comparison
+from framebench.analysis.reports.report import for_documents
 from framebench.analysis.results import Results
 from tests.processes import ROOT
 

@@ -15,7 +15,8 @@ def test_a_wheel_says_where_framebench_works(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "framebench", source / "framebench", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("models", "analysis"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", source)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
     install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target), str(source))
     subprocess.run([sys.executable, *install], check=True, capture_output=True)
     done = subprocess.run(

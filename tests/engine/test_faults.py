@@ -20,11 +20,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from framebench.analysis.reports.report import report_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framebench.analysis import frames, tables
+from framebench.analysis.reports.report import report_of
 from framebench.engine.environments import Environment
 from framebench.records import store
 from framebench.records.record import Record

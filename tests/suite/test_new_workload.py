@@ -115,7 +115,6 @@ def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results:
 
 LOAD = """
 import sys
-import framebench.cli.__main__
 from framebench.analysis import load
 table = load(sys.argv[1])
 print(table[table["framework"] == "torch"][["strategy", "verified", "peak_ratio", "reference_share"]].to_json(orient="values"))
@@ -169,6 +168,13 @@ def test_asv_has_a_class_for_each_size_of_it(folder: Path) -> None:
     ours = {name.split(".")[1] for name in names if name.startswith("mixer.")}
     assert ours == {"MixerTorch", "MixerTorchTiny"}
     assert len(names) == 4 * (27 + len(ours))
+
+
+def test_a_broken_spec_is_a_sentence(tmp_path: Path) -> None:
+    folder = copied(tmp_path, lambda text: text.replace("import numpy", "import no_numpy"))
+    for arguments in (["list"], ["run", CASES], ["report", "mixer"], ["claims"]):
+        said = framebench(folder, *arguments, code=2)
+        assert "mixer/spec.py declares no workload: ModuleNotFoundError: No module named 'no_numpy'" in said
 
 
 @pytest.fixture

@@ -15,20 +15,19 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
+from framebench import extensions
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures.batches import curves, largest, searches
 from framebench.analysis.figures.fronts import pareto
 from framebench.analysis.figures.page import COLOURS, MARKERS, said, svg
 from framebench.analysis.figures.peaks import parts, train_eval
-from framebench.analysis.figures.rows import suffix
 from framebench.analysis.figures.steps import first_steps, shares
 from framebench.analysis.figures.strategies import heat, support
 from framebench.analysis.results import Results
-from framebench.features.versions.figure import changes
-from framebench.features.versions.table import successive
+from framebench.analysis.rows import suffix
 
 __all__ = [
-    "COLOURS", "MARKERS", "Picture", "changes", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts",
+    "COLOURS", "MARKERS", "Picture", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts",
     "pictures", "save_all", "searches", "shares", "support", "svg", "train_eval",
 ]  # fmt: skip
 
@@ -61,21 +60,12 @@ def questions(
     for size, group in df.groupby("size"):
         yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
     yield "support", support, df
-    for name, judged in of_versions(results, (*machines, *others)).items() if results and machines else ():
-        yield name, changes, judged
+    for more in extensions.every("figures") if results and machines else ():
+        yield from more(results, (*machines, *others))
     found = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
     for key, group in found.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(found) else ():
         workload, scenario, size, budget = key
         yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix(str(size))}", largest, group
-
-
-def of_versions(results: Results, machines: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The rows of each figure, of the first of these machines that has any; the figure's last line names it."""
-    found: dict[str, pd.DataFrame] = {}
-    for machine in machines:
-        for judged in successive(results.of_machine(machine)):
-            found.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
-    return found
 
 
 def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import page, rows
+from framebench.analysis.figures import page
 from framebench.analysis.searches import read
 from framebench.records.record import case_of
 from framebench.records.search import Fit
@@ -130,7 +131,7 @@ def largest(found: pd.DataFrame) -> Figure | None:
     if not found["largest"].any():
         return None
     ranked = found.sort_values(["largest", "case"], ascending=[False, True])
-    ranked = ranked.assign(framework=ranked["framework"].map(page.NAMES))
+    ranked = ranked.assign(framework=ranked["framework"].map(rows.NAMES))
     ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
     grid = sns.catplot(
         ranked, kind="bar", x="largest", y="case", hue="framework", palette=page.COLOURS, saturation=1,

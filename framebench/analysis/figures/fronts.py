@@ -8,7 +8,8 @@ from adjustText import adjust_text
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import page, rows
+from framebench.analysis import rows
+from framebench.analysis.figures import page
 from framebench.analysis.frames import decided
 from framebench.analysis.tables import timing
 from framebench.suite.registry import BASELINES, find

@@ -16,11 +16,12 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from framebench.analysis.rows import NAMES
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # seaborn's `colorblind`; a framework has the same colour in every figure
-NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 COLOURS |= {name: COLOURS[framework] for framework, name in NAMES.items()}
 # a marker for each axis of the catalog that people ask for most; the others share one

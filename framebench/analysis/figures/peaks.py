@@ -8,12 +8,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from framebench.analysis.reports.breakdown import PARTS, breakdown
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from framebench.analysis import rows
+from framebench.analysis.breakdown import PARTS, breakdown
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import page, rows
+from framebench.analysis.figures import page
 from framebench.suite.registry import BASELINES
 
 PALETTE: dict[str, Any] = dict(
@@ -22,7 +23,8 @@ PALETTE: dict[str, Any] = dict(
 BEYOND = 4.0  # what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
 NOTE = (
     "MiB = 2^20 bytes. Coloured: the lower bound, the least that any implementation needs at its worst moment "
-    "(framebench/analysis/lower_bound.py). Grey: the rest of the measured peak, which the black tick marks: workspaces, gradients of "
+    "(framebench/analysis/lower_bound.py). Grey: the rest of the measured peak, which the black tick marks: workspaces, "
+    "gradients of "
     "activations, fragmentation, what is kept beyond the least. Peaks of two panels may be read by two instruments: compare "
     "within one."
 )

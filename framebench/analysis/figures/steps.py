@@ -6,7 +6,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import page, rows
+from framebench.analysis import rows
+from framebench.analysis.figures import page
 
 ENOUGH = 3  # strategies beside the baseline, for a figure of its own
 FIRST_NOTE = "First step: the first of a single process, with the compilation that it triggers."

@@ -13,7 +13,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from framebench.analysis.figures import page, rows
+from framebench.analysis import rows
+from framebench.analysis.figures import page
 from framebench.analysis.frames import decided
 from framebench.analysis.tables import in_short, timing
 from framebench.suite.registry import SCENARIOS, find, in_use
@@ -120,7 +121,7 @@ def support(df: pd.DataFrame) -> Figure:
     sns.heatmap(
         kinds.astype(float), annot=signs.fillna(""), fmt="", cmap=colours, vmin=-0.5, vmax=len(KINDS) - 0.5, cbar=False,
         annot_kws={"size": 5.5}, linewidths=1.2, ax=axes,
-        xticklabels=[page.NAMES[name] for name in kinds.columns.get_level_values(1)],
+        xticklabels=[rows.NAMES[name] for name in kinds.columns.get_level_values(1)],
     )  # fmt: skip
     unframed(axes)
     axes.tick_params(axis="x", rotation=90)
@@ -154,7 +155,7 @@ def support_title(matrix: pd.DataFrame) -> str:
     can = matrix.assign(can=matrix["kind"] != "unsupported").pivot(
         index=["scenario", "strategy"], columns="framework", values="can"
     )
-    by = rows.listed(f"{page.NAMES[f]} can do {can[f].sum()}" for f in FRAMEWORKS)
+    by = rows.listed(f"{rows.NAMES[f]} can do {can[f].sum()}" for f in FRAMEWORKS)
     return f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {by}; {can.all(axis=1).sum()} exist in all"
 
 

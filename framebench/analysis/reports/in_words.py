@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.figures import rows
+from framebench.analysis import rows
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import relative

@@ -1,1 +1,10 @@
-"""Which strategies fit into a budget of memory: the answer, and its tables and sentences."""
+"""Which strategies fit into a budget of memory, from records."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "Which strategies fit into a budget of memory, from records.",
+    {
+        "commands": "command",
+    },
+)

@@ -23,9 +23,9 @@ from framebench.cli.shared import (
     Size,
     Workload,
     app,
-    err,
     fail,
     machine_of,
+    needed,
     out,
     parse_bytes,
     parts,
@@ -34,15 +34,13 @@ from framebench.cli.shared import (
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
-from framebench.suite.hypothetical import obstacle, over_ranks
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, find, in_use, names
+from framebench.suite.case import DEFAULT_SIZE, UnknownCase
+from framebench.suite.registry import SCENARIOS, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.features.advise.advice import Advice, Change, Question
-    from framebench.features.ranks.advice import RankOffer
 
 ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
 
@@ -97,17 +95,12 @@ def advise(
     chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
     if ranks is not None:
         if have or machine or parameters:
-            fail(
-                "--ranks predicts this suite's own models, without records: leave --from, --machine and --parameters out",
-                2,
-            )
+            fail("--ranks predicts this suite's own models: leave --from, --machine and --parameters out", 2)
         if not batch:
             example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
             fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
-        over = cases_over_ranks(workload, chosen, scenario, batch, size, ranks)
-        if over[0].batch != batch:
-            say(f"a batch of {batch} does not divide by {ranks} ranks: of {over[0].batch} samples instead")
-        raise typer.Exit(advise_ranks(over, parse_bytes(budget), as_json))
+        over_ranks = needed("advise_over_ranks", "ranks")
+        raise typer.Exit(over_ranks(workload, chosen, scenario, batch, size, ranks, parse_bytes(budget), as_json))
     described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
     if parameters is None and (without := [name for name, value in described.items() if value is not None]):
         fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
@@ -136,50 +129,6 @@ def advise(
             say(f"{question.size}: taken for {said}")
         tell(show.sentences(found, changes, every))
     raise typer.Exit(0 if found.fitting else 1)
-
-
-def cases_over_ranks(
-    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
-) -> list[Case]:
-    """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
-    rows = {n: row for (where, n), row in OVER_RANKS.items() if where == scenario}
-    names = [n for n, row in rows.items() if row.suits(spec.workload(workload)) and not row.needs]
-    every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
-    if found := [case for case in every if case.support.supported]:
-        return found
-    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.names()})
-    raise UnknownCase(
-        f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
-    )
-
-
-def advise_ranks(cases: list[Case], budget: int, as_json: bool) -> int:
-    """The exit code: whether none fits."""
-    from framebench.features.ranks import advice as ranks
-
-    offers = []
-    for case in cases:
-        with err.status(case.id):
-            offers.append(offered(case))
-    if as_json:
-        typer.echo(json.dumps(ranks.as_json(offers, budget), indent=1))
-    else:
-        tell([ranks.answer(offers, budget)])
-        ranks.table(offers, budget).terminal(out)
-    return not ranks.fitting(offers, budget)
-
-
-def offered(case: Case) -> RankOffer:
-    from framebench.engine import environments
-    from framebench.features.ranks import predicted as predicted_rank
-    from framebench.features.ranks.advice import RankOffer
-
-    if why := obstacle(case):
-        return RankOffer(case, why=why)
-    try:
-        return RankOffer(case, predicted_rank.predict(case, environments.ensure(case.framework, say=say)))
-    except predicted_rank.Unpredicted as error:
-        return RankOffer(case, why=str(error))
 
 
 def tell(sentences: Iterable[str]) -> None:

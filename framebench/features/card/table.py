@@ -58,7 +58,8 @@ def table(found: Iterable[Record]) -> Comparison:
         "first step's, with what compiling and tuning took. reserved: the pool's, in which what the first step took stays. "
         "process: NVML, context included, or where it lists none, by how much the whole card's use rose (device.card); "
         "context = process - pool. step ms: of steps queued together; synced ms: waited for one by one. device ms: between "
-        "events on the stream, where the framework shows them. J/step: the whole card. MFU: model FLOPs (framebench/analysis/flops.py) "
+        "events on the stream, where the framework shows them. J/step: the whole card. MFU: model FLOPs "
+        "(framebench/analysis/flops.py) "
         "by wall time and the card's dense rate (framebench/features/card/cards.py)."
     )
     return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(said))

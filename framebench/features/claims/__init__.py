@@ -1,6 +1,12 @@
-"""The claims ledger: what articles say and users report about memory, against measurements. docs/claims.md tells the rule."""
+"""Articles' claims and trackers' reports, judged by the records."""
 
-from framebench.features.claims.ledger import Entry, as_json, ledger, measured_there
-from framebench.features.claims.show import detail, parts, table
+from framebench.extensions import Feature
 
-__all__ = ["Entry", "as_json", "detail", "ledger", "measured_there", "parts", "table"]
+FEATURE = Feature(
+    "Articles' claims and trackers' reports, judged by the records.",
+    {
+        "commands": "command",
+        "documents": "show:tables",
+        "pages": "pages:pages",
+    },
+)

@@ -37,10 +37,11 @@ def claims(
 ) -> None:
     """What articles claim and users report about memory, what was measured, the verdict; of named ones also every arm."""
     from framebench.analysis.results import Results as Folder
-    from framebench.features.claims import as_json as plain
-    from framebench.features.claims import detail, ledger, parts, table
     from framebench.features.claims.claim import UnknownClaim
+    from framebench.features.claims.ledger import as_json as plain
+    from framebench.features.claims.ledger import ledger
     from framebench.features.claims.registry import REGISTRY
+    from framebench.features.claims.show import detail, parts, table
 
     if size not in (known := sorted({p.size for p in profiles.PROFILES.values()})):
         fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
@@ -68,7 +69,7 @@ def claims(
 def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
     """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
     not both."""
-    from framebench.features.claims import ledger, measured_there
+    from framebench.features.claims.ledger import ledger, measured_there
 
     here = provenance.machine_name()
     others = [name for name in found.machines if name != here]

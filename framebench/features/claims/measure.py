@@ -19,7 +19,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.features.claims.probed_record import Probed
 from framebench.instruments.host import MALLOC_ENV
-from framebench.records import provenance, store
+from framebench.records import store
 from framebench.records.record import INSTRUMENTS
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
@@ -56,18 +56,18 @@ def by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
 
 def own_module(name: str) -> str:
     """What a module prints that needs NumPy alone: it runs in this interpreter's environment, in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", name], cwd=provenance.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-m", name], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1]
 
 
 def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
     """By process: time of steps with a thread that reads resident memory over those without, and what it saw of the peak."""
-    return by_key([printed_by(environment, "monitor_probe", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
+    return by_key([printed_by(environment, "monitor", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
 
 
 def printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
     """The last line that a module of the worker prints, in a process of its own on one thread."""
-    name = f"framebench.worker.{module}"
+    name = f"framebench.features.claims.probes.{module}"
     printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
     found: dict[str, float] = json.loads(printed.splitlines()[-1])
     return found
@@ -79,20 +79,20 @@ def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
     for _ in range(ROUNDS):
         for strategy in COLLECTORS:
             one = replace(case, strategy=strategy).id
-            for key, value in printed_by(environment, "collector_probe", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
+            for key, value in printed_by(environment, "collector", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
                 found.setdefault(f"{strategy}_{key}", []).append(value)
     return found
 
 
 def normalised(environment: Environment) -> dict[str, list[float]]:
     """Bytes that a step of a small 3-D network adds, with nn.BatchNorm3d and without."""
-    return by_key([printed_by(environment, "norm_probe", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
+    return by_key([printed_by(environment, "norm", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
 def reported(environment: Environment, number: str) -> dict[str, list[float]]:
     """What a user's report is decided by, in fresh processes."""
     name = environment.framework
-    return by_key([printed_by(environment, "report_probe", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
+    return by_key([printed_by(environment, "report", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:

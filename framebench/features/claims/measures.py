@@ -348,8 +348,8 @@ class OfProbe:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Change / base of the activations that the analytic lower bound counts (framebench/analysis/lower_bound.py), at any batch. Nothing is
-    measured: there is no interval, and arms of it never decide."""
+    """Change / base of the activations that the analytic lower bound counts (framebench/analysis/lower_bound.py), at any
+    batch. Nothing is measured: there is no interval, and arms of it never decide."""
 
     change: str  # full case ids
     base: str

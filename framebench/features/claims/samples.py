@@ -1,9 +1,9 @@
 """What is taken from the records of one case: a number with its interval, from one process or several.
 
-- Times have no interval of their own, but ratios: of processes that made their steps in turn (`framebench/analysis/statistics.py`).
-- Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
-  smallest to the largest value seen, widened by what equal processes differ by under the instrument (`framebench/analysis/statistics.py`):
-  nothing for counters and plans.
+- Times have no interval of their own, but ratios: of processes that made their steps in turn
+(`framebench/analysis/statistics.py`). - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly
+vary, so the interval is from the smallest to the largest value seen, widened by what equal processes differ by under the
+instrument (`framebench/analysis/statistics.py`): nothing for counters and plans.
 - Shares of the step time: the mean over processes with its t interval; one process has none.
 - Counts from the evidence of an effect: exact, from the smallest to the largest seen.
 """

@@ -6,6 +6,7 @@ count that are of its newest one's commit; times are compared in all blocks that
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
 from framebench.analysis.selection import measured_at, of_one_version, unlimited
 from framebench.analysis.statistics import Ratio
+from framebench.features.claims import probed_record
 from framebench.features.claims.probed_record import Probed
 from framebench.records.record import Record
+from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 
@@ -33,7 +36,7 @@ class Measured:
             if r.provenance.protocol == self.protocol and r.status == "ok" and not r.provenance.planted:
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
-        self.probes = results.probes(machine)
+        self.probes = probes(results.root / "claims" / machine)
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -69,3 +72,14 @@ class Measured:
         names = [self.file[id(r)] for r in found if r.timed or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
+
+
+def probes(folder: Path) -> dict[str, tuple[Path, Probed]]:
+    """By name the newest result of each probe below the folder, and its file."""
+    every = []
+    for path in folder.rglob("*.json"):
+        try:
+            every.append((path, probed_record.read(path)))
+        except BadRecord as error:
+            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+    return {found.probe: (path, found) for path, found in sorted(every, key=lambda each: each[1].provenance.measured_at)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,11 +12,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from framebench.cli.measuring import Blocks, Env, MemoryLimit, Threads, TimeLimit, Turns, asked
-from framebench.cli.shared import MACHINES, AsJson, Profile, Results, Selectors, app, chosen, out, say
+from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, asked
+from framebench.cli.shared import MACHINES, AsJson, Env, Profile, Results, Selectors, app, chosen, fail, out, say, writable
 from framebench.engine import runner
+from framebench.engine.request import Asked
 from framebench.features.cluster import units
-from framebench.records import provenance
+from framebench.features.cluster.collect import NODES
+from framebench.features.cluster.collect import collect as collected
+from framebench.records import provenance, store
+from framebench.suite.case import Case
 
 
 @app.command(rich_help_panel=MACHINES)
@@ -60,9 +65,7 @@ def collect_(
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
     """
-    from framebench.features.cluster.collect import collect
-
-    found = collect(folders, results, machine)
+    found = collected(folders, results, machine)
     for name, nodes in sorted(found.machines.items()):
         say(f"{name}: {', '.join(sorted(nodes))}")
     for sentence in (*found.conflicts, *found.unreadable):
@@ -92,3 +95,21 @@ def check_results(
             out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
     say(f"{len(found.records)} records, {len(found.problems)} problems")
     raise typer.Exit(bool(found.problems))
+
+
+def run_on_slurm(wanted: Asked, found: list[Case], results: Path, settings: list[str]) -> list[str]:
+    """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
+    from framebench.features.cluster import slurm
+
+    if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
+        fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
+    given = {name: int(value) if value.isdigit() else value for name, value in (s.split("=", 1) for s in settings)}
+    every = units.units(wanted, found)
+    results = results.absolute()
+    writable(results / NODES).mkdir(parents=True, exist_ok=True)
+    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in found)))
+    added = collected([results], results)
+    say(f"{len(every) - len(left)} of {len(every)} units are done, {len(added.added)} records were added to {results}")
+    for sentence in (*added.conflicts, *added.unreadable, *(f"not done: {unit.named}" for unit in left)):
+        say(sentence)
+    return [*(store.read(path).status for path in added.added), *("crashed" for _ in (*left, *added.conflicts))]

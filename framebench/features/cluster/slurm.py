@@ -26,8 +26,9 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from framebench.engine import environments, runner
 from framebench.engine.environments import SetupError
+from framebench.engine.request import Asked
 from framebench.features.cluster.collect import NODES
-from framebench.features.cluster.units import Asked, marks, unfinished
+from framebench.features.cluster.units import marks, unfinished
 from framebench.records import provenance
 
 Say = Callable[[str], None]

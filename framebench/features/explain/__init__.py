@@ -1,0 +1,12 @@
+"""Where the peak of a step comes from."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "Where the peak of a step comes from.",
+    {
+        "commands": "command",
+        "documents": "tables:documents",
+        "causes": "table:causes",
+    },
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,12 @@ def kept(results: Path) -> list[Explanation]:
     files = sorted((results / "explained").glob("*.json"))
     found = [Explanation.model_validate_json(f.read_bytes()) for f in files]
     return sorted(found, key=lambda e: (Case.of(e.case), Version(release(e).partition("==")[2])))
+
+
+def causes(results: Path) -> Callable[[str, str, str], str | None]:
+    """Why the peak of a case changed from one version to another, such as `jax==0.9.2`, as far as steps were explained."""
+    known = kept(results)
+    return lambda case, base, change: cause(case, base, change, known)
 
 
 def newest(known: Sequence[Explanation]) -> list[Explanation]:

@@ -1,5 +1,5 @@
-"""Where the peak of one steady step of a case comes from: `python -m framebench.features.explain.worker CASE`, in its framework's
-environment. Prints one JSON object; `records.explanation.Explanation` says what is in it."""
+"""Where the peak of one steady step of a case comes from: `python -m framebench.features.explain.worker CASE`, in its
+framework's environment. Prints one JSON object; `records.explanation.Explanation` says what is in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from framebench.worker.worker import own_stdout, peaks
 def explain(case_id: str) -> dict[str, Any]:
     """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
     case = named(case_id)
-    module = importlib.import_module(f"framebench.adapters.{case.framework}.account")
+    module = importlib.import_module(f"framebench.features.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()
     peaks(adapter)

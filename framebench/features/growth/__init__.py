@@ -1,0 +1,10 @@
+"""Whether memory grows from step to step, and what piles up."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "Whether memory grows from step to step, and what piles up.",
+    {
+        "commands": "command",
+    },
+)

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.measuring import Env
-from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, measuring, out, say
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
 from framebench.engine import installed, runner
 from framebench.features.growth.measure import NoReadings, obstacle, read
 from framebench.suite import hypothetical

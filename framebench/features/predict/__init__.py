@@ -1,0 +1,10 @@
+"""The peak of a case without running it."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "The peak of a case without running it.",
+    {
+        "commands": "command",
+    },
+)

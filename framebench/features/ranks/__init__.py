@@ -1,0 +1,14 @@
+"""Cases that several processes share: measured, predicted, and advised on."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "Cases that several processes share: measured, predicted, and advised on.",
+    {
+        "report": "table:of_machine",
+        "documents": "sharding_tables:of_results",
+        "measure_over_ranks": "measure:measure",
+        "predict_rank": "command:predict_rank",
+        "advise_over_ranks": "command:advise",
+    },
+)

@@ -1,5 +1,5 @@
-"""The peak of one rank of a case, predicted: `python -m framebench.features.ranks.predicted_worker CASE`, in its framework's environment.
-Prints one JSON object: what the framework's `predicted_rank.predict` found, or `{"error": why}`."""
+"""The peak of one rank of a case, predicted: `python -m framebench.features.ranks.predicted_worker CASE`, in its framework's
+environment. Prints one JSON object: what the framework's `predicted_rank.predict` found, or `{"error": why}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framebench.worker.worker import own_stdout
 if __name__ == "__main__":
     out = own_stdout()
     case = over_ranks(sys.argv[1])
-    module = importlib.import_module(f"framebench.adapters.{case.framework}.predicted_rank")
+    module = importlib.import_module(f"framebench.features.ranks.predicted_{case.framework}")
     try:
         print(json.dumps(module.predict(case)), file=out)
     except module.Gone as error:

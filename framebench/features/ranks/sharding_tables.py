@@ -10,6 +10,7 @@ from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib, number
 from framebench.analysis.reports.ground_truth import adjusted_bytes
+from framebench.analysis.results import Results
 from framebench.features.ranks import sharding
 from framebench.features.ranks.prediction import Prediction
 from framebench.features.ranks.sharding import Shapes
@@ -152,6 +153,11 @@ def versions(found: list[Prediction], framework: str) -> str:
 
 def order(case: Case) -> tuple[object, ...]:
     return FRAMEWORKS.index(case.framework), case.size != "cpu", list(sharding.STRATEGIES).index(case.strategy), case.ranks
+
+
+def of_results(results: Results) -> list[Comparison]:
+    """Formulas, and predictions beside them, for documents."""
+    return comparisons(results.root)
 
 
 def comparisons(root: Path) -> list[Comparison]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 
 import pandas as pd
 
@@ -53,6 +54,11 @@ def comparisons(found: Iterable[Record]) -> Iterator[Comparison]:
             f"Over ranks: {scenario}, size {size}", f"{CAPTION}Machine {machine}; {versions}.", with_status(table), SHOWN,
             left=3, machine=str(machine), cases=tuple(table["case"]),
         )  # fmt: skip
+
+
+def of_machine(found: Sequence[Record], results: Path) -> list[Comparison]:
+    """What a report shows of cases over ranks."""
+    return [*comparisons(found)]
 
 
 def place(row: dict[str, object]) -> tuple[object, ...]:

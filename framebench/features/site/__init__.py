@@ -1,1 +1,11 @@
-"""Everything that the records say as one folder of static pages: no network, no server, readable without JavaScript."""
+"""The records as pages, without network or server."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "The records as pages, without network or server.",
+    {
+        "build_site": "build:build",
+        "page_of_model": "own:write",
+    },
+)

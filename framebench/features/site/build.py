@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from framebench.analysis import predict, tables
-from framebench.analysis.reports import breakdown, ground_truth, support
+from framebench.analysis import breakdown, predict, tables
+from framebench.analysis.reports import ground_truth, support
 from framebench.analysis.results import Results
-from framebench.features.explain import table as explained
-from framebench.features.site import asv, casepage, parts
-from framebench.features.site.links import case_page, machine_folder
+from framebench.features.site import asv, casepage
+from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
 from framebench.features.site.writer import HERE, Writer
 from framebench.records.record import Record
+
+if TYPE_CHECKING:
+    from framebench.analysis.figures import Picture
 
 MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
 
@@ -34,7 +36,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     found = results.records if shown is None else shown
     if not found:
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
-    everywhere = machines(found, explained.kept(results.root))
+    everywhere = machines(found, results)
     empty(target)
     shutil.copytree(HERE / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
@@ -72,15 +74,12 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
         write_workload(writer, machine, workload)
-    drawn = parts.pictures(machine, results)
+    drawn = pictures(machine, results)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
     writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
-    ledger, claims = parts.claims(machine, results)
-    verdicts = Counter(claim.entry.verdict for claim in claims).most_common()
-    writer.page(f"{folder}/claims.html", "claims.html", machine=machine, ledger=ledger, claims=claims, verdicts=verdicts)
-    if machine.versions:
-        writer.page(f"{folder}/versions.html", "versions.html", machine=machine, comparisons=machine.versions)
+    for page in machine.of_features:
+        writer.page(f"{folder}/{page.name}.html", page.template, machine=machine, **page.context())
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
     # of the pinned version, where a case has several
     of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
@@ -88,6 +87,13 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
         found = machine.found[case]
         record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
         write_case(writer, machine, record, found, line, bounds.get((case, line["measured_at"])))
+
+
+def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
+    """The figures that the machine's rows can fill, by the file beside the machine's pages."""
+    from framebench.analysis import figures  # takes seconds
+
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in figures.pictures(machine.shown, results)}
 
 
 def write_workload(writer: Writer, machine: Machine, workload: str) -> None:

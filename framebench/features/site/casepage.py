@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from framebench.analysis import breakdown
 from framebench.analysis.comparison import MIB, Comparison, missing, number
-from framebench.analysis.reports import breakdown
 from framebench.analysis.selection import Measured, select_case
 from framebench.analysis.tables import BEFORE_BLOCKS, interval, mark, relative
 from framebench.records.record import Compared, Record

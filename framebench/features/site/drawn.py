@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from framebench.analysis import rows
 from framebench.analysis.comparison import mib, missing, number
-from framebench.analysis.figures import fronts, rows
+from framebench.analysis.figures import fronts
 from framebench.analysis.frames import decided
 from framebench.analysis.reports.in_words import compared, cost, least
 from framebench.analysis.tables import in_short, relative

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
+from framebench import extensions
 from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.results import Results
 from framebench.analysis.selection import measured_at, of_one_version, unlimited
-from framebench.features.explain.record import Explanation
+from framebench.extensions import Page
 from framebench.features.site import casepage, drawn, headlines
 from framebench.features.site.titles import SCENARIO_ORDER, title
-from framebench.features.versions import table as versions
 from framebench.models import spec
 from framebench.records.record import Record
 
@@ -25,7 +25,7 @@ class Machine:
 
     name: str
     found: dict[str, list[Record]]
-    known: Sequence[Explanation] = ()  # steps that were explained, of any machine
+    results: Results  # that the records are from
 
     @cached_property
     def records(self) -> list[Record]:
@@ -79,8 +79,7 @@ class Machine:
     @cached_property
     def pages(self) -> list[tuple[str, str]]:
         """File names without ending, and titles."""
-        compared = [("versions", "Versions")] if self.versions else []
-        others = [("figures", "Figures"), ("claims", "Claims"), *compared, ("cases", "All cases")]
+        others = [("figures", "Figures"), *((page.name, page.title) for page in self.of_features), ("cases", "All cases")]
         return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
 
     @cached_property
@@ -89,9 +88,9 @@ class Machine:
         return {w: drawn.drawn(self.shown[self.shown["workload"] == w], SCENARIO_ORDER) for w in self.workloads}
 
     @cached_property
-    def versions(self) -> list[Comparison]:
-        """Each version of a framework against the one before it, where both have a case, with causes where they are known."""
-        return versions.comparisons(self.records, self.known)
+    def of_features(self) -> list[Page]:
+        """The pages that features add."""
+        return [page for pages in extensions.every("pages") for page in pages(self)]
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
@@ -107,12 +106,12 @@ class Machine:
         return tables.conditions(self.table)
 
 
-def machines(found: list[Record], known: Sequence[Explanation] = ()) -> list[Machine]:
+def machines(found: list[Record], results: Results) -> list[Machine]:
     """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(found, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return sorted((Machine(name, cases, known) for name, cases in by_machine.items()), key=lambda m: m.doubt)
+    return sorted((Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: m.doubt)
 
 
 def all_cases(machine: Machine) -> Comparison:

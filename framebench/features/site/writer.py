@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from framebench import extensions
 from framebench.analysis.comparison import Comparison
 from framebench.features.site import drawn
 from framebench.features.site.links import anchors, case_page, machine_folder
@@ -52,7 +53,7 @@ class Writer:
     common: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loader = FileSystemLoader(HERE / "templates")
+        loader = FileSystemLoader([HERE / "templates", extensions.FOLDER])
         self.environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )

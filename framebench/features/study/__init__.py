@@ -1,1 +1,11 @@
-"""How far the numbers can be trusted: studies of the suite itself."""
+"""How often the suite errs: comparisons whose answer is known."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "How often the suite errs: comparisons whose answer is known.",
+    {
+        "commands": "command",
+        "documents": "tables:documents",
+    },
+)

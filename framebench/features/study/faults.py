@@ -1,4 +1,5 @@
-"""The fault campaign's count: `python -m framebench.features.study.faults docs/faults.md` puts it where the document has its markers.
+"""The fault campaign's count: `python -m framebench.features.study.faults docs/faults.md` puts it where the document has its
+markers.
 
 The tests that plant a fault enter its outcome; `pytest --faults results/study/faults.json` writes that down.
 """

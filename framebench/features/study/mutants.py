@@ -1,4 +1,5 @@
-"""The planted bugs' tables: `python -m framebench.features.study.mutants docs/faults.md` puts them where the document has its markers.
+"""The planted bugs' tables: `python -m framebench.features.study.mutants docs/faults.md` puts them where the document has its
+markers.
 
 `make mutants` plants the bugs and writes what came of each.
 """

@@ -1,13 +1,13 @@
 """How often do verdicts err? Real comparisons of equal arms, and of arms with a planted difference: docs/study.md.
 
 `framebench dev study CONDITION` measures: in each block several equal processes of a case, and processes whose steps are
-longer by a known share; beside them processes that hold more memory. `python -m framebench.features.study.study CONDITION FOLDER` keeps
-the records in one file. `make report` judges them, as `framebench compare` judges two cases.
+longer by a known share; beside them processes that hold more memory. `python -m framebench.features.study.study CONDITION
+FOLDER` keeps the records in one file. `make report` judges them, as `framebench compare` judges two cases.
 
-The rule, fixed before anything was measured: a verdict is that of `framebench.analysis.statistics.verdict` on one pair of arms over all
-of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
-*false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are paired so that
-no two pairs of them share a process.
+The rule, fixed before anything was measured: a verdict is that of `framebench.analysis.statistics.verdict` on one pair of arms
+over all of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more
+memory. A *false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are
+paired so that no two pairs of them share a process.
 """
 
 from __future__ import annotations

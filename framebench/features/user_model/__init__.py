@@ -1,1 +1,11 @@
-"""A model of the user's own: one Python file, under the names that the harness asks a workload by."""
+"""A model of the user's own under every strategy that applies."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "A model of the user's own under every strategy that applies.",
+    {
+        "commands": "command",
+        "workload": "spec:own",
+    },
+)

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.measuring import Env
 from framebench.cli.shared import (
     MEASURE,
     AsJson,
+    Env,
     app,
     broken,
     err,
@@ -21,6 +21,7 @@ from framebench.cli.shared import (
     file_to_write,
     folder_to_fill,
     measuring,
+    needed,
     out,
     parse_bytes,
     say,
@@ -30,7 +31,6 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
-from framebench.features.max_batch import measure as search
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import Record
@@ -127,12 +127,12 @@ def measure(
 def largest(found: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
     """A search for each strategy that came out right."""
     cases = dict.fromkeys(record.parsed for record in found if record.usable)
-    searches = []
+    searches, find = [], needed("largest_batch", "max_batch")
     for case in cases:
         with err.status(case.id) as status:
             told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
             smallest = replace(case, batch=case.plan.micro_batches)
-            searches.append(search.find(smallest, room, environment, options=options, results=where, progress=told))
+            searches.append(find(smallest, room, environment, options=options, results=where, progress=told))
         say(f"{case.strategy}: {searches[-1].answer}")
     return searches
 
@@ -150,7 +150,6 @@ def show(
     sentences = [report.within(rows, room)] if room else []
     if figure or html:
         from framebench.analysis.figures import fronts, page
-        from framebench.features.site import own as site
 
         drawn = fronts.pareto(report.named(rows), undecided=True)
         if drawn is None:
@@ -158,7 +157,8 @@ def show(
         elif figure:
             figure.write_text(page.svg(drawn))
         if html:
-            say(f"wrote {site.write(html, tables, sentences, drawn)}")
+            write = needed("page_of_model", "site")
+            say(f"wrote {write(html, tables, sentences, drawn)}")
     for sentence in sentences:
         say(sentence)
     if as_json:

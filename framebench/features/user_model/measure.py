@@ -115,7 +115,9 @@ def survey(model: UserModel, environment: Environment, options: Options, told: C
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
-        worker = Worker(environment, "survey", {"case": case.id}, variables, Path(scratch) / "log")
+        worker = Worker(
+            environment, "framebench.features.user_model.reference", {"case": case.id}, variables, Path(scratch) / "log"
+        )
         outcome = worker.end(told, options.time_limit_s)
     if outcome.status != "ok":
         raise Fault(in_words(model, outcome))

@@ -1,7 +1,9 @@
-"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_model.reference '{"case": ...}'`.
+"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_model.reference
+'{"case": ...}'`.
 
-Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know of the model, the
-baseline's values and tensors as references, and as honest errors how far they move when the weights are rounded otherwise.
+Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know
+of the model, the baseline's values and tensors as references, and as honest errors how far they move when the weights are
+rounded otherwise.
 """
 
 from __future__ import annotations

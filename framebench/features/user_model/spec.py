@@ -6,6 +6,7 @@ Without the variable it has no values: enough to read records by.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from framebench.features.user_model import strategies
 from framebench.models.spec import OWN, Optimizer, Param, Preset, UnknownName, Workload
 
+MODELS = {"torch": "torch_model", "jax": "flax_model", "jittor": "jittor_model"}
 VARIABLE = "FRAMEBENCH_OWN"
 USUAL = Optimizer("sgd", lr=0.01)  # where the file has none
 THEIRS = Optimizer("own", lr=0.0)  # where it has: nothing is known of it
@@ -45,12 +48,21 @@ class Own(Workload):
     def batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
         return self.model(self.facts["framework"]).batch(batch)
 
+    def refuses(self, plan: Any) -> str | None:
+        return strategies.why_not(plan, self)
+
+    def knows(self, plan: Any) -> bool:
+        return strategies.known(plan)
+
     @property
     def incomparable(self) -> tuple[str, ...]:
         return tuple(self.facts.get("undetermined", ()))
 
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         return batch, *self.facts["input"][1:]
+
+    def model(self, framework: str) -> Any:
+        return importlib.import_module(f"framebench.features.user_model.{MODELS[framework]}")
 
     @property
     def folder(self) -> Path:

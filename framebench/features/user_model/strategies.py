@@ -28,7 +28,8 @@ def known(plan: Strategy) -> bool:
 
 
 def why_not(plan: Strategy, workload: Any) -> str | None:
-    """Why a strategy does not apply to what the file has, if it does not. `workload`: framebench.features.user_model.spec.Own."""
+    """Why a strategy does not apply to what the file has, if it does not. `workload`:
+    framebench.features.user_model.spec.Own."""
     facts = workload.facts
     if not known(plan) or not plan.same_loss:
         return "is not for models of one's own"

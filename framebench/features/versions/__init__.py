@@ -1,0 +1,14 @@
+"""Versions of a framework against each other."""
+
+from framebench.extensions import Feature
+
+FEATURE = Feature(
+    "Versions of a framework against each other.",
+    {
+        "commands": "commands",
+        "report": "table:of_machine",
+        "documents": "bisected:documents",
+        "figures": "figure:figures",
+        "pages": "pages:pages",
+    },
+)

@@ -7,6 +7,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.results import Results
 from framebench.features.versions.bisected_record import FLOOR, Bisected, Tried
 
 WIDTH = 100  # characters of a reason
@@ -50,3 +51,8 @@ def row(one: Tried, base: Tried | None, minimum: float, factor: float, framework
 def shortened(reason: str) -> str:
     line = reason.splitlines()[0] if reason else ""
     return line if len(line) <= WIDTH else f"{line[:WIDTH]}..."
+
+
+def documents(results: Results) -> list[Comparison]:
+    """A table of each bisection."""
+    return [table(found) for found in kept(results.root)]

@@ -83,7 +83,6 @@ def compare_(
 ) -> None:
     """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell."""
     from framebench.analysis.results import Results as Folder
-    from framebench.features.explain import table as explained
     from framebench.features.versions import table as judged
 
     folder = Folder(results)
@@ -98,7 +97,7 @@ def compare_(
     if as_json:
         typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
     else:
-        judged.table(rows, explained.kept(results)).terminal(out)
+        judged.table(rows, judged.causes_in(results)).terminal(out)
     worse = [r for r in rows if r.verdict == judged.REGRESSION]
     for r in worse:
         more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""

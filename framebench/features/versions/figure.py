@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,9 +12,12 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import page, rows
-from framebench.features.versions.table import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, held, title
+from framebench.analysis import rows
+from framebench.analysis.figures import page
+from framebench.analysis.results import Results
+from framebench.features.versions.table import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, held, successive, title
 
+Question = Callable[[pd.DataFrame], Figure | None]
 NAMES = [quantity.name for quantity in QUANTITIES]
 DECIDED = (REGRESSION, IMPROVEMENT, NONE)
 ROW_IN = 0.17  # height of a case's row in inches
@@ -66,3 +70,13 @@ def changes_title(cells: pd.DataFrame) -> str:
         most = f", by at most {worse.max() - 1:.0%}" if len(worse) else ""
         said.append(f"worse {quantity} in {len(worse)} of {len(group)} cases{most}")
     return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {rows.listed(said)}"
+
+
+def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+    """One for each version and the one before it, of the first of these machines that has both; its last line names it."""
+    found: dict[str, pd.DataFrame] = {}
+    for machine in machines:
+        for judged in successive(results.of_machine(machine)):
+            found.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
+    for name, judged_rows in found.items():
+        yield name, changes, judged_rows

@@ -1,8 +1,8 @@
 """Did an upgrade of the framework cost memory or time? Verdicts on two versions, from the records that lie there.
 
-`framebench versions run` measures the versions in blocks. The rule is that of every other ratio (`framebench.analysis.statistics`), and
-the p of all times on one page are corrected for their number (Holm). Where two versions share fewer than three blocks the
-verdict on times is `too few`, however far two numbers lie apart.
+`framebench versions run` measures the versions in blocks. The rule is that of every other ratio
+(`framebench.analysis.statistics`), and the p of all times on one page are corrected for their number (Holm). Where two
+versions share fewer than three blocks the verdict on times is `too few`, however far two numbers lie apart.
 
 Throughput has no verdict of its own: it is work / step time, and what looks for "more" would take its growth for a regression.
 """
@@ -10,13 +10,15 @@ Throughput has no verdict of its own: it is work / step time, and what looks for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from scipy import stats
 
+from framebench import extensions
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.reports import verdicts
@@ -24,8 +26,6 @@ from framebench.analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK,
 from framebench.analysis.selection import measured_at, unlimited
 from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
 from framebench.analysis.statistics import FEW as BLOCKS
-from framebench.features.explain import table as explained
-from framebench.features.explain.record import Explanation
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -268,9 +268,22 @@ RULE = (
 )
 
 
-def table(rows: list[Row], known: Sequence[Explanation] = ()) -> Comparison:
+Cause = Callable[[str, str, str], str | None]  # case, base and change, such as `jax==0.9.2`: why its peak changed
+
+
+def unexplained(case: str, base: str, change: str) -> None:
+    """Where no step was explained."""
+
+
+def causes_in(results: Path) -> Cause:
+    """What `framebench explain` has told of steps in these results, if it is there."""
+    of_results = extensions.one("causes")
+    return of_results(results) if of_results else unexplained
+
+
+def table(rows: list[Row], cause: Cause = unexplained) -> Comparison:
     """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below.
-    `known` are the steps that `framebench explain` has told of. Raises ValueError for no rows."""
+    Raises ValueError for no rows."""
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
@@ -282,7 +295,7 @@ def table(rows: list[Row], known: Sequence[Explanation] = ()) -> Comparison:
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
-        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, known), *folded(rows)])),
+        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *folded(rows)])),
         machine="" if several else machines[0],
     )
 
@@ -294,11 +307,11 @@ def reasons(rows: list[Row]) -> Iterator[str]:
             yield f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}"
 
 
-def causes(shown: list[Row], known: Sequence[Explanation]) -> Iterator[str]:
+def causes(shown: list[Row], cause: Cause) -> Iterator[str]:
     """Of peaks that changed in cases that are explained in both versions."""
     for r in shown:
         changed = r.quantity == PEAK.name and r.verdict in (REGRESSION, IMPROVEMENT)
-        if changed and (said := explained.cause(r.case, r.base, r.change, known)):
+        if changed and (said := cause(r.case, r.base, r.change)):
             yield f"{r.case}, {r.quantity}, by framebench explain: {said}"
 
 
@@ -347,9 +360,14 @@ def line(r: Row) -> tuple[str, ...]:
     return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
 
 
-def comparisons(found: Iterable[Record], known: Sequence[Explanation] = ()) -> list[Comparison]:
+def of_machine(found: Sequence[Record], results: Path) -> list[Comparison]:
+    """What a report shows of versions; of single processes."""
+    return comparisons([r for r in found if r.parsed.ranks == 1], causes_in(results))
+
+
+def comparisons(found: Iterable[Record], cause: Cause = unexplained) -> list[Comparison]:
     """A table for each version and the one before it, by machine and framework, where both have a case."""
-    return [table(rows, known) for rows in successive(found)]
+    return [table(rows, cause) for rows in successive(found)]
 
 
 def successive(found: Iterable[Record]) -> Iterator[list[Row]]:

@@ -18,16 +18,16 @@ from framebench.cli.__main__ import app
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.groups import pair
-from framebench.features.claims import as_json, detail, ledger, parts, table
 from framebench.features.claims import measure as claim_probes
 from framebench.features.claims.arms import SOME
 from framebench.features.claims.claim import Registry, UnknownClaim
-from framebench.features.claims.ledger import Entry, applies, names, wanted
+from framebench.features.claims.ledger import Entry, applies, as_json, ledger, names, wanted
 from framebench.features.claims.measures import Nothing, OfProbe, Predicted, Value, quotient
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import MEASURED, Verdict
 from framebench.features.claims.samples import TIME, bounds
+from framebench.features.claims.show import detail, parts, table
 from framebench.features.claims.store import Measured
 from framebench.records import store
 from framebench.records.record import Proof, Rank, Verification

@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from framebench.analysis import frames
-from framebench.analysis.figures import rows
+from framebench.analysis import frames, rows
 from framebench.analysis.results import Results
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import Verdict

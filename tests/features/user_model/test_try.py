@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from framebench.analysis.figures.fronts import pareto
-from framebench.analysis.figures.page import said as said_in
 
 from framebench.analysis import frames
+from framebench.analysis.figures.fronts import pareto
+from framebench.analysis.figures.page import said as said_in
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import HERE, Arm

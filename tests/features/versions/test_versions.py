@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from asv.config import Config
-from framebench.analysis.reports.report import of_records
 from typer.testing import CliRunner
 
 from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
+from framebench.analysis.reports.report import of_records
 from framebench.analysis.results import Results
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import PEAK, TIME, Quantity

@@ -1,5 +1,5 @@
-"""What a loop grows to while Python's collector is on, off or called: `python -m framebench.features.claims.probes.collector CASE STEPS`.
-Linux.
+"""What a loop grows to while Python's collector is on, off or called: `python -m framebench.features.claims.probes.collector
+CASE STEPS`. Linux.
 
 A memory worker collects before each step that it measures, so that its peaks cannot tell; here nobody collects but the case.
 """

@@ -1,4 +1,5 @@
-"""Whether attribute paths exist in a framework: `python -m framebench.features.claims.probes.names jittor jittor.nn.BatchNorm3d ...`.
+"""Whether attribute paths exist in a framework: `python -m framebench.features.claims.probes.names jittor
+jittor.nn.BatchNorm3d ...`.
 
 A path whose parent does not exist does not exist either. Modules that were not imported yet count as existing.
 """

@@ -1,4 +1,5 @@
-"""A user's report, tried anew: `python -m framebench.features.claims.probes.report FRAMEWORK NUMBER`, in the framework's environment."""
+"""A user's report, tried anew: `python -m framebench.features.claims.probes.report FRAMEWORK NUMBER`, in the framework's
+environment."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import sys
 
 def tried(framework: str, number: str) -> dict[str, float]:
     """The numbers that decide, by name: bytes, counts or values, as the report's function says."""
-    found: dict[str, float] = importlib.import_module(f"framebench.adapters.{framework}.reports").REPORTS[number]()
+    found: dict[str, float] = importlib.import_module(f"framebench.features.claims.reports.{framework}").REPORTS[number]()
     return found
 
 

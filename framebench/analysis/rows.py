@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from framebench.analysis.figures.page import NAMES
 
 from framebench.analysis.tables import conditions
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import names
 
+NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 NAMED = 12  # so many cases are named in a footer, the others are counted
 FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU
 

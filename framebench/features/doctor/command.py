@@ -1,0 +1,35 @@
+"""The command that examines a machine: `doctor`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import HERE, AsJson, Results, app, measuring, out, say
+from framebench.engine import runner
+
+
+@app.command(rich_help_panel=HERE)
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
+    env: Annotated[str | None, typer.Option(help="`installed`, or the path of a python; else the pinned environments")] = None,
+) -> None:
+    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
+    from framebench.features.doctor import measure as examine
+
+    findings = examine.findings(env)
+    if calibrate:
+        with measuring(results):
+            measured = examine.calibration(say=say, env=env)
+            examine.save(measured, results)
+        findings += measured
+    if as_json:
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
+    else:
+        for finding in findings:
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)

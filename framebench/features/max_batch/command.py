@@ -1,0 +1,146 @@
+"""Commands within a budget of memory: `max-batch | evaluate`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import (
+    BUDGET,
+    AsJson,
+    Env,
+    Frameworks,
+    Results,
+    Scenario,
+    Size,
+    Workload,
+    app,
+    err,
+    fail,
+    measuring,
+    out,
+    parse_bytes,
+    parts,
+    say,
+)
+from framebench.engine import environments, installed, oom_recovery, runner
+from framebench.engine.environments import SetupError
+from framebench.features.max_batch import measure as search
+from framebench.models import spec
+from framebench.records.search import Fit
+from framebench.suite import selectors
+from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.strategy import FRAMEWORKS
+
+
+@app.command("fit", hidden=True)
+@app.command("max-batch", rich_help_panel=BUDGET)
+def max_batch_(
+    context: typer.Context,
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    asked: Annotated[
+        str, typer.Argument(metavar="CASES", help="such as transformer/*/train/checkpoint; by default the baseline of training")
+    ] = "",
+    workload: Workload = None,
+    scenario: Scenario = None,
+    framework: Frameworks = None,
+    strategy: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    size: Size = None,
+    max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
+    results: Results = runner.RESULTS,
+    again: Annotated[bool, typer.Option("--again", help="search anew, though this was answered before")] = False,
+    env: Env = None,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit.
+
+    What this machine has found out before is answered at once.
+    """
+    from framebench.features.max_batch import table as searches
+
+    if context.info_name == "fit":
+        say("fit is called max-batch; both names work")
+    given = parts(asked)
+    if given.batch:
+        fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
+    if not (workload := workload or given.workload):
+        known = spec.names()
+        fail(f"which workload? {', '.join(known)}: framebench max-batch '{known[-1]}/*/train' --budget {budget}", 2)
+    frameworks = framework or ([given.framework] if given.framework else list(FRAMEWORKS))
+    strategies = strategy or ([given.strategy] if given.strategy else [])
+    named = workload, scenario or given.scenario or "train", frameworks, strategies, size or given.size or DEFAULT_SIZE
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    found: list[Fit] = []
+    for case in search.chosen(*named):
+        one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
+        if one:
+            say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
+        elif (one := searched(case, room, env, max_batch, options, results, bool(found))) is None:
+            continue
+        found.append(one)
+        if not as_json:
+            searches.table(found[-1]).terminal(out)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+
+
+def searched(
+    case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
+) -> Fit | None:
+    """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
+
+    kept = "; what was found for the cases before is kept" if before else "; nothing was found yet"
+    with measuring(results, lambda: kept), err.status(case.id) as status:
+        try:
+            environment = installed.ready([case.framework], env, say)[case.framework]
+        except SetupError as error:
+            say(f"{case.framework}: {error}")
+            return None
+        show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+        return search.find(case, room, environment, max_batch, options, results, show_phase)
+
+
+@app.command(rich_help_panel=BUDGET)
+def evaluate(
+    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    asked: Annotated[
+        str, typer.Argument(metavar="CASE", help="such as transformer/torch/eval/no_grad/b64, whose batch is tried first")
+    ] = "",
+    samples: Annotated[int, typer.Option(min=1, help="that are evaluated in all")] = 64,
+    workload: Workload = None,
+    framework: Annotated[str | None, typer.Option(hidden=True)] = None,
+    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    size: Size = None,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+
+    given = parts(asked)
+    if (given.scenario or "eval", given.strategy or "no_grad") != ("eval", "no_grad"):
+        fail(f"evaluate does eval/no_grad alone, and not {asked}", 2)
+    wanted = f"{workload or given.workload or '*'}/{framework or given.framework or '*'}/eval/no_grad/*"
+    every = selectors.select(f"{wanted}/{size or given.size or DEFAULT_SIZE}")
+    found_cases = {replace(c, batch=batch or given.batch or 64) for c in every}
+    if len(found_cases) > 1:
+        fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
+    (case,) = found_cases
+    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    with measuring(results), err.status(case.id) as status:
+        environment = environments.ensure(case.framework, say=say)
+        run = oom_recovery.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        found = oom_recovery.evaluate(case, samples, room, run)
+    if as_json:
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+    else:
+        for line in oom_recovery.in_words(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.failure:
+        fail(found.failure, 1)

@@ -1,0 +1,64 @@
+"""Commands that measure the suite itself: `dev overhead | study`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import Results, err, fail, measuring, say, session
+from framebench.cli.upkeep import dev
+from framebench.engine import environments, runner
+from framebench.engine.blocks import Run, measure
+from framebench.engine.progress import CaseProgress
+from framebench.features.study import measure as plan
+from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.strategy import FRAMEWORKS
+
+QUIET, LOADED = "quiet", "loaded"
+PARTS = TIME, MEMORY = "time", "memory"
+
+
+@dev.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
+) -> None:
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    with measuring(results):
+        environment = environments.ensure("torch", say=say)
+        typer.echo(environments.run_module(environment, "framebench.features.study.overhead", str(rounds), OMP_NUM_THREADS="1"))
+
+
+@dev.command()
+def study(
+    condition: Annotated[str, typer.Argument(help="quiet, or loaded: beside as many busy processes as there are cores")],
+    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
+    size: Annotated[str, typer.Option(help="of the long steps: tiny, cpu or full")] = DEFAULT_SIZE,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each arm, so often")] = plan.BLOCKS,
+    part: Annotated[str | None, typer.Option(help="time or memory; both, one after the other, if none is named")] = None,
+    results: Annotated[Path | None, typer.Option(help="where the records go, which no table shows")] = None,
+) -> None:
+    """Measure comparisons whose answer is known, for docs/study.md. An interrupted study goes on where it stopped."""
+    if condition not in (QUIET, LOADED):
+        fail(f"{condition!r} is no condition of the study; choose {QUIET} or {LOADED}", 2)
+    if part not in (None, *PARTS):
+        fail(f"{part!r} is no part of the study; choose {' or '.join(PARTS)}, or leave it out for both", 2)
+    found = [c for c in plan.cases(size) if not runner.unsupported(c) and c.framework in (framework or FRAMEWORKS)]
+    where = results or Path(f".study-{condition}")
+    where.mkdir(parents=True, exist_ok=True)
+    with session(where, " ".join(["study", condition, size, str(blocks), *filter(None, (part, *(framework or ())))])) as opened:
+        ready = {name: environments.ensure(name, say=say) for name in dict.fromkeys(c.framework for c in found)}
+        with (
+            plan.busy(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
+            CaseProgress(found, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
+            Run(opened.id, runner.Options(memory=False), where, progress) as run,
+        ):
+            if part != MEMORY:
+                measure(plan.timed(found, ready), run, blocks)
+            run.options = runner.Options(rounds=1)  # of these only the memory matters
+            larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
+            if part != TIME:
+                measure(plan.held(larger, ready), run)
+    say(f"keep the records: python -m framebench.features.study.study {condition} {where}; judge them: make report")

@@ -1,0 +1,61 @@
+"""The command that compares each framework's newest release with the pinned one: `versions newest`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, out, say, session
+from framebench.engine import runner
+from framebench.engine.progress import CaseProgress
+from framebench.engine.session import alone
+from framebench.features.versions import measure as versions
+from framebench.features.versions import newest as search
+from framebench.features.versions import table as judged
+from framebench.features.versions.command import Threshold, fraction, room
+from framebench.suite.strategy import FRAMEWORKS
+
+
+@room.command()
+def newest(
+    frameworks: Annotated[list[str] | None, typer.Argument(help="such as jax; all of them if none is named")] = None,
+    profile: Profile = None,
+    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each case in each version")] = versions.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
+    threshold: Threshold = None,
+    keep: Annotated[bool, typer.Option("--keep", help="the environments made for it, which are removed else")] = False,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Compare each framework's newest release, as the package index lists it, with the pinned version, in the same blocks.
+
+    Exit code 1: a regression, a case that fails under the newest release alone, or a release that cannot be installed;
+    3: nothing could be judged. Nothing is measured where the pinned version is the newest one. Without a profile the cases
+    are those of `versions run`. An interrupted comparison goes on where it stopped.
+    """
+    pairs = [search.Pair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
+    least, folder = fraction(threshold), results / search.FOLDER
+    options = runner.Options(profile=profile, rounds=rounds)
+    answers = []
+    for pair in pairs:
+        if pair.current:
+            answers.append(search.current(pair))
+        else:
+            able = [c for c in versions.selection(pair.framework, None, profile) if not runner.unsupported(c)]
+            asked = " ".join(["versions newest", *pair.arms, str(blocks), str(options)])
+            bench = search.Bench(able, blocks, options, folder, say, least, keep)
+            with alone(results), session(folder, asked) as opened, CaseProgress(able, folder, err, 2 * blocks) as progress:
+                answers.append(bench.answer(pair, opened.id, progress))
+        say(answers[-1].said)
+    if as_json:
+        typer.echo(json.dumps([answer.as_dict() for answer in answers], indent=1))
+    for rows in (list(answer.rows) for answer in answers if answer.rows and not as_json):
+        judged.table(rows).terminal(out)
+    raise typer.Exit(worst([answer.code for answer in answers]))
+
+
+def worst(codes: list[int]) -> int:
+    """A regression in one framework counts more than another that could not be judged."""
+    return 1 if 1 in codes else max(codes)
