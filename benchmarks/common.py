@@ -6,6 +6,8 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import product
 from typing import ClassVar
 
 from framebench.asv.block import measured_with
@@ -27,7 +29,7 @@ class CaseFailed(RuntimeError):
 
 
 class CaseBenchmarks(ABC):
-    """One workload in one framework at one size. A subclass states `workload`, `framework` and `size`, no more.
+    """One workload in one framework at one size. A subclass states `workload`, `framework` and `size`, no more (`classes`).
 
     asv runs every metric of every parameter in a process of its own. The first to ask for a case measures the block that it is
     in; the others, and the other cases of the block, find their records of the same session.
@@ -94,3 +96,14 @@ class CaseBenchmarks(ABC):
     def _record(self) -> Record:
         """Of this session: the first question for a case measures all that it is compared with."""
         return measured_with(self.case, ENV, PROFILE)
+
+
+def classes() -> Iterator[type[CaseBenchmarks]]:
+    """One for each workload, framework that it is written in, and size of a profile. The usual size is in no name."""
+    sizes = dict.fromkeys(described.size for described in profiles.PROFILES.values())
+    for workload in map(spec.workload, spec.names()):
+        for framework, size in product(workload.frameworks, sizes):
+            if size in workload.sizes:
+                of_size = "" if size == DEFAULT_SIZE else size.title()
+                name = f"{workload.name}.{workload.benchmark}{framework.title()}{of_size}"
+                yield type(name, (CaseBenchmarks,), {"workload": workload.name, "framework": framework, "size": size})

@@ -1,4 +1,6 @@
-"""What a workload declares, and the canonical weights every framework starts from.
+"""What a workload declares, where workloads are found, and the canonical weights every framework starts from.
+
+A workload is any folder with a `spec.py`, here or in the folder that $FRAMEBENCH_MODELS names.
 
 No framework's own initialiser or random generator is used anywhere: weights and inputs are made here, in NumPy, from a seed
 and the parameter's name. So the loss of step 0 must agree between frameworks to rounding.
@@ -10,6 +12,7 @@ import gzip
 import importlib
 import json
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from framebench import extensions
+from framebench import extensions, models
+from framebench.models.layer import Layer, Switches
 
-NAMES = ("resnet50", "unet3d", "transformer")
+FURTHER = "FRAMEBENCH_MODELS"  # the variable that names a folder with workloads of the user's; workers inherit it
+FILES = {"torch": "torch_model.py", "jax": "flax_model.py", "jittor": "jittor_model.py"}
 OWN = "own"  # a model of the user's own: framebench/features/user_model
 SEED = 2024
 STREAM = 8  # batches in a stream of sequences or of images
@@ -34,6 +39,10 @@ SHIFT, OFF = 2.0, 0.15
 
 class UnknownName(ValueError):
     """A workload, size or batch that is not declared; the message lists those that are."""
+
+
+class BadWorkload(UnknownName):
+    """A workload's folder that cannot be used; the message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +119,15 @@ class Workload:
     params: Callable[[Any], Iterator[Param]]
     inputs: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
     couples_samples: bool  # batch norm: micro-batches then change the mathematics
+    title: str = ""  # in sentences and on pages; by default the name
+    order: int = 100  # of tables; those of the same order come by name
+    benchmark: str = ""  # how the names of asv's classes begin, to which published histories refer; by default the name
+    # from the input to the loss; without it lower bounds leave activations out, and a step's operations are not counted
+    layers: Callable[[Any, Switches], Iterator[Layer]] | None = None
     variants: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # name -> the configuration changed
     units: Callable[[Any], int] = lambda config: 1  # throughput counts so many units per sample (tokens of a sequence)
-    trained: Callable[[Any, str], tuple[str, ...]] = (
-        lambda config, part: ()
-    )  # prefixes of what fine-tuning trains: half | head | lora
+    # prefixes of what fine-tuning trains: half | head | lora; without it there is no fine-tuning
+    trained: Callable[[Any, str], tuple[str, ...]] | None = None
     head: tuple[str, ...] = ()  # prefixes of the last layer's parameters
     # parts of tensors on which the loss does not depend: their gradient is rounding, which Adam makes as large as any other
     undetermined: Callable[[Any], Mapping[str, slice]] = lambda config: {}
@@ -125,6 +138,10 @@ class Workload:
     scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
     without_golden: tuple[str, ...] = ()  # sizes too large for float64 references
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
+        object.__setattr__(self, "benchmark", self.benchmark or self.name.title().replace("_", ""))
 
     def preset(self, size: str) -> Preset:
         """Raises UnknownName, with the valid sizes."""
@@ -145,6 +162,18 @@ class Workload:
 
     def parameter_count(self, config: Any) -> int:
         return sum(int(np.prod(p.shape)) for p in self.params(config) if p.trainable)
+
+    @cached_property
+    def _samples(self) -> dict[str, tuple[int, int, int]]:
+        return {}
+
+    def sample(self, config: Any) -> tuple[int, int, int]:
+        """What one sample is made of: numbers of the input, integers of the input, integers of the target."""
+        if (key := repr(config)) not in self._samples:  # a volume of the largest size takes a while to draw
+            x, y = self.batch(config, 1)
+            numbers = x.size if np.issubdtype(x.dtype, np.floating) else 0
+            self._samples[key] = numbers, x.size - numbers, y.size
+        return self._samples[key]
 
     def other_weights(self, config: Any) -> dict[str, np.ndarray]:
         """The second model of a pair: the same trunk, the last layer's weights negated."""
@@ -202,10 +231,21 @@ class Workload:
         return found
 
     @cached_property
-    def golden(self) -> dict[str, dict[str, float]]:
-        """Reference values by a case's `golden_key`; empty where none were made yet."""
+    def references(self) -> dict[str, Any]:
+        """golden.json; empty where no reference values were made yet."""
         path = self.folder / "golden.json"
-        return json.loads(path.read_text())["values"] if path.exists() else {}
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    @property
+    def golden(self) -> dict[str, dict[str, float]]:
+        """Reference values by a case's `golden_key`."""
+        return self.references.get("values", {})
+
+    @property
+    def unconfirmed(self) -> str | None:
+        """Whose reference values they are, where no second framework has confirmed them."""
+        alone = self.references.get("confirmed_by", "") is None
+        return f"{self.references['made_by']}, confirmed by no other framework" if alone else None
 
     @cached_property
     def golden_tensors(self) -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
@@ -215,12 +255,25 @@ class Workload:
 
     @property
     def folder(self) -> Path:
-        return Path(__file__).parent / self.name
+        return folders()[self.name]
+
+    @property
+    def referenced(self) -> tuple[str, ...]:
+        """The sizes that have float64 references."""
+        return tuple(size for size in self.sizes if size not in self.without_golden)
+
+    @cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        """Those that the workload is written in."""
+        return tuple(framework for framework, file in FILES.items() if (self.folder / file).exists())
+
+    def file(self, framework: str) -> str:
+        """Such as `models/resnet50/flax_model.py`, to be named to the user."""
+        return "/".join((*self.folder.parts[-2:], FILES[framework]))
 
     def model(self, framework: str) -> Any:
-        """The module that writes this workload for `framework`: `torch`, `jax` (Flax) or `jittor`."""
-        file = {"torch": "torch_model", "jax": "flax_model", "jittor": "jittor_model"}[framework]
-        return importlib.import_module(f"framebench.models.{self.name}.{file}")
+        """The module that writes this workload for `framework`."""
+        return importlib.import_module(f"framebench.models.{self.name}.{Path(FILES[framework]).stem}")
 
 
 def workload(name: str) -> Workload:
@@ -231,8 +284,40 @@ def workload(name: str) -> Workload:
     return declared(name)
 
 
+def names() -> tuple[str, ...]:
+    """Every workload there is, in the order of tables. Raises BadWorkload."""
+    return tuple(sorted(folders(), key=lambda name: (declared(name).order, name)))
+
+
 @cache
 def declared(name: str) -> Workload:
-    if name not in NAMES:
-        raise UnknownName(f"no workload {name!r}; workloads: {', '.join(NAMES)}")
-    return importlib.import_module(f"framebench.models.{name}.spec").WORKLOAD
+    """Raises UnknownName, or BadWorkload."""
+    if name not in folders():
+        raise UnknownName(f"no workload {name!r}; workloads: {', '.join(folders())} (${FURTHER} may name a folder with others)")
+    try:
+        found = importlib.import_module(f"framebench.models.{name}.spec").WORKLOAD
+    except Exception as error:
+        raise BadWorkload(f"{folders()[name] / 'spec.py'} declares no workload: {type(error).__name__}: {error}") from error
+    if found.name != name:
+        raise BadWorkload(f"{folders()[name] / 'spec.py'} calls its workload {found.name!r}: it must be called as its folder")
+    return found
+
+
+@cache
+def folders() -> dict[str, Path]:
+    """Workloads by name: what has a `spec.py`, here and in $FRAMEBENCH_MODELS, whose workloads are imported under the same name
+    as those here. Raises BadWorkload."""
+    here = Path(__file__).parent
+    found = {file.parent.name: file.parent for file in sorted(here.glob("*/spec.py"))}
+    if not os.environ.get(FURTHER):
+        return found
+    further = Path(os.environ[FURTHER]).expanduser().resolve()
+    theirs = {file.parent.name: file.parent for file in sorted(further.glob("*/spec.py"))}
+    if not theirs:
+        raise BadWorkload(f"${FURTHER} is {further}, where no folder has a spec.py")
+    for name, folder in theirs.items():
+        if name in found or name == OWN or not name.isidentifier():
+            raise BadWorkload(f"{folder}: {name!r} cannot be the name of a workload; taken are {OWN}, {', '.join(found)}")
+    os.environ[FURTHER] = str(further)  # workers may run in another folder
+    models.__path__.append(str(further))
+    return found | theirs

@@ -10,6 +10,7 @@ import pandas as pd
 from framebench.analysis.comparison import MIB, Comparison, Shown
 from framebench.analysis.lower_bound import LowerBound, lower_bound
 from framebench.analysis.tables import conditions
+from framebench.models import spec
 from framebench.suite.hypothetical import named
 
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
@@ -20,9 +21,10 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
 
     The parts are those of the moment when the least that is needed is most: often the end of the forward pass, when there are
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
-    fragmentation, and what the framework keeps beyond the least.
+    fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
-    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
+    counted = table["workload"].isin([name for name in spec.names() if spec.workload(name).layers])
+    measured = table[counted & (table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(f, part) for f in bounds]

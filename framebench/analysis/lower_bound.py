@@ -2,24 +2,20 @@
 
 Everything derives from `case.config`, so variants and any batch work. Only arithmetic; no framework is asked. Not counted are
 workspaces, gradients of activations, weights that autocast copies, statistics of norms, masks of a bit per element, and
-whatever a framework keeps for convenience.
+whatever a framework keeps for convenience. Of a workload that declares no `layers` no activation is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from math import ceil, prod
+from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from framebench.models.resnet50.spec import Config as ResNet
-from framebench.models.resnet50.spec import blocks as bottlenecks
+from framebench.models.layer import Layer
 from framebench.models.spec import STREAM, Param
-from framebench.models.transformer.spec import Config as Transformer
-from framebench.models.unet3d.spec import Config as UNet
 from framebench.suite.catalog.quantized import moment_bytes
 
 if TYPE_CHECKING:
@@ -29,23 +25,6 @@ if TYPE_CHECKING:
 ACTIVATIONS_ELSEWHERE, STATES_ELSEWHERE = {"offload", "offload_streamed", "mem_limit"}, {"optimizer_offload", "mem_limit"}
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}  # bytes of a label or token: the latter two hold them in 32 bits
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What one layer needs again in the backward pass: `elements` per sample. Owns the weights whose names begin so."""
-
-    name: str
-    elements: int
-    output: int = 0  # of a product: elements of its result, which exists together with its input
-    border: bool = False  # the input of a block: checkpointing keeps it
-
-    @cached_property
-    def block(self) -> str:
-        """`layer1.0` of `layer1.0.conv1`; empty outside the blocks that checkpointing recomputes."""
-        head, _, tail = self.name.partition(".")
-        index, _, rest = tail.partition(".")
-        return f"{head}.{index}" if rest else ""
 
 
 @dataclass(frozen=True)
@@ -62,109 +41,6 @@ class LowerBound:
     @property
     def total(self) -> int:
         return self.parameters + self.buffers + self.optimizer + self.inputs + self.gradients + self.activations
-
-
-def of_transformer(c: Transformer, scores: bool = False, chunks: int = 1) -> Iterator[Kept]:
-    """With s tokens, width h and a heads, 16 s h + a s elements per layer and sample.
-
-    Korthikanti et al. (2022, section 4.1) count s b h (34 + 5 a s / h) bytes in 16 bits. Without dropout its three masks (3 s h
-    bytes less, of which 1 s h is attention's) and the scores that dropout repeats are gone. What is left, in elements: the
-    inputs of both norms 2 s h; of the products of queries, keys and values s h, of the projection s h, of the two
-    feed-forward layers s h + 4 s h; of attention 3 s h; of the GELU 4 s h: 16 s h, 64 s h bytes in float32. Attention that is
-    fused (Dao et al. 2022) keeps one normaliser per head and token, a s, instead of the probabilities, a s^2 (`scores`).
-    Adapters of rank r keep r s elements each, and share their input with the layer that they are beside.
-    Above the layers: the last norm, the head (tied to the embedding) and one copy of the logits, s x vocabulary.
-    """
-    s, h = c.length, c.width
-    yield Kept("wpe", 0)
-    for i in range(c.layers):
-        b = f"blocks.{i}"
-        yield Kept(f"{b}.ln1", s * h, border=True)
-        yield from adapted(f"{b}.qkv", s, c.rank, Kept(f"{b}.qkv", s * h, output=3 * s * h))
-        yield Kept(f"{b}.attend", 3 * s * h + c.heads * s * (s if scores else 1))
-        yield from adapted(f"{b}.proj", s, c.rank, Kept(f"{b}.proj", s * h, output=s * h))
-        yield Kept(f"{b}.ln2", s * h)
-        yield Kept(f"{b}.fc1", s * h, output=4 * s * h)
-        yield Kept(f"{b}.gelu", 4 * s * h)
-        yield Kept(f"{b}.fc2", 4 * s * h, output=s * h)
-    yield Kept("ln_f", s * h)
-    yield Kept("wte", s * h, output=s * c.vocabulary)
-    yield Kept("logits", s * c.vocabulary // chunks)
-
-
-def adapted(name: str, tokens: int, rank: int, plain: Kept) -> Iterator[Kept]:
-    """A linear layer, and the adapter beside it, which needs the input even where the layer is frozen."""
-    yield replace(plain, elements=0) if rank else plain
-    if rank:
-        yield Kept(f"{name}.lora", plain.elements + tokens * rank, output=plain.output)
-
-
-def of_resnet50(c: ResNet) -> Iterator[Kept]:
-    """The input of every convolution and of every batch norm.
-
-    A batch norm's input is a convolution's output, and the next convolution's input is that after norm and ReLU, which may work
-    in place: two tensors per convolution. A shortcut's convolution shares its input with the block's first. Left out: the
-    image (counted among the inputs), the ReLU before the pooling and that of the last block, which both follow from a norm's
-    input, and the pooling's indices.
-    """
-    edge = ceil(c.image / 2)
-    yield Kept("conv1", 0, output=c.width * edge**2)
-    yield Kept("bn1", c.width * edge**2)
-    edge = ceil(edge / 2)
-    for name, cin, inner, stride in bottlenecks(c):
-        small, cout = ceil(edge / stride), inner * c.expansion
-        yield Kept(f"{name}.conv1", cin * edge**2, output=inner * edge**2, border=True)
-        yield Kept(f"{name}.bn1", inner * edge**2)
-        yield Kept(f"{name}.conv2", inner * edge**2, output=inner * small**2)
-        yield Kept(f"{name}.bn2", inner * small**2)
-        yield Kept(f"{name}.conv3", inner * small**2, output=cout * small**2)
-        yield Kept(f"{name}.bn3", cout * small**2)
-        if stride != 1 or cin != cout:
-            yield Kept(f"{name}.downsample.0", 0)
-            yield Kept(f"{name}.downsample.1", cout * small**2)
-        edge = small
-    features = c.width * 2 ** (len(c.depths) - 1) * c.expansion
-    yield Kept("fc", features, output=c.classes)
-    yield Kept("logits", c.classes)
-
-
-def of_unet3d(c: UNet) -> Iterator[Kept]:
-    """The input of every convolution and of every instance norm, as in `of_resnet50`; ReLU may work in place.
-
-    A skip connection keeps nothing of its own on the way down, where the next level's convolution has the same input; on the
-    way up the convolution's input is the concatenation of the upsampled tensor and the skip. One copy of the logits.
-    """
-    edge = c.patch
-    for i, (cin, cout) in enumerate(zip((c.channels, *c.filters), c.filters)):
-        first = 0 if i == 0 else cin * edge**3  # the volume itself is counted among the inputs
-        edge = edge if i == 0 else ceil(edge / 2)
-        yield from unet_units(f"down.{i}", first, cout * edge**3, border=True)
-    for i, (cin, cout) in enumerate(zip(c.filters[::-1], c.filters[-2::-1])):
-        yield Kept(f"up.{i}.upsample", cin * edge**3, output=cout * (2 * edge) ** 3, border=True)
-        edge *= 2
-        yield from unet_units(f"up.{i}", 2 * cout * edge**3, cout * edge**3, border=False)
-    yield Kept("head", c.filters[0] * edge**3, output=c.classes * edge**3)
-    yield Kept("logits", c.classes * edge**3)
-
-
-def unet_units(name: str, first: int, result: int, border: bool) -> Iterator[Kept]:
-    yield Kept(f"{name}.unit1.conv", first, output=result, border=border)
-    yield Kept(f"{name}.unit1.norm", result)
-    yield Kept(f"{name}.unit2.conv", result, output=result)
-    yield Kept(f"{name}.unit2.norm", result)
-
-
-LAYERS: dict[str, Callable[..., Iterator[Kept]]] = {
-    "transformer": of_transformer,
-    "resnet50": of_resnet50,
-    "unet3d": of_unet3d,
-}
-# what one sample is made of: (numbers of the input, integers of the input, integers of the target)
-SAMPLE: dict[str, Callable[[Any], tuple[int, int, int]]] = {
-    "transformer": lambda c: (0, c.length, c.length),
-    "resnet50": lambda c: (3 * c.image**2, 0, 1),
-    "unet3d": lambda c: (c.channels * c.patch**3, 0, c.patch**3),
-}
 
 
 def options(case: Case) -> dict[str, Any]:
@@ -186,6 +62,7 @@ def trained_prefixes(case: Case) -> tuple[str, ...]:
     """How the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
         return ("",) if case.stage.trains else ()
+    assert case.spec.trained
     return case.spec.trained(case.config, options(case)["frozen"].get("part", "half"))
 
 
@@ -250,7 +127,7 @@ def input_bytes(case: Case, targets: bool = True) -> int:
     integer = INTEGER[case.framework]
     if case.scenario == "varlen":
         return sum(integer * (x.size + y.size) for x, y in stream(case))
-    floats, integers, labels = SAMPLE[case.workload](case.config)
+    floats, integers, labels = case.spec.sample(case.config)
     batches = STREAM if options(case).get("loading", {}).get("mode") == "whole" else 1
     return batches * case.batch * (storage(case) * floats + integer * (integers + labels * targets))
 
@@ -260,22 +137,19 @@ def stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
     return case.spec.stream(case.config, case.batch, how)
 
 
-def layers(case: Case) -> list[Kept]:
-    """From the input to the loss; of a stream's longest batch."""
+def layers(case: Case) -> list[Layer]:
+    """From the input to the loss, of a stream's longest batch; none where the workload declares none."""
     config = case.config
     if case.scenario == "varlen":
         config = replace(config, length=max(x.shape[1] for x, _ in stream(case)))
-    what = options(case)
-    if not {"attention_plain", "chunked_loss"}.isdisjoint(what):
-        return list(of_transformer(config, "attention_plain" in what, what.get("chunked_loss", {}).get("chunks", 1)))
-    return list(LAYERS[case.workload](config))
+    return list(case.spec.layers(config, options(case))) if case.spec.layers else []
 
 
-def graph(case: Case) -> list[Kept]:
+def graph(case: Case) -> list[Layer]:
     """The layers that a backward pass goes through: none below the first trained one. A frozen product needs no input."""
     prefixes, found = trained_prefixes(case) or ("",), layers(case)
     trained = [f"{k.name}.".startswith(prefixes) for k in found]
-    first = trained.index(True)
+    first = trained.index(True) if True in trained else len(found)
     return [k if t or not k.output else replace(k, elements=0) for k, t in zip(found[first:], trained[first:])]
 
 
@@ -313,13 +187,15 @@ def backward(case: Case) -> tuple[int, int]:
         whose = sum(own) if always else gradient if one_by_one else above
         found.append((whose, per_element * (stays + turn.get(k.block, 0))))
         above -= gradient
+    if not found:  # nothing is known of activations: the end of the backward pass
+        return max(gradients.values()) if one_by_one and not always else sum(gradients.values()), 0
     return max(found, key=sum)
 
 
 def forward(case: Case) -> int:
     """Bytes of the largest pair of a product's input and result, or of all layers where the graph is kept. Of generation the
     keys and values of all tokens, and that of one."""
-    elements = [k.elements + k.output for k in layers(case)]
+    elements = [k.elements + k.output for k in layers(case)] or [0]
     if {"static_cache", "growing_cache"} & set(options(case)):
         c = case.config
         return width(case) * case.batch * (2 * c.layers * c.width * c.length + max(elements) // c.length)

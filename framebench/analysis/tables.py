@@ -15,6 +15,7 @@ import pandas as pd
 from framebench.analysis.comparison import MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
 from framebench.analysis.statistics import CONFIDENCE, FEW, WIDE
+from framebench.models import spec
 from framebench.suite.registry import BASELINES, find
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -169,8 +170,14 @@ def conditions(df: pd.DataFrame) -> str:
     return (
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}, core {one('core')}; "
         f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys(days))} at "
-        f"{', '.join(commits)}."
+        f"{', '.join(commits)}.{''.join(map(unconfirmed, sorted(df['workload'].unique())))}"
     )
+
+
+def unconfirmed(workload: str) -> str:
+    """A sentence about reference values of one framework alone."""
+    whose = spec.workload(workload).unconfirmed
+    return f" References of {workload}: {whose}." if whose else ""
 
 
 def repeats(df: pd.DataFrame) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from asv.benchmarks import Benchmarks
 
 from framebench.engine.runner import unsupported
+from framebench.models.spec import workload
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
@@ -60,12 +61,17 @@ def behind(workload: str, framework: str, size: str, profile_name: str) -> list[
 
 def framework_of(benchmark: str) -> str:
     """`torch` of `resnet50.ResNet50TorchTiny.track_step_time`."""
-    return next(f for f in FRAMEWORKS if f in benchmark.split(".")[1].lower())
+    return next(f for f in FRAMEWORKS if after_workload(benchmark).startswith(f))
 
 
 def size_of(benchmark: str) -> str:
     """`tiny` of `resnet50.ResNet50TorchTiny.track_step_time`; `cpu` where none is named."""
-    return benchmark.split(".")[1].lower().partition(framework_of(benchmark))[2] or DEFAULT_SIZE
+    return after_workload(benchmark).removeprefix(framework_of(benchmark)) or DEFAULT_SIZE
+
+
+def after_workload(benchmark: str) -> str:
+    name, of_class, *_ = benchmark.split(".")
+    return of_class.removeprefix(workload(name).benchmark).lower()
 
 
 def without_empty_rows(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:

@@ -9,9 +9,10 @@ import typer
 
 from framebench.cli.shared import HERE, app, fail, say
 from framebench.engine import environments
+from framebench.models.spec import Workload
 from framebench.records.pins import pinned_version
 from framebench.suite.profiles import profile_name
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.strategy import FRAMEWORKS, TITLES
 
 dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
 app.add_typer(dev, name="dev", rich_help_panel=HERE)
@@ -32,26 +33,48 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
 def golden(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
     missing: Annotated[bool, typer.Option(help="only keys that have no values yet, as a new strategy's")] = False,
+    unconfirmed: Annotated[
+        bool, typer.Option(help="also of a workload that is written for torch or JAX alone; records then say so")
+    ] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
     from framebench.engine import golden as references
-    from framebench.models.spec import NAMES, workload
+    from framebench.models.spec import names, workload
 
-    for name in workloads or ():
-        workload(name)
-    for name in workloads or NAMES:
+    makers = {name: makers_of(workload(name), unconfirmed) for name in workloads or names()}
+    for name, frameworks in makers.items():
         known = tuple(workload(name).golden) if missing else ()
-        made, confirmed = (references.compute(name, environments.ensure(f), but=known) for f in ("torch", "jax"))
+        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=known) for f in frameworks)
         if not made:
             typer.echo(f"{name}: no key is without values")
             continue
         try:
-            path = references.write(name, made, confirmed, known)
+            if confirmed:
+                path = references.write(name, made, confirmed[0], known)
+                by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
+            else:
+                path = references.write_unconfirmed(name, frameworks[0], made, known)
+                by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        typer.echo(
-            f"{path}: {len(made)} keys, the two frameworks differ by at most {references.difference(made, confirmed):.1e}"
+        typer.echo(f"{path}: {len(made)} keys, {by}")
+
+
+def makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
+    """The frameworks that compute its references. Ends the command where one alone may not."""
+    from framebench.engine.golden import MAKERS
+
+    able = [framework for framework in MAKERS if framework in workload.frameworks]
+    lacking = " and ".join(workload.file(framework) for framework in MAKERS if framework not in able)
+    if not able:
+        fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
+    if len(able) < len(MAKERS) and not unconfirmed:
+        fail(
+            f"{workload.name}: references are written if PyTorch and JAX agree, and it is written for {TITLES[able[0]]} alone: "
+            f"write {lacking}, or take the values of one framework with --unconfirmed, which every record then says",
+            1,
         )
+    return able
 
 
 @dev.command()
@@ -64,15 +87,16 @@ def honest(
 ) -> None:
     """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
     --missing or --only beside what this machine has measured before."""
-    from framebench.engine import golden as references
     from framebench.engine import rounding as errors
-    from framebench.models.spec import NAMES, workload
+    from framebench.models.spec import names, workload
 
-    for name in workloads or NAMES:
-        workload(name)
+    for name in workloads or names():
+        if not workload(name).golden:
+            typer.echo(f"{name}: no reference values to be off from; make them first: framebench dev golden {name}")
+            continue
         found = errors.measure(
             name,
-            size or references.SIZES,
+            size or workload(name).referenced,
             say,
             lambda case: fnmatchcase(case.id, only) and (not missing or errors.unknown(case)),
         )

@@ -1,5 +1,5 @@
-"""Reference values in float64: torch makes them, JAX confirms them. `framebench dev golden` writes them
-to golden.json and tensors.json.gz.
+"""Reference values in float64: torch makes them, JAX confirms them. `framebench dev golden` writes them to golden.json and
+tensors.json.gz. Where a workload is written for one of the two alone, its values are taken if that is asked for, and say so.
 
 Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
 of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics
@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +23,32 @@ from framebench.records.pins import pinned_version
 from framebench.records.provenance import PACKAGE
 from framebench.suite.tensors import errors
 
-SIZES = ("tiny", "cpu")
+MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
+NOTHING = 1e-10  # of the largest gradient: in float64 far more than rounding, and far less than the smallest of these workloads
 
 Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": ...}
 
 
-def compute(name: str, environment: Environment, sizes: tuple[str, ...] = SIZES, but: Collection[str] = ()) -> Values:
+def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None = None, but: Collection[str] = ()) -> Values:
     """All values of a workload `but` those of some keys, in the framework of `environment`. Raises SetupError if it fails
     there."""
     found: Values = {}
-    for size in sizes:
+    for size in workload(name).referenced if sizes is None else sizes:
         done = kept(name, environment, size)
         before = -1
         while len(known := {key: value for line in lines(done) for key, value in line.items()}) > before:
             before = len(known)
             arguments = (name, environment.framework, size, str(done), *known, *but)
             environments.run_module(environment, "framebench.worker.golden", *arguments)
-        found |= known
+        found |= {key: value for key, value in known.items() if key not in but}
     return found
 
 
 def kept(name: str, environment: Environment, size: str) -> Path:
     """The file that grows by a line for each key."""
-    sources = [*sorted((PACKAGE / "models" / name).glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
+    sources = [*sorted(workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
     sources.append(PACKAGE / "suite/tensors.py")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
@@ -84,14 +85,45 @@ def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = 
         raise ValueError(f"{name}: only one framework has values for {', '.join(sorted(made.keys() ^ confirmed.keys()))}")
     if (off := difference(made, confirmed)) > AGREEMENT:
         raise ValueError(f"{name}: torch and JAX differ by {off:.1e} in float64; one model is wrong")
+    if beside:
+        before = json.loads((workload(name).folder / "golden.json").read_text())
+        if before.get("confirmed_by", "") is None:
+            raise ValueError(f"{name}: the values that are there are confirmed by nobody; without --missing all are made anew")
+        off = max(off, float(before["largest_difference"]))
+    by = {who: made_by(framework) for who, framework in zip(("made_by", "confirmed_by"), MAKERS)}
+    return put(name, by | {"largest_difference": f"{off:.0e}"}, made, beside)
+
+
+def write_unconfirmed(name: str, framework: str, made: Values, beside: Collection[str] = ()) -> Path:
+    """The values of a single implementation. Records that are verified against them say so. Raises ValueError as `put` does."""
+    return put(name, {"made_by": made_by(framework), "confirmed_by": None}, made, beside)
+
+
+def made_by(framework: str) -> str:
+    return f"{framework} {pinned_version(framework)}, float64"
+
+
+def rounding_alone(made: Values) -> list[str]:
+    """Tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
+    found: dict[str, None] = {}
+    for gradients in (each["tensors"].get("gradient", {}) for each in made.values()):
+        largest = max((norm for norm, *_ in gradients.values()), default=0.0)
+        found |= {name: None for name, (norm, *_) in gradients.items() if 0 < norm < NOTHING * largest}
+    return list(found)
+
+
+def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collection[str]) -> Path:
+    """Raises ValueError where there is a tensor that the loss does not depend on."""
+    if vain := rounding_alone(made):
+        others = f" and {len(vain) - 1} more" if len(vain) > 1 else ""
+        raise ValueError(
+            f"{name}: the loss does not depend on {vain[0]}{others}: its gradient is rounding, to which any result is right; "
+            "leave it out of the model"
+        )
     path = workload(name).folder / "golden.json"
-    by = {who: f"{f} {pinned_version(f)}, float64" for who, f in (("made_by", "torch"), ("confirmed_by", "jax"))}
-    known = {key: workload(name).golden[key] for key in beside}
+    values = {key: workload(name).golden[key] for key in beside} | {key: found["values"] for key, found in made.items()}
+    path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
     tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
-    if known:
-        off = max(off, float(json.loads(path.read_text())["largest_difference"]))
-    values = known | {key: found["values"] for key, found in made.items()}
-    path.write_text(json.dumps({**by, "largest_difference": f"{off:.0e}", "values": values}, indent=1) + "\n")
     tensors |= {key: shortened(found["tensors"]) for key, found in made.items()}
     (path.parent / "tensors.json.gz").write_bytes(
         gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)

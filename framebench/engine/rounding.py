@@ -104,7 +104,7 @@ def computed(file: Path) -> dict[str, Any]:
 
 def kept(workload: str, size: str, environment: str) -> Path:
     """The file that grows by a line for each case, until code or golden values change."""
-    folders = (PACKAGE / "models", PACKAGE / "adapters", PACKAGE / "suite/catalog")
+    folders = (PACKAGE / "models", spec.workload(workload).folder, PACKAGE / "adapters", PACKAGE / "suite/catalog")
     sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
     sources += [PACKAGE / "worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
     golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}

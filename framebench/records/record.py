@@ -62,7 +62,8 @@ class Verification(Part):
     passed: bool
     reason: str | None = None
     known_fault: bool = False  # the framework itself computes this wrong on this machine, as a trial of it has shown
-    against: str | None = None  # whose values `golden` holds, where it is not golden.json: a record of the same session
+    # whose values `golden` holds, where two frameworks did not agree on them: a record of the same session, or one framework
+    against: str | None = None
     observed: dict[str, float | None] = {}
     golden: dict[str, float] = {}
     relative_error: dict[str, float | None] = {}
@@ -161,7 +162,7 @@ def case_of(text: str) -> Case:
     except ValueError:
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
     try:
-        everywhere = case.workload in case.stage.workloads and case.workload in case.plan.workloads
+        everywhere = case.workload != OWN and case.stage.suits(case.spec) and case.plan.suits(case.spec)
         of_workload = everywhere or (case.workload == OWN and case.spec.knows(case.plan))
         known = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
     except (KeyError, ValueError):

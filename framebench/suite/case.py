@@ -12,7 +12,7 @@ import numpy as np
 from framebench.models import spec
 from framebench.models.spec import Optimizer
 from framebench.suite.registry import SCENARIOS, find
-from framebench.suite.strategy import AlwaysOn, Cell, Scenario, Strategy, Unsupported
+from framebench.suite.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
 
 DEFAULT_SIZE = "cpu"
 DECODED = 32
@@ -109,6 +109,8 @@ class Case:
     def support(self) -> Cell:
         """The table's cell, refined by what the workload allows."""
         cell = self.plan.cells[self.framework]
+        if self.workload != spec.OWN and self.framework not in self.spec.frameworks:
+            return Unsupported(f"not written for {TITLES[self.framework]}: {self.spec.file(self.framework)}")
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
         on = {part.name for part in self.plan.parts}
@@ -141,9 +143,7 @@ def declared(case: Case) -> bool:
     workload, plan = case.spec, case.plan
     if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
         return False
-    if case.workload not in case.stage.workloads or case.workload not in plan.workloads:
-        return False
-    if plan.variant and plan.variant not in workload.variants:
+    if not case.stage.suits(workload) or not plan.suits(workload):
         return False
     if plan.micro_batches > 1 and workload.couples_samples:
         return case.batch == first_batch(case)

@@ -36,7 +36,7 @@ def named(case_id: str) -> Case:
             case = Case.of(case_id)
         except ValueError:
             case = None
-        if case is None or case.workload not in spec.NAMES:
+        if case is None or case.workload not in spec.names():
             raise
     preset = case.spec.sizes.get(case.size)
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
@@ -65,8 +65,8 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{found['batch']}/{size}")
     count = number_of_ranks(batch, int(found["ranks"] or 0), ranks, strategy)
     plan = strategy_over_ranks(scenario, strategy)
-    if workload not in plan.workloads:
-        raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads)}, not for {workload}")
+    if not plan.suits(spec.workload(workload)):
+        raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads or ())}, not for {workload}")
     samples = -(-int(found["batch"]) // count) * count
     return Case(workload, framework, scenario, plan.name, samples, size, count)
 

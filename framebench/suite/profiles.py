@@ -18,7 +18,7 @@ def every_case() -> tuple[Case, ...]:
     """All declared cases of a single process in every size, unsupported ones included."""
     return tuple(
         case
-        for workload in spec.NAMES
+        for workload in spec.names()
         for size, preset in spec.workload(workload).sizes.items()
         for framework in FRAMEWORKS
         for scenario in SCENARIOS
@@ -36,7 +36,7 @@ def over_ranks() -> tuple[Case, ...]:
     """All declared cases of several ranks. They are in no profile: each rank needs a core."""
     return tuple(
         case
-        for workload in spec.NAMES
+        for workload in spec.names()
         for size, preset in spec.workload(workload).sizes.items()
         for framework in FRAMEWORKS
         for scenario, strategy in OVER_RANKS

@@ -10,7 +10,10 @@ from framebench.suite.strategy import Scenario, Strategy, combine
 _SCENARIOS = (
     Scenario("train", "forward, backward and optimizer step", "fp32", "training"),
     Scenario("eval", "a forward pass in evaluation mode", "no_grad", "logits"),
-    Scenario("finetune", "a training step of the upper half of the blocks; the lower half is frozen", "half", "training"),
+    Scenario(
+        "finetune", "a training step of the upper half of the blocks; the lower half is frozen", "half", "training",
+        declared="trained",
+    ),
     Scenario(
         "varlen", "evaluation of a fixed stream of batches whose sequences differ in length (images do not)", "padded", "loss",
         workloads=("transformer",),
@@ -24,7 +27,7 @@ _SCENARIOS = (
     ),
     Scenario(
         "pipeline", "a training step on images that are read and prepared on the host beside it", "iterator", "training",
-        workloads=("resnet50",),
+        declared="raw_images",
     ),
     Scenario(
         "custom_op", "a training step whose GELU is a differentiation rule written by hand", "built_in", "training",

@@ -80,7 +80,7 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         else:
             cases = (
                 Case(w, f, scenario, plan.name, b, size, ranks)
-                for w in spec.NAMES
+                for w in spec.names()
                 for size, preset in spec.workload(w).sizes.items()
                 for f in FRAMEWORKS
                 for b in preset.batches

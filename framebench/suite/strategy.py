@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from framebench.models.spec import NAMES, Optimizer
+from framebench.models.spec import Optimizer, Workload
 
-FRAMEWORKS = ("torch", "jax", "jittor")
+TITLES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
+FRAMEWORKS = tuple(TITLES)
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,17 @@ class Scenario:
     summary: str
     baseline: str
     observes: Literal["training", "logits", "loss"]  # what verification looks at
-    workloads: tuple[str, ...] = NAMES
+    workloads: tuple[str, ...] | None = None  # those that it is for; None: all
+    declared: str = ""  # what a workload must declare to have it
     mathematics: str = ""  # the scenario whose golden values hold here too
 
     @property
     def trains(self) -> bool:
         return self.observes == "training"
+
+    def suits(self, workload: Workload) -> bool:
+        able = not self.declared or getattr(workload, self.declared) is not None
+        return able and (self.workloads is None or workload.name in self.workloads)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Strategy:
     variant: str = ""  # of the model: the mathematics differs, with golden values of its own
     mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
     optimizer: Optimizer | None = None  # in the place of the workload's
-    workloads: tuple[str, ...] = NAMES
+    workloads: tuple[str, ...] | None = None  # those that it is for; None: all
     exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework, or with its size -> why not there
     clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
@@ -113,6 +119,10 @@ class Strategy:
     def same_loss(self) -> bool:
         """Whether it must leave the loss what the baseline's is."""
         return not (self.variant or self.mathematics)
+
+    def suits(self, workload: Workload) -> bool:
+        has_variant = not self.variant or self.variant in workload.variants
+        return has_variant and (self.workloads is None or workload.name in self.workloads)
 
 
 class IncompatibleStrategies(ValueError):
@@ -141,10 +151,15 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         {f: join(f, parts) for f in FRAMEWORKS},
         precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
         mathematics=first("mathematics", ""), optimizer=first("optimizer", None),
-        workloads=tuple(w for w in NAMES if all(w in p.workloads for p in parts)),
+        workloads=shared([p.workloads for p in parts if p.workloads is not None]),
         exceptions={k: v for p in parts for k, v in p.exceptions.items()},
         only_for_claims=any(p.only_for_claims for p in parts), over_ranks=any(p.over_ranks for p in parts), parts=parts,
     )  # fmt: skip
+
+
+def shared(several: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The workloads that all of them name; None where nobody names any."""
+    return tuple(w for w in several[0] if all(w in each for each in several)) if several else None
 
 
 def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:

@@ -68,8 +68,8 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     found = compare(case, observed, expected)
     if fault := adapter.known_fault():
         found |= {"passed": False, "reason": fault, "known_fault": True}
-    against = {"against": reference.case} if reference and expected.wider != 1.0 else {}
-    return found | {"state_bytes": observed.state_bytes} | against
+    against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
+    return found | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})
 
 
 def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
@@ -155,7 +155,8 @@ def state_bytes(case: Case, observed: Observed) -> int:
 def without_values(case: Case, observed: Observed) -> dict[str, Any]:
     """Strict float32 alone can be a reference for others: another precision has nothing to pass by."""
     if case.size not in case.spec.without_golden:
-        return {"passed": False, "reason": f"golden.json has no values for {case.golden_key}", "observed": observed.values}
+        reason = f"golden.json has no values for {case.golden_key}; make them: framebench dev golden {case.workload} --missing"
+        return {"passed": False, "reason": reason, "observed": observed.values}
     if case.plan.precision != "fp32":
         reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
         return {"passed": False, "reason": reason, "observed": observed.values}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
+from framebench.models.layer import Layer, Switches
 from framebench.models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
 
 
@@ -107,8 +109,40 @@ def prepare(raw: np.ndarray) -> np.ndarray:
     return (pixels.mean((3, 5)) - np.float32(127.5)) / np.float32(37)
 
 
+def layers(c: Config, switches: Switches) -> Iterator[Layer]:
+    """The input of every convolution and of every batch norm.
+
+    A batch norm's input is a convolution's output, and the next convolution's input is that after norm and ReLU, which may work
+    in place: two tensors per convolution. A shortcut's convolution shares its input with the block's first. Left out: the
+    image (counted among the inputs), the ReLU before the pooling and that of the last block, which both follow from a norm's
+    input, and the pooling's indices.
+    """
+    edge = ceil(c.image / 2)
+    yield Layer("conv1", 0, output=c.width * edge**2)
+    yield Layer("bn1", c.width * edge**2)
+    edge = ceil(edge / 2)
+    for name, cin, inner, stride in blocks(c):
+        small, cout = ceil(edge / stride), inner * c.expansion
+        yield Layer(f"{name}.conv1", cin * edge**2, output=inner * edge**2, border=True)
+        yield Layer(f"{name}.bn1", inner * edge**2)
+        yield Layer(f"{name}.conv2", inner * edge**2, output=inner * small**2)
+        yield Layer(f"{name}.bn2", inner * small**2)
+        yield Layer(f"{name}.conv3", inner * small**2, output=cout * small**2)
+        yield Layer(f"{name}.bn3", cout * small**2)
+        if stride != 1 or cin != cout:
+            yield Layer(f"{name}.downsample.0", 0, output=cout * small**2)
+            yield Layer(f"{name}.downsample.1", cout * small**2)
+        edge = small
+    features = c.width * 2 ** (len(c.depths) - 1) * c.expansion
+    yield Layer("fc", features, output=c.classes)
+    yield Layer("logits", c.classes)
+
+
 WORKLOAD = Workload(
     name="resnet50",
+    title="ResNet-50",
+    order=1,
+    benchmark="ResNet50",
     unit="samples",
     optimizer=Optimizer("sgd", lr=0.001),
     sizes={
@@ -122,6 +156,7 @@ WORKLOAD = Workload(
     without_golden=("px224", "full"),
     params=params,
     inputs=inputs,
+    layers=layers,
     couples_samples=True,
     variants={
         "width_half": lambda c: replace(c, width=c.width // 2),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from framebench.models.layer import Layer, Switches
 from framebench.models.spec import Optimizer, Param, Preset, Workload
 
 
@@ -114,6 +115,43 @@ def described(
     return best
 
 
+def layers(c: Config, switches: Switches) -> Iterator[Layer]:
+    """With s tokens, width h and a heads, 16 s h + a s elements per layer and sample.
+
+    Korthikanti et al. (2022, section 4.1) count s b h (34 + 5 a s / h) bytes in 16 bits. Without dropout its three masks (3 s h
+    bytes less, of which 1 s h is attention's) and the scores that dropout repeats are gone. What is left, in elements: the
+    inputs of both norms 2 s h; of the products of queries, keys and values s h, of the projection s h, of the two
+    feed-forward layers s h + 4 s h; of attention 3 s h; of the GELU 4 s h: 16 s h, 64 s h bytes in float32. Attention that is
+    fused (Dao et al. 2022) keeps one normaliser per head and token, a s, instead of the probabilities, a s^2.
+    Adapters of rank r keep r s elements each, and share their input with the layer that they are beside.
+    Above the layers: the last norm, the head (tied to the embedding) and one copy of the logits, s x vocabulary.
+    """
+    s, h = c.length, c.width
+    normalisers = s if "attention_plain" in switches else 1
+    chunks = switches.get("chunked_loss", {}).get("chunks", 1)
+    yield Layer("wpe", 0)
+    for i in range(c.layers):
+        b = f"blocks.{i}"
+        yield Layer(f"{b}.ln1", s * h, border=True)
+        yield from adapted(f"{b}.qkv", s, c.rank, Layer(f"{b}.qkv", s * h, output=3 * s * h))
+        yield Layer(f"{b}.attend", 3 * s * h + c.heads * s * normalisers, flops=4 * s * s * h)  # scores, weighted sum
+        yield from adapted(f"{b}.proj", s, c.rank, Layer(f"{b}.proj", s * h, output=s * h))
+        yield Layer(f"{b}.ln2", s * h)
+        yield Layer(f"{b}.fc1", s * h, output=4 * s * h)
+        yield Layer(f"{b}.gelu", 4 * s * h)
+        yield Layer(f"{b}.fc2", 4 * s * h, output=s * h)
+    yield Layer("ln_f", s * h)
+    yield Layer("wte", s * h, output=s * c.vocabulary)
+    yield Layer("logits", s * c.vocabulary // chunks)
+
+
+def adapted(name: str, tokens: int, rank: int, plain: Layer) -> Iterator[Layer]:
+    """A linear layer, and the adapter beside it, which needs the input even where the layer is frozen."""
+    yield replace(plain, elements=0) if rank else plain
+    if rank:
+        yield Layer(f"{name}.lora", plain.elements + tokens * rank, output=plain.output)
+
+
 # GPT-2's four sizes would end at 1.5 B; these are its first two, and one of 1.0 B with heads as wide as kernels like them. The
 # variant `long` takes each to four times the length.
 FULL = {
@@ -125,6 +163,8 @@ FULL = {
 
 WORKLOAD = Workload(
     name="transformer",
+    title="Transformer",
+    order=3,
     unit="tokens",
     optimizer=Optimizer("adamw", lr=3e-4, weight_decay=0.1),
     sizes={
@@ -135,6 +175,7 @@ WORKLOAD = Workload(
     without_golden=tuple(FULL),
     params=params,
     inputs=inputs,
+    layers=layers,
     couples_samples=False,
     variants={
         "long": lambda c: replace(c, length=4 * c.length),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
+from framebench.models.layer import Layer, Switches
 from framebench.models.spec import OFF, SHIFT, Optimizer, Param, Preset, Workload
 
 
@@ -55,8 +57,37 @@ def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray,
     return rng.standard_normal((batch, c.channels, *shape), np.float32), rng.integers(0, c.classes, (batch, *shape))
 
 
+def layers(c: Config, switches: Switches) -> Iterator[Layer]:
+    """The input of every convolution and of every instance norm, as in ResNet-50; ReLU may work in place.
+
+    A skip connection keeps nothing of its own on the way down, where the next level's convolution has the same input; on the
+    way up the convolution's input is the concatenation of the upsampled tensor and the skip. One copy of the logits.
+    """
+    edge = c.patch
+    for i, (cin, cout) in enumerate(zip((c.channels, *c.filters), c.filters)):
+        first = 0 if i == 0 else cin * edge**3  # the volume itself is counted among the inputs
+        edge = edge if i == 0 else ceil(edge / 2)
+        yield from units(f"down.{i}", first, cout * edge**3, border=True)
+    for i, (cin, cout) in enumerate(zip(c.filters[::-1], c.filters[-2::-1])):
+        yield Layer(f"up.{i}.upsample", cin * edge**3, output=cout * (2 * edge) ** 3, border=True, transposed=True)
+        edge *= 2
+        yield from units(f"up.{i}", 2 * cout * edge**3, cout * edge**3, border=False)
+    yield Layer("head", c.filters[0] * edge**3, output=c.classes * edge**3)
+    yield Layer("logits", c.classes * edge**3)
+
+
+def units(name: str, first: int, result: int, border: bool) -> Iterator[Layer]:
+    yield Layer(f"{name}.unit1.conv", first, output=result, border=border)
+    yield Layer(f"{name}.unit1.norm", result)
+    yield Layer(f"{name}.unit2.conv", result, output=result)
+    yield Layer(f"{name}.unit2.norm", result)
+
+
 WORKLOAD = Workload(
     name="unet3d",
+    title="3D U-Net",
+    order=2,
+    benchmark="UNet3D",
     unit="samples",
     optimizer=Optimizer("sgd", lr=0.1),
     sizes={
@@ -68,6 +99,7 @@ WORKLOAD = Workload(
     without_golden=("full",),
     params=params,
     inputs=inputs,
+    layers=layers,
     couples_samples=False,
     variants={
         "width_half": lambda c: replace(c, filters=tuple(f // 2 for f in c.filters)),

@@ -10,7 +10,6 @@ import pytest
 
 from framebench.analysis import frames, lower_bound
 from framebench.analysis.breakdown import PARTS, breakdown, comparisons
-from framebench.analysis.lower_bound import LAYERS
 from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record
@@ -20,7 +19,8 @@ from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
 from tests.processes import ROOT, run_inside
 
-BASE = {w: spec.workload(w).preset("tiny").base for w in spec.NAMES}
+BASE = {w: spec.workload(w).preset("tiny").base for w in spec.names()}
+LAYERS: dict[str, Any] = {w: spec.workload(w).layers for w in spec.names()}
 
 
 @cache
@@ -29,9 +29,9 @@ def measured() -> list[Record]:
 
 
 def test_every_weight_belongs_to_one_layer() -> None:
-    for workload in map(spec.workload, spec.NAMES):
+    for workload in map(spec.workload, spec.names()):
         for config in [workload.config("tiny"), *(workload.config("tiny", v) for v in workload.variants)]:
-            layers = [k.name for k in LAYERS[workload.name](config)]
+            layers = [k.name for k in LAYERS[workload.name](config, {})]
             assert len(layers) == len(set(layers))
             assert {p.name.rpartition(".")[0] for p in workload.params(config)} <= set(layers)
 
@@ -39,17 +39,17 @@ def test_every_weight_belongs_to_one_layer() -> None:
 def test_a_layer_of_the_transformer_by_korthikanti() -> None:
     """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and repeated scores (2 a s^2)."""
     c = spec.workload("transformer").config("full")
-    plain = [k.elements for k in lower_bound.of_transformer(c, scores=True) if k.block == "blocks.0"]
+    plain = [k.elements for k in LAYERS["transformer"](c, {"attention_plain": {}}) if k.block == "blocks.0"]
     s, h, a = c.length, c.width, c.heads
     assert 2 * sum(plain) == s * h * (34 + 5 * a * s // h) - 2 * s * h - 3 * a * s * s
-    fused = [k.elements for k in lower_bound.of_transformer(c) if k.block == "blocks.0"]
+    fused = [k.elements for k in LAYERS["transformer"](c, {}) if k.block == "blocks.0"]
     assert sum(fused) == 16 * s * h + a * s
 
 
 def test_resnet50_keeps_what_is_known_of_it() -> None:
     """Two tensors per convolution. He et al.'s network has 11.1 million convolution outputs per image of 224 px."""
     c = spec.workload("resnet50").config("full")
-    outputs = sum(k.elements for k in lower_bound.of_resnet50(c) if ".bn" in f".{k.name}" or k.name.endswith("downsample.1"))
+    outputs = sum(k.elements for k in LAYERS["resnet50"](c, {}) if ".bn" in f".{k.name}" or k.name.endswith("downsample.1"))
     assert outputs == 11_113_984
 
 
@@ -78,7 +78,7 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
 
 
 def test_activations_are_proportional_to_the_batch() -> None:
-    for workload in spec.NAMES:
+    for workload in spec.names():
         one, four = (lower_bound.forward(Case(workload, "torch", "eval", "grad", b, "tiny")) for b in (1, 4))
         assert four == 4 * one
 

@@ -27,7 +27,7 @@ def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     first, quick = profile("first"), profile("quick")
     assert {*first} < {*quick}
     assert len([c for c in first if not unsupported(c)]) <= 24
-    for workload in spec.NAMES:
+    for workload in spec.names():
         for framework in FRAMEWORKS:
             own = {c.strategy for c in first if (c.workload, c.framework) == (workload, framework) and not unsupported(c)}
             assert own > {SCENARIOS["train"].baseline}, "a baseline, and something to compare with it"

@@ -156,7 +156,7 @@ def test_every_size_has_benchmarks_that_no_profile_changes(tmp_path: Path) -> No
     """asv shows what fits the benchmarks that it found last, and adds up a commit's results where they have not changed."""
     listed = {profile: discovered(tmp_path / profile, profile) for profile in ("tiny", "standard")}
     assert listed["tiny"] == listed["standard"]
-    assert len(listed["tiny"]) == 4 * len(spec.NAMES) * len(FRAMEWORKS) * len({case.size for case in every()})
+    assert len(listed["tiny"]) == 4 * len(spec.names()) * len(FRAMEWORKS) * len({case.size for case in every()})
     for case in every():
         params = listed["tiny"][name_of(case)]["params"]
         assert all(

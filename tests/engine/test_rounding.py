@@ -14,7 +14,7 @@ import pytest
 from framebench.engine import golden
 from framebench.engine import rounding as honest
 from framebench.engine.rounding import ROUNDS, cases
-from framebench.models.spec import NAMES
+from framebench.models.spec import names
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
 from framebench.worker.rounding import Nudged, off
@@ -22,7 +22,7 @@ from tests.processes import ROOT, framebench
 
 
 @pytest.mark.parametrize("size", ["tiny", "cpu"])
-@pytest.mark.parametrize("workload", NAMES)
+@pytest.mark.parametrize("workload", names())
 def test_all_that_may_change_the_order_of_sums_is_measured(workload: str, size: str) -> None:
     """Once for each framework and scenario, but for what a processor cannot run."""
     assert {part.axis for case in every_case() for part in case.plan.parts} >= ROUNDS

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from framebench.models.spec import NAMES
+from framebench.models import spec
 from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.registry import SCENARIOS, STRATEGIES, names
@@ -54,7 +54,7 @@ def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
     quick = profiles.profile("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
     marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
-    assert cells == {(w, f, *row) for w in NAMES for f in FRAMEWORKS for row in marked}
+    assert cells == {(w, f, *row) for w in spec.names() for f in FRAMEWORKS for row in marked}
     two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("transformer", "torch", "fp32")}
     assert two == {4, 8}
 

@@ -13,7 +13,8 @@ from _pytest.mark import ParameterSet
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
-from framebench.models.spec import NAMES, workload
+from framebench.models.spec import names as workloads
+from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import (
@@ -111,7 +112,7 @@ def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
     cases = {(c.scenario, c.strategy) for c in every_case()}
     assert cases == {(scenario, name) for scenario in SCENARIOS for name in names(scenario)}
-    assert {v for w in NAMES for v in workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
+    assert {v for w in workloads() for v in workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
 
 
 def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
@@ -170,7 +171,7 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", workloads())
 def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
     cases = [c for c in fewest(framework) if c.workload == name]
     check(measured(environment[framework], cases), cases)
@@ -179,7 +180,7 @@ def test_every_strategy_is_right_and_proven(name: str, framework: str, environme
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", workloads())
 def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
     above = fewest(framework)
     cases = [c for c in every(framework) if c.workload == name and shares_a_process(c) and c not in above]

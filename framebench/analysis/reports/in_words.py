@@ -12,10 +12,9 @@ from framebench.analysis import rows
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import relative
+from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.registry import BASELINES
-
-TITLES = {"transformer": "Transformer", "resnet50": "ResNet-50", "unet3d": "3D U-Net"}
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,11 @@ def of_training(table: pd.DataFrame, machine: str) -> Words:
     """A line for each workload, from rows as `framebench.load` gives them."""
     mine = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     lines = []
-    for workload, name in TITLES.items():
-        group = rows.shown(mine[mine["workload"] == workload])
+    # language models, which most people ask about, come first
+    for workload in sorted(map(spec.workload, spec.names()), key=lambda w: w.unit != "tokens"):
+        group = rows.shown(mine[mine["workload"] == workload.name])
         if found := [line(*answer) for answer in least(compared(group))]:
-            lines.append(f"**{name}**, training in batches of {rows.usual_batch(group)}: {'; '.join(found)}.")
+            lines.append(f"**{workload.title}**, training in batches of {rows.usual_batch(group)}: {'; '.join(found)}.")
     return Words(f"{machine}: in words", tuple(lines))
 
 

@@ -45,17 +45,13 @@ def supported(stage: Scenario, name: str) -> tuple[str, ...]:
     texts = [f"{c.kind}: {c.why}" + f" (undone on a CPU: {c.undone_on_cpu})" * bool(c.undone_on_cpu) for c in cells]
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
     does = "; ".join([strategy.summary, *exceptions])
-    return strategy.name, does, where_it_exists(strategy, stage.workloads), *texts, strategy.effect
+    return strategy.name, does, where_it_exists(strategy, stage), *texts, strategy.effect
 
 
-def where_it_exists(strategy: Strategy, workloads: tuple[str, ...]) -> str:
-    """The scenario's workloads that have the strategy, and its variant."""
-
-    def has(name: str) -> bool:
-        return name in strategy.workloads and (not strategy.variant or strategy.variant in spec.workload(name).variants)
-
-    having = [w for w in workloads if has(w)]
-    return "all" if tuple(having) == spec.NAMES else ", ".join(having)
+def where_it_exists(strategy: Strategy, stage: Scenario) -> str:
+    """The workloads that have the strategy in this scenario."""
+    having = [w for w in spec.names() if stage.suits(spec.workload(w)) and strategy.suits(spec.workload(w))]
+    return "all" if tuple(having) == spec.names() else ", ".join(having)
 
 
 def exclusions() -> Comparison:

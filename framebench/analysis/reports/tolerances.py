@@ -18,7 +18,7 @@ HEAD = (
 
 def comparison() -> Comparison:
     """A row for each workload, size, precision and framework that was measured."""
-    where = ", ".join(sorted({name for workload in spec.NAMES for name in machines(workload)}))
+    where = ", ".join(sorted({name for workload in spec.names() for name in machines(workload)}))
     caption = (
         "Relative errors, of the median and of the worst family of tensors over a workload's variants. `size of a gradient`: "
         "where its norm is off by more, it is certain to be found wrong, whichever weight's it is. The others: errors of any "
@@ -38,7 +38,7 @@ def certain() -> str:
     for precision in LEAST:
         found = [
             allowed[0]
-            for name in spec.NAMES
+            for name in spec.names()
             for framework, keys in measured(name, precision).items()
             for allowed in tolerances(
                 name, framework, precision, [k for k in keys if group(k)[1:] == ("train", ())], "gradient"
@@ -51,7 +51,7 @@ def certain() -> str:
 
 def rows() -> Iterator[tuple[str, ...]]:
     kinds = (("gradient", 0), ("gradient", 1), ("weight", 1), ("update", 1), ("buffer", 1), ("output", 1))
-    for name, precision in product(spec.NAMES, LEAST):
+    for name, precision in product(spec.names(), LEAST):
         for size, framework, micro in product(spec.workload(name).sizes, measured(name, precision), ("", ", micro-batches")):
             known = measured(name, precision)[framework]
             if keys := [key for key in known if group(key)[0] == size and bool(group(key)[2]) == bool(micro)]:

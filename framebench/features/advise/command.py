@@ -151,7 +151,7 @@ def shape_of(workload: str, parameters: float, sequence: int, width: int | None,
     """The configuration of a model that is only described. Raises UnknownCase."""
     described = spec.workload(workload).described
     if described is None:
-        able = [name for name in spec.NAMES if spec.workload(name).described]
+        able = [name for name in spec.names() if spec.workload(name).described]
         raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}")
     try:
         return described(parameters, sequence, width, layers, vocabulary)

@@ -9,7 +9,7 @@ from framebench.features.claims.claim import Arm
 from framebench.features.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep, Steepest
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import PEAK, Quantity
-from framebench.models.spec import NAMES
+from framebench.models.spec import names
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
 
@@ -62,19 +62,20 @@ def places(
 def each(
     make: Callable[[str, str], Measure],
     target: Target,
-    workloads: tuple[str, ...] = NAMES,
+    workloads: tuple[str, ...] = (),
     frameworks: tuple[str, ...] = FRAMEWORKS,
     label: str = "",
 ) -> tuple[Arm, ...]:
-    """An arm for each place where the cases of `make(workload, framework)` exist."""
-    return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in places(make, workloads, frameworks))
+    """An arm for each place where the cases of `make(workload, framework)` exist; no workloads named: all of them."""
+    found = places(make, workloads or names(), frameworks)
+    return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in found)
 
 
 def ratios(
     change: str,
     base: str,
     target: Target = LESS,
-    workloads: tuple[str, ...] = NAMES,
+    workloads: tuple[str, ...] = (),
     frameworks: tuple[str, ...] = FRAMEWORKS,
     label: str = "",
     quantity: Quantity = PEAK,
@@ -103,7 +104,7 @@ def sweeps(
     kind: str,
     what: str,
     target: Target,
-    workloads: tuple[str, ...] = NAMES,
+    workloads: tuple[str, ...] = (),
     frameworks: tuple[str, ...] = FRAMEWORKS,
     label: str = "",
     quantity: Quantity = PEAK,

@@ -25,7 +25,7 @@ def of_arm(arm: Arm) -> float | None:
     if not isinstance(arm.measure, Ratio) or arm.measure.quantity is not PEAK:
         return None
     cases = arm.measure.cases(SIZE)
-    base, change = map(total, cases) if cases else (0, 0)
+    base, change = map(total, cases) if cases and all(case.spec.layers for case in cases) else (0, 0)
     return change / base if change != base else None
 
 

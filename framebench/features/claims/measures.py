@@ -48,6 +48,8 @@ class Ref:
         if self.own_size and size != DEFAULT_SIZE:
             return None
         size = self.own_size or size
+        if size not in spec.workload(self.workload).sizes:
+            return None
         preset = spec.workload(self.workload).preset(size)
         place = preset.batches.index(preset.base) + self.shift
         if not 0 <= place < len(preset.batches):
@@ -57,9 +59,9 @@ class Ref:
 
 
 def sweep(workload: str, framework: str, scenario: str, strategy: str, size: str) -> list[Case]:
-    """The case at every declared batch of a size, the smallest first."""
-    preset = spec.workload(workload).preset(size)
-    return [Case(workload, framework, scenario, strategy, batch, size) for batch in preset.batches]
+    """The case at every declared batch of a size, the smallest first; none where the workload lacks the size."""
+    preset = spec.workload(workload).sizes.get(size)
+    return [Case(workload, framework, scenario, strategy, batch, size) for batch in preset.batches] if preset else []
 
 
 class Store(Protocol):

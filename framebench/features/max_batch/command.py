@@ -69,7 +69,8 @@ def max_batch_(
     if given.batch:
         fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
     if not (workload := workload or given.workload):
-        fail(f"which workload? {', '.join(spec.NAMES)}: framebench max-batch '{spec.NAMES[-1]}/*/train' --budget {budget}", 2)
+        known = spec.names()
+        fail(f"which workload? {', '.join(known)}: framebench max-batch '{known[-1]}/*/train' --budget {budget}", 2)
     frameworks = framework or ([given.framework] if given.framework else list(FRAMEWORKS))
     strategies = strategy or ([given.strategy] if given.strategy else [])
     named = workload, scenario or given.scenario or "train", frameworks, strategies, size or given.size or DEFAULT_SIZE

@@ -58,7 +58,8 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
             "method": "lower bound",
             "instrument": "counted",
             "bytes": lower_bound(case).total,
-            "note": "the least that any framework needs",
+            "note": "the least that any framework needs"
+            + ("" if case.spec.layers else f", without activations: {case.workload} declares no layers"),
         }
     ]
     fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}

@@ -9,6 +9,7 @@ import typer
 
 from framebench.cli.shared import err, fail, out, say
 from framebench.engine import environments
+from framebench.models import spec
 from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import obstacle, over_ranks
@@ -43,11 +44,12 @@ def cases_over_ranks(
     workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
 ) -> list[Case]:
     """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
-    names = [n for (where, n), row in OVER_RANKS.items() if where == scenario and workload in row.workloads and not row.needs]
+    rows = {n: row for (where, n), row in OVER_RANKS.items() if where == scenario}
+    names = [n for n, row in rows.items() if row.suits(spec.workload(workload)) and not row.needs]
     every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
     if found := [case for case in every if case.support.supported]:
         return found
-    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads})
+    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.names()})
     raise UnknownCase(
         f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
     )

@@ -131,6 +131,7 @@ def verification(record: Record) -> Comparison | None:
         tensors(f"{kind}, after the timed steps", worst) for kind, worst in (found.again.tensors if found.again else {}).items()
     ]
     outcome = "Passed." if found.passed else f"Not passed: {found.reason or 'an error exceeds its tolerance'}."
+    outcome += f" References: {found.against}." if found.against else ""
     head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
     return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
 

@@ -74,7 +74,7 @@ class Machine:
 
     @cached_property
     def workloads(self) -> list[str]:
-        return [name for name in spec.NAMES if name in set(self.table["workload"])]
+        return [name for name in spec.names() if name in set(self.table["workload"])]
 
     @cached_property
     def pages(self) -> list[tuple[str, str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from framebench.analysis.reports.in_words import TITLES
+from framebench.models import spec
+from framebench.suite.strategy import TITLES
 
-FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 SCENARIOS = {
     "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
     "varlen": "Sequences of many lengths", "generate": "Generation", "custom_op": "An operator of one's own",
@@ -14,7 +14,9 @@ SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
 
 def title(name: str) -> str:
     """`unet3d` becomes `3D U-Net`."""
-    return (TITLES | FRAMEWORKS | SCENARIOS).get(name, name)
+    if name in spec.names():
+        return spec.workload(name).title
+    return (TITLES | SCENARIOS).get(name, name)
 
 
 def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:

@@ -27,7 +27,7 @@ EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
 LONG = (("transformer", "train", "fp32"), ("transformer", "eval", "no_grad"))
 SHORT = (
     *((name, *place) for name in ("resnet50", "unet3d") for place in (("train", "fp32"), ("eval", "no_grad"))),
-    *((name, "train", "checkpoint") for name in spec.NAMES),
+    *((name, "train", "checkpoint") for name in ("resnet50", "unet3d", "transformer")),
     ("transformer", "train", "accumulate"),
 )
 BLOCKS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,5 +33,5 @@ def test_an_error_of_their_imports_is_told_as_theirs(tmp_path: Path) -> None:
     done = tried("missing.py", tmp_path, REPOSITORY)
     said = " ".join(done.stderr.split())
     assert done.returncode == 2, said
-    assert "missing.py:2: ImportError: cannot import name 'Absent' from 'models'" in said
+    assert re.search(r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", said), said
     assert str(REPOSITORY / "models") in said

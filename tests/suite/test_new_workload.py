@@ -1,0 +1,226 @@
+"""A workload is one folder: an MLP mixer in PyTorch alone, in a folder of the user's, from `framebench list` to the site."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench import models
+from framebench.engine import golden
+from framebench.models import spec
+from tests.processes import COMMAND, ROOT
+
+MIXER = Path(__file__).parent / "mixer"
+CASES = "mixer//train/{fp32,checkpoint}/b4/tiny"
+ALONE = "torch 2.13.0, float64, confirmed by no other framework"
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, spec.FURTHER: str(folder), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    return subprocess.run([sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True)
+
+
+def framebench(folder: Path, *arguments: str, code: int = 0) -> str:
+    """What the command says, on both of its outputs. As a process of its own, as workloads are looked for once in each."""
+    done = python(folder, *COMMAND[1:], *arguments)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == code, done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def copied(place: Path, change: Callable[[str], str] = str) -> Path:
+    """A folder with the mixer, whose spec is changed."""
+    shutil.copytree(MIXER, place / "mixer", ignore=shutil.ignore_patterns("__pycache__"))
+    file = place / "mixer" / "spec.py"
+    file.write_text(change(file.read_text()))
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copied(tmp_path_factory.mktemp("workloads"))
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two cases, measured after references and rounding errors were."""
+    where = tmp_path_factory.mktemp("new") / "results"
+    said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed")
+    assert "8 keys, by PyTorch alone, confirmed by no other framework" in said
+    assert "no key is without values" in framebench(folder, "dev", "golden", "mixer", "--unconfirmed", "--missing")
+    said = framebench(folder, "dev", "honest", "mixer", "--size", "tiny", "--only", "mixer/torch/train/[cf]*[2t]/b4/tiny")
+    assert "honest.json" in said
+    framebench(folder, "run", CASES, "--results", str(where), "--rounds", "3")
+    return where
+
+
+def test_a_framework_without_a_model_is_not_written(folder: Path) -> None:
+    said = framebench(folder, "list", CASES)
+    assert "mixer/torch/train/fp32/b4/tiny mixer/jax" in said, "supported where it is written"
+    here = f"{folder.name}/mixer"
+    assert f"mixer/jax/train/fp32/b4/tiny unsupported: not written for JAX: {here}/flax_model.py" in said
+    assert f"mixer/jittor/train/checkpoint/b4/tiny unsupported: not written for Jittor: {here}/jittor_model.py" in said
+
+
+def test_what_it_does_not_declare_it_has_not(folder: Path) -> None:
+    """No fine-tuning without `trained`, no input pipeline without `raw_images`."""
+    listed = json.loads(python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
+    assert {case["case"].split("/")[2] for case in listed} == {"train", "eval"}
+
+
+def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    said = framebench(folder, "dev", "golden", "mixer", code=1)
+    assert "written for PyTorch alone: write" in said
+    assert "flax_model.py, or take the values of one framework with --unconfirmed" in said
+    assert not (folder / "mixer/golden.json").exists()
+    assert "make them first: framebench dev golden mixer" in framebench(folder, "dev", "honest", "mixer")
+    (folder / "mixer/torch_model.py").rename(folder / "mixer/jittor_model.py")
+    said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed", code=1)
+    assert "references are made by PyTorch or JAX" in said
+
+
+def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
+    """Any tolerance would be measured from rounding beside rounding."""
+    kept = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
+    assert golden.rounding_alone({"tiny/train/b4": {"tensors": {"gradient": kept}}}) == ["fc2.bias"]
+    with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
+        golden.write_unconfirmed("transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}})
+    for name in spec.names():
+        known = {key: {"tensors": tensors} for key, tensors in spec.workload(name).golden_tensors.items()}
+        assert golden.rounding_alone(known) == []
+
+
+@pytest.mark.slow
+def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results: Path) -> None:
+    files = (file.read_text() for file in (results / "records").rglob("*.json"))
+    records = {record["case"]: record for record in map(json.loads, files)}
+    assert len(records) == 6
+    for case, record in records.items():
+        if "/torch/" in case:
+            assert (record["status"], record["verification"]["passed"], record["effect"]["proven"]) == ("ok", True, True)
+            assert record["verification"]["against"] == ALONE
+        else:
+            assert (record["status"], record["verification"]) == ("unsupported", None)
+            assert record["reason"].startswith("not written for")
+
+
+LOAD = """
+import sys
+from framebench.analysis import load
+table = load(sys.argv[1])
+print(table[table["framework"] == "torch"][["strategy", "verified", "peak_ratio", "reference_share"]].to_json(orient="values"))
+"""
+
+
+def loaded(folder: Path, results: Path) -> list[tuple[Any, ...]]:
+    done = python(folder, "-c", LOAD, str(results))
+    assert done.returncode == 0, done.stderr
+    return [tuple(row) for row in json.loads(done.stdout)]
+
+
+@pytest.mark.slow
+def test_it_is_in_the_table_the_reports_and_the_site(folder: Path, results: Path, tmp_path: Path) -> None:
+    base, checkpoint = loaded(folder, results)
+    assert base[:3] == ("fp32", True, 1.0)
+    assert checkpoint[:2] == ("checkpoint", True)
+    assert 0 < base[3] < 1, "its operations are counted"
+    said = framebench(folder, "report", "mixer", "--results", str(results))
+    assert "mixer train, batch 4, size tiny" in said
+    assert f"References of mixer: {ALONE}" in said
+    assert "Where the peak goes: mixer train" in said
+    framebench(folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site"))
+    pages = {page.name: page.read_text() for page in (tmp_path / "site").rglob("*.html")}
+    assert ">MLP mixer<" in pages["mixer.html"]
+    assert f"References: {ALONE}." in pages["mixer.torch.train.checkpoint.b4.tiny.html"]
+    assert ">PyTorch, checkpoint: MLP mixer, training, batch 4<" in pages["mixer.torch.train.checkpoint.b4.tiny.html"]
+
+
+def without_layers_and_title(text: str) -> str:
+    return text.replace("    layers=layers,\n", "").replace('    title="MLP mixer",\n', "")
+
+
+@pytest.mark.slow
+def test_layers_and_title_may_be_left_out(results: Path, tmp_path: Path) -> None:
+    """The title is the name then; no operation and no activation is counted, and that is said."""
+    folder = copied(tmp_path, without_layers_and_title)
+    assert loaded(folder, results)[0] == ("fp32", True, 1.0, None)
+    said = framebench(folder, "report", "mixer", "--results", str(results))
+    assert "mixer train, batch 4, size tiny" in said
+    assert "Where the peak goes" not in said
+    framebench(folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site"))
+    assert ">mixer<" in next((tmp_path / "site").rglob("mixer.html")).read_text()
+    said = framebench(folder, "predict", "mixer/torch/train/fp32/b16/tiny", "--results", str(results))
+    assert "without activations: mixer declares no layers" in said
+
+
+def test_asv_has_a_class_for_each_size_of_it(folder: Path) -> None:
+    listing = f"import sys; from asv_runner.discovery import list_benchmarks as f; f({str(ROOT / 'benchmarks')!r}, sys.stdout)"
+    names = {each["name"] for each in json.loads(python(folder, "-c", listing).stdout)}
+    ours = {name.split(".")[1] for name in names if name.startswith("mixer.")}
+    assert ours == {"MixerTorch", "MixerTorchTiny"}
+    assert len(names) == 4 * (27 + len(ours))
+
+
+def test_a_broken_spec_is_a_sentence(tmp_path: Path) -> None:
+    folder = copied(tmp_path, lambda text: text.replace("import numpy", "import no_numpy"))
+    for arguments in (["list"], ["run", CASES], ["report", "mixer"], ["claims"]):
+        said = framebench(folder, *arguments, code=2)
+        assert "mixer/spec.py declares no workload: ModuleNotFoundError: No module named 'no_numpy'" in said
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[str, ...]]]:
+    """Looks for workloads anew, in a folder with one of these contents."""
+
+    def declare(name: str, content: str) -> tuple[str, ...]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spec.py").write_text(content)
+        return spec.names()
+
+    monkeypatch.setenv(spec.FURTHER, str(tmp_path))
+    monkeypatch.setattr(models, "__path__", [*models.__path__])
+    forget()
+    yield declare
+    forget()
+
+
+def forget() -> None:
+    spec.folders.cache_clear()
+    spec.declared.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("empty", "", "empty/spec.py declares no workload: AttributeError"),
+        ("torn", "import nothing_like_it", "torn/spec.py declares no workload: ModuleNotFoundError: No module named 'nothing"),
+        ("half", "from framebench.models.spec import Workload\nWORKLOAD = Workload('half')", "declares no workload: TypeError"),
+        (
+            "other",
+            "from framebench.models.unet3d.spec import WORKLOAD",
+            "calls its workload 'unet3d': it must be called as its",
+        ),
+        ("unet3d", "", "'unet3d' cannot be the name of a workload; taken are own, resnet50, transformer, unet3d"),
+        ("own", "", "'own' cannot be the name of a workload"),
+        ("a-b", "", "'a-b' cannot be the name of a workload"),
+    ],
+)
+def test_a_folder_that_declares_no_workload_is_named(
+    declared: Callable[..., tuple[str, ...]], name: str, content: str, why: str
+) -> None:
+    with pytest.raises(spec.BadWorkload, match=why):
+        declared(name, content)
+
+
+def test_a_folder_without_workloads_is_named(declared: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
+    with pytest.raises(spec.BadWorkload, match=rf"\$FRAMEBENCH_MODELS is {tmp_path}, where no folder has a spec\.py"):
+        spec.names()
