@@ -60,7 +60,7 @@ def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(workload: str, enviro
 SCANNED = """
 import json, sys
 from framebench import adapters
-from framebench.adapters.jax.steps import scannable
+from framebench.adapters.jax.checkpoint import scannable
 from framebench.suite.selectors import parse
 print(json.dumps([scannable(adapters.load(parse(name))) for name in sys.argv[1:]]))
 """

@@ -85,13 +85,12 @@ TORCH = [
          "adapter.on_model[-1](adapter.model)"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Growing; generation = adapter.whole_step.__self__; "
-         "generation.cache = Growing(adapter.config.layers); generation.begin()"),
+         "from framebench.adapters.torch.generation import growing; generation = adapter.whole_step.__self__; "
+         "generation.cache = growing(adapter); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Static; generation = adapter.whole_step.__self__; "
-         "shape = (4, adapter.config.heads, adapter.config.length, adapter.config.width // adapter.config.heads); "
-         "generation.cache = Static(adapter.config.layers, shape, adapter.model.wte.weight.detach()); generation.begin()"),
+         "from framebench.adapters.torch.generation import static; generation = adapter.whole_step.__self__; "
+         "generation.cache = static(adapter, adapter.model); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
     Deed("int8_weights, one of them made wide again", "transformer/torch/eval/int8_weights/b4/tiny",
@@ -213,7 +212,7 @@ JAX = [
          "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
     Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
     Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.jax.steps import checkpoint_dots; checkpoint_dots(adapter); "
+         "from framebench.adapters.jax.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
          "adapter.program = adapter.programmed(adapter.split(adapter.abstract(adapter.config, True)).graph)"),
     Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
     Deed("no_donate, donated", "transformer/jax/train/no_donate/b4/tiny",

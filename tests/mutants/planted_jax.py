@@ -7,7 +7,9 @@ from tests.mutants.bug import bug
 GPT, RESNET, UNET = (f"models/{name}/flax_model.py" for name in ("transformer", "resnet50", "unet3d"))
 ACCUMULATION = "framebench/adapters/jax/accumulation.py"
 WEIGHTS = "models/flax_weights.py"
-ADAPTER, STEPS, SCENARIOS = (f"framebench/adapters/jax/{name}.py" for name in ("adapter", "steps", "scenarios"))
+ADAPTER, STEPS, SCENARIOS, CHECKPOINT = (
+    f"framebench/adapters/jax/{name}.py" for name in ("adapter", "steps", "scenarios", "checkpoint")
+)
 
 LIBRARY = "partial(jax.nn.dot_product_attention, is_causal=True)"
 EXACT = "exact_gelu: Gelu = partial(nnx.gelu, approximate=False)"
@@ -116,7 +118,7 @@ STEP = (
     bug("micro-batches summed, the loss averaged", "transformer/jax/train/accumulate", ACCUMULATION, TOTAL, TOTAL.replace("g / k", "g")),
     bug("the last micro-batch alone", "resnet50/jax/train/accumulate", ACCUMULATION, TOTAL, "grads"),
     bug("running statistics of each micro-batch start anew", "resnet50/jax/train/accumulate", ACCUMULATION, "(value, stats), grads = gradient(params, stats, constants, *xy)", "(value, stats), grads = gradient(params, start[1], constants, *xy)"),
-    bug("checkpointing that detaches each block's input", "transformer/jax/train/checkpoint", STEPS, "return again(block)", "return again(lambda self, x: block(self, jax.lax.stop_gradient(x)))"),
+    bug("checkpointing that detaches each block's input", "transformer/jax/train/checkpoint", CHECKPOINT, "return again(block)", "return again(lambda self, x: block(self, jax.lax.stop_gradient(x)))"),
     bug(
         "micro-batches of every k-th sample",
         "transformer/jax/train/accumulate",

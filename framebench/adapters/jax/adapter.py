@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -28,33 +26,12 @@ from jax.sharding import Sharding
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
-from framebench.adapters.jax.program import (
-    Program,
-    buffers,
-    compiled_operands,
-    compiled_products,
-    products,
-    unique_bytes,
-    with_batch,
-)
+from framebench.adapters.jax.observe import Observed, allocator_counters, allocator_peaks, counted, statistics
+from framebench.adapters.jax.program import Program, buffers, unique_bytes, with_batch
 from framebench.adapters.jax.states import keys, named_states
 from framebench.models import flax_weights
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
-
-# of Device.memory_stats()
-PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
-COUNTERS = {
-    "allocations": "num_allocs",
-    "largest_allocation_bytes": "largest_alloc_size",
-    "limit_bytes": "bytes_limit",
-}
-CACHE_EVENTS = {
-    "/jax/compilation_cache/cache_hits": "programs_from_cache",
-    "/jax/compilation_cache/cache_misses": "programs_compiled",
-}
-CACHE: Counter[str] = Counter()  # of this process, by event
-jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
@@ -67,11 +44,6 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
         decay = o.lr * o.weight_decay
         return optax.adafactor(o.lr, min_dim_size_to_factor=1, weight_decay_rate=decay, eps=o.eps**2, **options)
     return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)
-
-
-def dtypes(tree: Tree) -> Evidence:
-    """How many floating-point arrays there are of each type; single numbers, such as counts of steps, are left out."""
-    return dict(Counter(str(a.dtype) for a in jax.tree.leaves(tree) if a.ndim and jnp.issubdtype(a.dtype, jnp.floating)))
 
 
 class Parts(NamedTuple):
@@ -311,37 +283,11 @@ class JaxAdapter(Adapter):
         self.optimizer_state = self.placed("state", self.optimizer.init(self.params))
 
     def observe(self) -> Evidence:
-        before = [np.array(a) for a in jax.tree.leaves(self.stats)]
-        handed_over = jax.tree.leaves((self.params, self.stats, self.optimizer_state))
+        seen = Observed(self.stats, (self.params, self.stats, self.optimizer_state))
         self.one_step()
         self.synchronize()
-        changed = sum(not np.array_equal(old, new) for old, new in zip(before, jax.tree.leaves(self.stats)))
-        kept = jax.tree.leaves(self.kept)
-        return {
-            **self.counted(),
-            "residuals": len(kept),
-            "residual_bytes": sum(a.nbytes for a in kept),
-            "weight_dtypes": dtypes((self.params, self.constants["frozen"])),
-            "state_dtypes": dtypes(self.optimizer_state),
-            "buffers": len(before),
-            "buffers_changed": changed,
-            "arguments_deleted": sum(a.is_deleted() for a in handed_over),
-        }
-
-    def counted(self) -> Evidence:
-        """What was asked of the compiler, and what its executables contain."""
-        asked = [e for jaxpr in self.jaxprs() for e in products(jaxpr)]
-        compiled = list(self.program.compiled.values())
-        return {
-            "operands": dict(Counter(str(v.aval.dtype) for e in asked for v in e.invars)),
-            "precision": dict(Counter(str(e.params["precision"]) for e in asked)),
-            "products": len(asked),
-            "compiled_operands": dict(sum(map(compiled_operands, compiled), Counter())),
-            "compiled_products": dict(sum(map(compiled_products, compiled), Counter())),
-            "compilations": self.program.compilations,
-            "compiler_options": self.compiler_options,
-            "aliased_bytes": sum(c.memory_analysis().alias_size_in_bytes for c in compiled),
-        }
+        weights = self.params, self.constants["frozen"]
+        return counted(self.program, self.jaxprs()) | seen.evidence(self.stats, weights, self.optimizer_state, self.kept)
 
     def jaxprs(self) -> list[ClosedJaxpr]:
         """The programs of the step as they were traced."""
@@ -372,18 +318,14 @@ class JaxAdapter(Adapter):
     def own_peaks(self) -> dict[str, int]:
         """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
         untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
-        stats = self.statistics()
-        peaks = {name: stats[key] for name, key in PEAKS.items() if key in stats}
-        return {**peaks, "compiler.plan": self.program.plan + self.beside()} if self.program.plan else peaks
+        plan = {"compiler.plan": self.program.plan + self.beside()} if self.program.plan else {}
+        return allocator_peaks() | plan
 
     def counters(self) -> dict[str, int]:
-        stats = self.statistics()
-        found = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
-        return found | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if found else {}
+        return allocator_counters()
 
     def statistics(self) -> dict[str, int]:
-        """Of the device's allocator; None, here empty, on the CPU and where there is no pool."""
-        return jax.local_devices()[0].memory_stats() or {}
+        return statistics()
 
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""

@@ -13,6 +13,7 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.generation import bytes_by_formula
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import products, unique_bytes
@@ -121,14 +122,13 @@ class Generation:
         return np.concatenate(self.collected, 1).astype(np.float64)
 
     def evidence(self) -> Evidence:
-        c, width = self.run.config, np.dtype(self.run.width).itemsize
         shapes = [product.outvars[0].aval.shape for jaxpr in self.run.jaxprs() for product in products(jaxpr)]
         return {
             "tokens_decoded": self.run.case.decoded,
             "calls": self.calls,
-            "tokens_of_a_call": max(shape[1] for shape in shapes if shape[-1] == c.vocabulary),
+            "tokens_of_a_call": max(shape[1] for shape in shapes if shape[-1] == self.run.config.vocabulary),
             "cache_bytes": unique_bytes(jax.tree.leaves(self.cache)),
-            "cache_bytes_by_formula": 2 * c.layers * c.width * c.length * self.run.case.batch * width,
+            "cache_bytes_by_formula": bytes_by_formula(self.run.case, np.dtype(self.run.width).itemsize),
         }
 
 

@@ -10,8 +10,8 @@ from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
+from framebench.adapters.jax.checkpoint import recomputed, scannable
 from framebench.adapters.jax.program import equations
-from framebench.adapters.jax.steps import recomputed, scannable
 
 switch = Switches()
 HOST = "pinned_host"

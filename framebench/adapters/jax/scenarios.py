@@ -16,8 +16,8 @@ from jax import Array
 from framebench.adapters import base
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.checkpoint import keep_barriers
 from framebench.adapters.jax.program import equations, products, unique_bytes
-from framebench.adapters.jax.steps import keep_barriers
 from framebench.models import flax_weights
 
 Tree = Any

@@ -16,7 +16,6 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
-from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.probe import probe, watch
 from framebench.models.spec import OWN, Optimizer, workload
@@ -33,6 +32,11 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
 MOMENTS = {"m": "first moment", "values": "second moment"}
 STATES = {jt.optim.SGD: {"values": "momentum"}, jt.optim.Adam: MOMENTS, jt.optim.AdamW: MOMENTS}
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
+
+
+def trainable(module: Module) -> list[Var]:
+    """Jittor counts running statistics among the parameters, with their gradient stopped."""
+    return [p for p in module.parameters() if not p.is_stop_grad()]
 
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:

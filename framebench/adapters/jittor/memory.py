@@ -9,8 +9,7 @@ import numpy as np
 from jittor import Module
 
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, values
-from framebench.adapters.jittor.checkpoint import trainable
+from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, trainable, values
 from framebench.adapters.jittor.probe import probe
 
 switch = Switches()

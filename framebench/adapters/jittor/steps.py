@@ -18,24 +18,6 @@ switch = Switches()
 
 
 @switch
-def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
-    chosen: list[Module] = []
-
-    def attach(model: Module) -> None:
-        chosen[:] = run.model_module.blocks_of(model)[::every]
-        places = {id(block) for block in chosen}
-        model.remat = lambda block, *xs: (checkpointed if id(block) in places else Module.__call__)(block, *xs)
-
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for."""
-        again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
-
-    run.on_model.append(attach)
-    return proof
-
-
-@switch
 def accumulate(run: JittorAdapter) -> Proof:
     return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] == [run.case.batch // run.micro]
 
