@@ -23,10 +23,10 @@ FACTORED = "transformer/jax/train/adafactor"
 ADAFACTOR = "optax.adafactor(o.lr, min_dim_size_to_factor=1, weight_decay_rate=decay, eps=o.eps**2, **options)"
 ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)"
 SGD = "optax.sgd(o.lr, o.momentum, **options)"
-UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
+UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.recipe.from_state(state), x, y)"
 APPLIED = "params = optax.apply_updates(params, updates)"
 BATCH = "self.inputs = self.next_batch()"
-PARTS = "for x, y in self.parts():"
+PARTS = "for x, y in self.batches():"
 TOTAL = "jax.tree.map(lambda t, g: t + g / k, total, grads)"
 
 TRAIN, EVAL, HALF = (f"transformer/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -131,8 +131,8 @@ STEP = (
 
 OTHERS = (
     bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
-    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", "run.trained = lambda name: True"),
-    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", 'run.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
+    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", "run.recipe.trained = lambda name: True"),
+    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", 'run.recipe.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
     bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config), training=False)", "run.load(config, run.workload.weights(config), training=True)"),
     bug("divergence in the wrong direction", "transformer/jax/train/distill", SCENARIOS, "for logits in (teacher, student))", "for logits in (student, teacher))"),
     bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "model.train() if training else model.eval()", "model.train()"),

@@ -20,7 +20,7 @@ from framebench.models.flax_blocks import Run, as_it_is
 switch = Switches()
 # XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
 # with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
-KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+PASSES = "xla_disable_hlo_passes"
 
 
 def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[int]:
@@ -34,19 +34,26 @@ def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[i
         chosen.add(i)
         return again(block)
 
-    run.model_options |= {"remat": remat, **({"scan": True} if scan else {})}
-    if not scan:
+    run.recipe.model_options["remat"] = remat
+    if scan:
+        scanned(run)
+    else:
         keep_barriers(run)
     return chosen
 
 
+def scanned(run: JaxAdapter) -> None:
+    """Identical layers as one, whose program loops over them."""
+    run.recipe.model_options.wrap("scan", lambda _: True)
+
+
 def keep_barriers(run: JaxAdapter) -> None:
     if jax.default_backend() == "cpu":
-        run.compiler_options |= KEEP_BARRIERS
+        run.recipe.compiler_options.wrap(PASSES, lambda _: "cse_barrier_expander")
 
 
 def without_remat(run: JaxAdapter) -> dict[str, Any]:
-    return run.model_options | {"remat": as_it_is}
+    return run.recipe.model_options | {"remat": as_it_is}
 
 
 def scannable(run: JaxAdapter) -> bool:
@@ -67,9 +74,9 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
         plain = run.otherwise(model_options=without_remat(run))
         e["products_without"], e["blocks_recomputed"] = len(products(plain.jaxpr)), len(chosen)
         again = e["products"] - e["products_without"]
-        missing = 0 if run.eager else e["products"] - sum(e["compiled_products"].values())
+        missing = 0 if run.recipe.eager else e["products"] - sum(e["compiled_products"].values())
         if missing > 0:
-            e["compiled_products_without"] = dict(compiled_products(plain.lower().compile(run.compiler_options)))
+            e["compiled_products_without"] = dict(compiled_products(plain.lower().compile(dict(run.recipe.compiler_options))))
             missing -= e["products_without"] - sum(e["compiled_products_without"].values())
         return missing <= 0 < again
 
@@ -86,7 +93,7 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
 
     def proof(e: Evidence) -> bool:
         without = run.otherwise(model_options=without_remat(run))
-        plain = without.lower().compile(run.compiler_options)
+        plain = without.lower().compile(dict(run.recipe.compiler_options))
         e["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
         e["reductions_without"], e["compiled_products_without"] = reductions(plain), dict(compiled_products(plain))
         asked = with_batch(run.jaxprs()) - with_batch([without.jaxpr])

@@ -21,7 +21,9 @@ from jax.extend.core import Primitive, primitives
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.checkpoint import scanned
 from framebench.adapters.jax.program import PRODUCTS, as_large, equations, products
+from framebench.adapters.jax.states import part_of_state
 
 switch = Switches()
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -29,7 +31,7 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 @switch
 def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
-    run.model_options["head"] = run.model_module.unprojected
+    run.recipe.model_options["head"] = run.model_module.unprojected
 
     def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Any) -> Array:
         embedding, hidden = unprojected
@@ -43,11 +45,11 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         parts = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
         return lax.scan(add, start, parts)[0] / y.size
 
-    run.loss_of = loss
+    run.recipe.loss = loss
 
     def proof(e: Evidence) -> bool:
         """Beside those of a step that ends before the head."""
-        without = run.otherwise(loss_of=lambda unprojected, *_: unprojected[1].sum()).jaxpr
+        without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         logits = run.inputs[1].size // run.micro, run.config.vocabulary
         e["as_large_as_the_logits"] = sum(as_large(q, *logits) for q in run.jaxprs())
@@ -74,7 +76,7 @@ def accumulate(run: JaxAdapter) -> Proof:
         looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]
         e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
         e["compiled_loops"] = compiled_loops(run)
-        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.eager)
+        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.recipe.eager)
 
     return proof
 
@@ -82,14 +84,17 @@ def accumulate(run: JaxAdapter) -> Proof:
 @switch
 def multi_steps(run: JaxAdapter) -> Proof:
     """Its state counts the updates."""
-    run.calls = run.micro
-    run.optimizer = optax.MultiSteps(run.optimizer, run.micro).gradient_transformation()
+    run.recipe.calls = run.micro
+    run.recipe.wrap("optimizer", lambda inner: optax.MultiSteps(inner, run.micro).gradient_transformation())
+
+    def updates() -> int:
+        return int(part_of_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def proof(e: Evidence) -> bool:
-        before = int(run.optimizer_state.gradient_step)
+        before = updates()
         run.step()
         run.synchronize()
-        e["updates"] = int(run.optimizer_state.gradient_step) - before
+        e["updates"] = updates() - before
         e["compiled_batches"] = [shape[0] for shape in run.program.compiled]
         return e["updates"] == 1 and e["compiled_batches"] == [run.case.batch // run.micro]
 
@@ -98,13 +103,13 @@ def multi_steps(run: JaxAdapter) -> Proof:
 
 @switch
 def scan(run: JaxAdapter) -> Proof:
-    run.model_options["scan"] = True
+    scanned(run)
 
     def proof(e: Evidence) -> bool:
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         e["loops"] = sum(eq.params["length"] == run.config.layers for eq in loops)
         e["compiled_loops"] = compiled_loops(run)
-        e["products_unrolled"] = len(products(run.otherwise(model_options=run.model_options | {"scan": False}).jaxpr))
+        e["products_unrolled"] = len(products(run.otherwise(model_options=run.recipe.model_options | {"scan": False}).jaxpr))
         return e["compiled_loops"] >= e["loops"] >= 2 and e["products"] < e["products_unrolled"]  # forward and backward
 
     return proof
@@ -132,7 +137,7 @@ def dispatches() -> Iterator[Counter[str]]:
 
 @switch
 def no_jit(run: JaxAdapter) -> Proof:
-    run.eager = True
+    run.recipe.eager = True
 
     def proof(e: Evidence) -> bool:
         with dispatches() as found:
@@ -148,7 +153,7 @@ def no_jit(run: JaxAdapter) -> Proof:
 def sdpa(run: JaxAdapter, backend: str) -> Proof:
     """The only one of the table's that JAX can choose; the executable calls the library's kernel."""
     assert backend == "CUDNN_ATTENTION"
-    run.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+    run.recipe.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
 
     def proof(e: Evidence) -> bool:
         e["fused_attentions"] = sum(
@@ -186,7 +191,7 @@ def autotune_off(run: JaxAdapter) -> Proof:
 
 @switch
 def rewrite(run: JaxAdapter) -> Proof:
-    run.model_options["rewrite"] = True
+    run.recipe.model_options["rewrite"] = True
 
     def proof(e: Evidence) -> bool:
         convolutions = [eq for q in run.jaxprs() for eq in products(q) if eq.primitive.name == "conv_general_dilated"]

@@ -132,14 +132,20 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    return loaded(case, getattr(adapter, "model_options", {}))
+    return loaded(case, model_options(adapter))
+
+
+def model_options(adapter: Adapter) -> dict[str, Any]:
+    """What the model is built by, where the framework's adapter has such options."""
+    options: dict[str, Any] = getattr(getattr(adapter, "recipe", adapter), "model_options", {})
+    return options
 
 
 def loaded(case: Case, options: dict[str, Any]) -> Adapter:
     """The case in another adapter, its model built by these options."""
     other: Any = adapters.load(case)
     if options:
-        other.model_options |= options
+        model_options(other).update(options)
     other.build()
     return other
 
