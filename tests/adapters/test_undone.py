@@ -238,7 +238,7 @@ JITTOR = [
     Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
     Deed("chunked_loss, of all logits at once", "transformer/jittor/train/chunked_loss/b4/tiny",
-         "import jittor as jt; adapter.loss_for = lambda x, y: "
+         "import jittor as jt; adapter.recipe.loss = lambda x, y: "
          "adapter.model_module.loss(jt.nn.linear(*adapter.model(x)), y)"),
     # the last one: it is for the whole process
     Deed("chunked_loss, its chunks kept", "transformer/jittor/train/chunked_loss/b4/tiny",

@@ -24,7 +24,7 @@ JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)
 # Jittor: a training step's batch and update, an evaluation
 JITTOR_BATCH = "for x, y in self.parts(*self.next_batch()):"
 JITTOR_UPDATE = "self.optimizer.step()\n"
-JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.keeps_graph)):"
+JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):"
 
 
 def torch_late(statement: str) -> str:

@@ -82,5 +82,5 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
         return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
 
-    run.on_model.append(attach)
+    run.recipe.on_model.append(attach)
     return proof

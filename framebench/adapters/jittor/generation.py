@@ -84,9 +84,9 @@ def generation(run: JittorAdapter, cached: bool) -> Steps:
     """What is common to all kinds."""
     found = Steps(run)
     if cached:
-        run.build_options["attend"] = found.attend
+        run.recipe.build_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.whole_step, run.decoded = found.step, found.logits
+    run.recipe.step, run.recipe.decoded = found.step, found.logits
     return found
 
 
@@ -110,7 +110,7 @@ def static_cache(run: JittorAdapter) -> Proof:
         c = run.config
         found.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
-    run.on_model.append(make)
+    run.recipe.on_model.append(make)
     return kept_for(found, run.config.length)
 
 
