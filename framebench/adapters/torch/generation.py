@@ -144,10 +144,10 @@ def generation(run: TorchAdapter, cached: bool) -> Generation:
     """What is common to all kinds."""
     found = Generation(run)
     if cached:
-        run.model_options["attend"] = found.attend
+        run.recipe.model_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.whole_step, run.decoded = found.step, found.logits
-    run.beside = lambda: unique_bytes(found.cache.tensors()) if found.cache else 0
+    run.recipe.step, run.readings.decoded = found.step, found.logits
+    run.readings.bytes_beside = lambda: unique_bytes(found.cache.tensors()) if found.cache else 0
     return found
 
 
@@ -176,7 +176,7 @@ def static_cache(run: TorchAdapter) -> Proof:
         e["arrays_that_moved"] = sum(t.data_ptr() != old for t, old in zip(found.cache.tensors(), before))
         return cached(e) and e["arrays_that_moved"] == 0 == e["operators"].get("cat", 0)
 
-    run.on_model.append(make)
+    run.recipe.on_model.append(make)
     return proof
 
 

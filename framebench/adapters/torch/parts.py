@@ -31,11 +31,11 @@ class Recipe(Parts):
     optimizer_options: Options
     zero_grad_options: Options
     on_model: Hooks[[Any]]  # what is done to the workload's model once it has its weights
-    remat: Callable[..., Any] | None = None  # runs a block of the model
+    block_runner: Callable[..., Any] | None = None  # the model's own if None
     dtype: torch.dtype = torch.float32  # of weights and inputs
     on_input: Callable[[Tensor], Tensor] = lambda x: x
     contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)  # anew around every forward pass
-    share: slice = slice(None)  # of the batch: what this rank computes
+    share: slice = field(default_factory=lambda: slice(None))  # of the batch: what this rank computes
     replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
 
 
