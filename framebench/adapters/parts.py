@@ -25,6 +25,7 @@ class Ledger:
         self.acting = ""  # the strategy whose switch or hook runs
         self.setters: defaultdict[str, list[str]] = defaultdict(list)
         self.wrappers: defaultdict[str, list[str]] = defaultdict(list)
+        self.claims: defaultdict[str, list[str]] = defaultdict(list)
         self.pending: list[Callable[[], None]] | None = []  # wrappers, until all switches have run
 
     @contextmanager
@@ -40,13 +41,25 @@ class Ledger:
         """`same`: to the very thing that is there, which is no conflict. Raises IncompatibleStrategies."""
         if not self.acting:
             return
-        wrapped = self.wrappers[part] if self.pending is None else []  # by what would be lost
-        others = [name for name in self.setters[part] + wrapped if name != self.acting]
-        if others and not same:
-            raise IncompatibleStrategies(f"{others[0]} and {self.acting} do not combine: both set the {part.replace('_', ' ')}")
+        wrappers = self.wrappers[part] if self.pending is None else []  # they would be lost
+        if not same:
+            self.refuse_others(part, [*self.setters[part], *wrappers, *self.claims[part]])
         self.setters[part].append(self.acting)
 
+    def claim(self, part: str) -> None:
+        """Raises IncompatibleStrategies."""
+        self.refuse_others(part, [*self.setters[part], *self.wrappers[part], *self.claims[part]])
+        self.claims[part].append(self.acting)
+
+    def refuse_others(self, part: str, strategies: list[str]) -> None:
+        for other in strategies:
+            if other != self.acting:
+                what = part.replace("_", " ")
+                raise IncompatibleStrategies(f"{other} and {self.acting} do not combine: both change the {what}")
+
     def wrap(self, part: str, apply: Callable[[], None]) -> None:
+        """Raises IncompatibleStrategies."""
+        self.refuse_others(part, self.claims[part])
         self.wrappers[part].append(self.acting)
         if self.pending is None:
             apply()
@@ -70,6 +83,12 @@ class Parts:
         if part in vars(self):  # not in __init__
             self.ledger.set(part, same=value is getattr(self, part))
         super().__setattr__(part, value)
+
+    def claim(self, *parts: str) -> None:
+        """These are for the acting strategy alone: it sets them later, or does without them. Raises IncompatibleStrategies."""
+        for part in parts:
+            getattr(self, part)
+            self.ledger.claim(part)
 
     def wrap(self, part: str, function: Callable[[Any], Any]) -> None:
         """Put `function` of the part in its place. Raises AttributeError."""

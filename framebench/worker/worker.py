@@ -30,6 +30,7 @@ from framebench.instruments.host import HostPeak
 from framebench.models.spec import OWN, workload
 from framebench.suite.protocol import Task
 from framebench.suite.selectors import parse
+from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
 from framebench.worker.observe import first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
@@ -263,7 +264,7 @@ def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
     except (Exception, SystemExit) as error:
         oom = getattr(error, "oom", isinstance(error, MemoryError))
         said = {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom, "blamed": blamed_file(error)}
-        inapplicable = isinstance(error, NoDevice | DoesNotApply)
+        inapplicable = isinstance(error, NoDevice | DoesNotApply | IncompatibleStrategies)
         emit({"error": said | {"no_device": inapplicable, "over_budget": isinstance(error, OverBudget)}})
         traceback.print_exc()
         return 1

@@ -32,7 +32,7 @@ def test_two_setters_are_named_with_what_they_set() -> None:
         step.loss_scale = 4.0
     with (
         ledger.by("other"),
-        pytest.raises(IncompatibleStrategies, match="one and other do not combine: both set the loss scale"),
+        pytest.raises(IncompatibleStrategies, match="one and other do not combine: both change the loss scale"),
     ):
         step.loss_scale = 8.0
     assert step.loss_scale == 4.0
@@ -68,6 +68,25 @@ def test_a_wrapper_is_kept_in_any_order(wrapper_first: bool) -> None:
     assert step.optimizer() == "wrapped 8-bit"
 
 
+@pytest.mark.parametrize("wraps", [True, False])
+@pytest.mark.parametrize("claim_first", [True, False])
+def test_what_is_claimed_is_for_one_strategy_alone(claim_first: bool, wraps: bool) -> None:
+    step = Step(ledger := Ledger())
+
+    def change() -> None:
+        if wraps:
+            step.wrap("optimizer", around)
+        else:
+            step.optimizer = eight_bits
+
+    deeds = {"owner": lambda: step.claim("optimizer"), "other": change}
+    first, last = ("owner", "other") if claim_first else ("other", "owner")
+    with ledger.by(first):
+        deeds[first]()
+    with ledger.by(last), pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"):
+        deeds[last]()
+
+
 def test_a_hook_sets_in_its_strategys_name_and_drops_no_wrapper() -> None:
     step = Step(ledger := Ledger())
     hooks: Hooks[[]] = Hooks(ledger)
@@ -88,7 +107,7 @@ def test_options_conflict_by_their_key() -> None:
         options |= {"gelu": 2}
         options.wrap("attend", lambda there: there + 10)
         options.wrap("remat", lambda there: [there], default="as it is")
-        with pytest.raises(IncompatibleStrategies, match="one and other do not combine: both set the model option 'attend'"):
+        with pytest.raises(IncompatibleStrategies, match="one and other do not combine: both change the model option 'attend'"):
             options["attend"] = 3
         with pytest.raises(IncompatibleStrategies, match="one and other"):
             options |= {"attend": 3}

@@ -51,25 +51,25 @@ def check(environment: Environment, deeds: list[Deed]) -> None:
 
 
 TRAIN, EVAL, GENERATE = "transformer/torch/train", "resnet50/torch/eval", "transformer/torch/generate"
-AUTOCAST = "import torch; adapter.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
+AUTOCAST = "import torch; adapter.recipe.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
 
 TORCH = [
     Deed("fp32", f"{TRAIN}/fp32/b4/tiny", proven=True),
     Deed("fp32, in autocast", f"{TRAIN}/fp32/b4/tiny", AUTOCAST),
     Deed("amp_bf16", f"{TRAIN}/amp_bf16/b4/tiny", proven=True),
-    Deed("amp_bf16, no autocast", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.contexts.clear()"),
+    Deed("amp_bf16, no autocast", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.recipe.contexts.clear()"),
     Deed("amp_bf16, weights in bfloat16 too", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.model.bfloat16()"),
     Deed("bf16", "transformer/torch/eval/bf16/b4/tiny", proven=True),
     Deed("bf16, by autocast alone", "transformer/torch/eval/bf16/b4/tiny", "adapter.model.float(); " + AUTOCAST),
     Deed("amp_fp16", f"{TRAIN}/amp_fp16/b4/tiny", proven=True),
     Deed(
         "amp_fp16, scaler disabled", f"{TRAIN}/amp_fp16/b4/tiny",
-        "import torch; adapter.scaler = torch.amp.GradScaler('cpu', enabled=False)",
+        "import torch; adapter.recipe.scaler = torch.amp.GradScaler('cpu', enabled=False)",
     ),
     Deed(
         "amp_fp16, a scale that is read but not used", f"{TRAIN}/amp_fp16/b4/tiny",
-        "adapter.scaler.scale = lambda loss: loss; adapter.scaler.step = lambda optimizer: optimizer.step(); "
-        "adapter.scaler.update = lambda: None",
+        "adapter.recipe.scaler.scale = lambda loss: loss; adapter.recipe.scaler.step = lambda optimizer: optimizer.step(); "
+        "adapter.recipe.scaler.update = lambda: None",
     ),
     Deed("no_grad", f"{EVAL}/no_grad/b4/tiny", proven=True),
     Deed("no_grad, in training mode", f"{EVAL}/no_grad/b4/tiny", "adapter.model.train()"),
@@ -81,15 +81,15 @@ TORCH = [
     Deed("lora, and states of the last norm", "transformer/torch/finetune/lora/b4/tiny",
          "import torch; norm = adapter.model.ln_f.weight; adapter.optimizer.state[norm] = {'exp_avg': torch.zeros_like(norm)}"),
     Deed("checkpoint_linear, attention saved", f"{TRAIN}/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.torch.steps import checkpoint_dots; checkpoint_dots(adapter); "
-         "adapter.on_model[-1](adapter.model)"),
+         "from framebench.adapters.torch.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
+         "adapter.model.remat = adapter.recipe.block_runner"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import growing; generation = adapter.whole_step.__self__; "
+         "from framebench.adapters.torch.generation import growing; generation = adapter.recipe.step.__self__; "
          "generation.cache = growing(adapter); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import static; generation = adapter.whole_step.__self__; "
+         "from framebench.adapters.torch.generation import static; generation = adapter.recipe.step.__self__; "
          "generation.cache = static(adapter, adapter.model); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
@@ -111,8 +111,8 @@ TORCH = [
          "adapter.optimizer = make_optimizer(adapter.workload.optimizer, adapter.parameters())"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
-         "import torch; adapter.objective = lambda x, y: "
-         "adapter.model_module.loss(torch.nn.functional.linear(*adapter.forward(x)), y)"),
+         "import torch; adapter.recipe.objective = lambda x, y: "
+         "adapter.model_module.loss(torch.nn.functional.linear(*adapter.recipe.forward(x)), y)"),
     Deed("batch_stats", f"{EVAL}/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", f"{EVAL}/batch_stats/b4/tiny", "adapter.model.get_submodule('bn1').eval()"),
     # the last one: it is for the whole process
@@ -139,19 +139,19 @@ COMPILE = [
     Deed("compiled", COMPILED, proven=True),
     Deed("memory_budget, of all", "transformer/torch/train/memory_budget/b4/tiny",
          "import torch._functorch.config as config; config.activation_memory_budget = 1.0"),
-    Deed("never compiled", COMPILED, "adapter.forward = adapter.model"),
+    Deed("never compiled", COMPILED, "adapter.recipe.forward = adapter.model"),
     Deed("compile_step", f"{TRAIN}/compile_step/b4/tiny", proven=True),
     Deed("compile_step, the model alone", f"{TRAIN}/compile_step/b4/tiny",
-         "import torch; adapter.forward = torch.compile(adapter.model); adapter.whole_step = adapter.train_step"),
+         "import torch; adapter.recipe.forward = torch.compile(adapter.model); adapter.recipe.step = adapter.train_step"),
     Deed("compile_step, but for the update", f"{TRAIN}/compile_step/b4/tiny",
          "import torch; adapter.optimizer.step = torch._dynamo.disable(adapter.optimizer.step)"),
     Deed("captured, not compiled", COMPILED,
-         "import torch; adapter.forward = torch.compile(adapter.model, backend='aot_eager')"),
-    Deed("compiled in float32", COMPILED, "adapter.contexts.clear()"),
+         "import torch; adapter.recipe.forward = torch.compile(adapter.model, backend='aot_eager')"),
+    Deed("compiled in float32", COMPILED, "adapter.recipe.contexts.clear()"),
     Deed("nothing recomputed", COMPILED, "adapter.model.remat = lambda block, *xs: block(*xs)"),
     Deed("in pieces", "transformer/torch/eval/compile/b4/tiny", BREAK),
     Deed("one block alone", "transformer/torch/eval/compile/b4/tiny",
-         "adapter.forward = adapter.model; adapter.model_module.blocks_of(adapter.model)[0].compile()"),
+         "adapter.recipe.forward = adapter.model; adapter.model_module.blocks_of(adapter.model)[0].compile()"),
     # the last one: it is for the whole process
     Deed("compiled, but eager from the second step on", COMPILED,
          "adapter.step(); import torch; torch.compiler.set_stance('force_eager')"),

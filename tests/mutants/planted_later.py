@@ -11,10 +11,10 @@ LATE = "if self.steps >= 6:"
 
 # PyTorch: before a training step, its update, an evaluation
 BATCH = "inputs, targets = self.next_batch()"
-UPDATE = "self.scaler.step(self.optimizer)"
-BACKWARD = "self.backward(loss)"
+UPDATE = "self.recipe.scaler.step(self.optimizer)"
+BACKWARD = "self.recipe.backward(loss)"
 GROUPS = "for group in self.optimizer.param_groups:"
-EVALUATION = "self.output = self.forward(self.inputs[0])"
+EVALUATION = "self.output = self.recipe.forward(self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation
 JAX_BATCH = "self.inputs = self.next_batch()"
 JAX_PARTS = "for x, y in self.batches():"
@@ -89,7 +89,7 @@ STEPS = (
         TORCH,
         BACKWARD,
         f"if self.steps < 6 or self.steps % 2:\n                {BACKWARD}",
-        Edit(TORCH, "self.optimizer.zero_grad(**self.zero_grad_options)", "if self.steps < 6 or self.steps % 2:\n            self.optimizer.zero_grad(**self.zero_grad_options)"),
+        Edit(TORCH, "self.optimizer.zero_grad(**self.recipe.zero_grad_options)", "if self.steps < 6 or self.steps % 2:\n            self.optimizer.zero_grad(**self.recipe.zero_grad_options)"),
     ),
     bug("pipeline whose steps do nothing once verified", "resnet50/torch/pipeline/iterator", TORCH, BATCH, torch_late("return")),
     bug("pipeline whose steps do nothing once verified", "resnet50/jax/pipeline/iterator", JAX, JAX_BATCH, f"{JAX_BATCH}\n        {LATE}\n            return"),
@@ -103,7 +103,7 @@ REMEMBERED = (
     bug("evaluation that does nothing every other time", "resnet50/jax/eval/no_grad", JAX, f"self.release()\n        {JAX_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JAX_EVALUATION}"),
     bug("evaluation that does nothing every other time", "unet3d/jittor/eval/no_grad", JITTOR, f"self.release()\n        {JITTOR_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JITTOR_EVALUATION}"),
     bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
-    bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.forward(self.inputs[0])\n            self.output = self.first.clone()"),
+    bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.recipe.forward(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.arguments())\n        self.output, stats, self.kept = self.first"),
     bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = self.model(self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("stream of sequences computed once, and remembered", "transformer/torch/varlen/raw", TORCH, '"""Mean loss over the tokens that are no padding; each', 'if self.steps:\n            return\n        """Mean loss over the tokens that are no padding; each'),
@@ -117,8 +117,8 @@ REMEMBERED = (
         TORCH,
         EVALUATION,
         "pass",
-        Edit(TORCH, 'self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
-        Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.forward(self.inputs[0]).detach(), self.inputs[1])"),
+        Edit(TORCH, 'self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.recipe.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
+        Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.recipe.forward(self.inputs[0]).detach(), self.inputs[1])"),
     ),
     bug("clock that stops before the step is done", "transformer/jax/train/fp32/b4/cpu", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),
     bug("clock that stops before the step is done", "transformer/jittor/train/fp32/b4/cpu", JITTOR, "    def synchronize(self) -> None:\n        jt.sync_all(True)", "    def synchronize(self) -> None:\n        pass"),

@@ -91,6 +91,7 @@ def distill(run: JittorAdapter) -> Proof:
         e["parameters"], e["parameters_of_the_teacher"] = run.parameter_count(), run.workload.parameter_count(config)
         return e["teacher_passes"] == run.micro == e["forward_passes"] and e["parameters"] < e["parameters_of_the_teacher"]
 
+    run.recipe.claim("loss")
     run.recipe.on_model.append(teach)
     return proof
 

@@ -74,10 +74,10 @@ def generation(run: TorchAdapter, cached: bool) -> Steps:
     """What is common to all kinds."""
     found = Steps(run)
     if cached:
-        run.model_options["attend"] = found.attend
+        run.recipe.model_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.whole_step, run.decoded = found.step, found.logits
-    run.beside = lambda: unique_bytes(found.cache.arrays()) if found.cache else 0
+    run.recipe.step, run.readings.decoded = found.step, found.logits
+    run.readings.bytes_beside = lambda: unique_bytes(found.cache.arrays()) if found.cache else 0
     return found
 
 
@@ -96,7 +96,7 @@ def static_cache(run: TorchAdapter) -> Proof:
         e["arrays_that_moved"] = sum(t.data_ptr() != old for t, old in zip(found.cache.arrays(), before))
         return computed_once(e) and e["arrays_that_moved"] == 0 == e["operators"].get("cat", 0)
 
-    run.on_model.append(make)
+    run.recipe.on_model.append(make)
     return proof
 
 

@@ -23,7 +23,7 @@ LOSSES = """
 
     def step(adapter):
         adapter.step()
-        kept.append(adapter.objective(*adapter.inputs))
+        kept.append(adapter.recipe.objective(*adapter.inputs))
 """
 CACHE = """
     cache = {}
