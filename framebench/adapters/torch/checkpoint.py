@@ -15,7 +15,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import BATCHED
+from framebench.adapters.torch.observe import BATCHED, Observed
 
 switch = Switches()
 
@@ -64,6 +64,13 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 
 
+def batched_products(run: TorchAdapter) -> int:
+    """Of one forward pass: those of its attention."""
+    with torch.no_grad(), run.context(), Observed([], []) as seen:
+        run.model(run.inputs[0])
+    return sum(seen.operators[name] for name in BATCHED)
+
+
 @switch
 def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
@@ -78,12 +85,13 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def proof(e: Evidence) -> bool:
         model: Any = run.model
-        again, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
+        remat, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
         e["products_without"] = run.observe()["products"]
-        model.remat = again
-        attentions = 0 if batched else run.micro * e["blocks"]
+        model.remat = remat
+        again = len(run.model_module.blocks_of(model))  # not a teacher's
         more = sum(e["products"].values()) - sum(e["products_without"].values())
-        return e["block_runs"] == 2 * run.micro * e["blocks"] and more == attentions
+        e["products_of_attention"] = 0 if batched else run.micro * batched_products(run)
+        return e["block_runs"] == run.micro * (e["blocks"] + again) and more == e["products_of_attention"]
 
     run.recipe.block_runner = remat
     return proof

@@ -40,7 +40,7 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     def counted(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
         was, run.recipe.objective = run.recipe.objective, objective
-        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary) as seen:
+        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary, run.config.width) as seen:
             run.one_step()
         run.recipe.objective = was
         return seen
@@ -149,11 +149,21 @@ def jit_script(run: TorchAdapter) -> Proof:
         runs.clear()
         run.one_step()
         e["script_modules"], e["script_block_runs"] = len(scripted), len(runs)
-        return e["script_block_runs"] == run.micro * e["blocks"] > 0 == e["block_runs"]
+        others = e["blocks"] - len(scripted)  # a teacher's
+        return e["script_block_runs"] == run.micro * len(scripted) > 0 and e["block_runs"] in (None, run.micro * others)
 
     run.recipe.block_runner = run_scripted
     run.recipe.on_model.append(attach)
     return proof
+
+
+def by_products(run: TorchAdapter, e: Evidence) -> bool:
+    """Attention in products around a softmax, one for each block that ran. Where blocks are not seen one by one there is at least
+    one for each; a compiler makes it part of a kernel, and leaves the products."""
+    softmaxes = sum(e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax"))
+    if e["block_runs"]:
+        return bool(softmaxes == e["block_runs"])
+    return bool(max(softmaxes, e["operators"].get("bmm", 0) // 2) >= run.micro * e["blocks"] > 0)
 
 
 @switch
@@ -162,7 +172,7 @@ def attention_plain(run: TorchAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
-        return fused == 0 and e["operators"].get("_softmax", 0) == e["block_runs"]
+        return fused == 0 and by_products(run, e)
 
     return proof
 
@@ -178,8 +188,7 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
             n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
         }
         fused = {n for n in e["attention"] if "math" not in n}
-        by_products = e["operators"].get("_softmax", 0) + e["operators"].get("_safe_softmax", 0)
-        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products == e["block_runs"] > 0)
+        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products(run, e))
 
     return proof
 

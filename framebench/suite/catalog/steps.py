@@ -43,6 +43,7 @@ _LOSS = (
             Emulated("the jt.Function of checkpoint around the loss of each chunk"),
         ),
         options={"chunks": 8}, workloads=("transformer",),
+        clashes={"distill": "each computes a loss of its own from the model's output"},
     ),
 )  # fmt: skip
 
@@ -100,6 +101,10 @@ _EXECUTION = (
     Strategy(
         "jit_script", ("train", "eval"), "execution", "the blocks as TorchScript", "blocks that are ScriptModules",
         cells(Native("torch.jit.script, or trace where a block cannot be scripted"), *[Unsupported("PyTorch's own")] * 2),
+        clashes=dict.fromkeys(
+            ("checkpoint", "checkpoint_every_2", "checkpoint_dots", "checkpoint_linear"),
+            "batch norm's momentum, which recomputation sets to 0, is a constant of a scripted block",
+        ),
     ),
     Strategy(
         "no_jit", ("train",), "execution", "the step executed operation by operation", "operations dispatched one by one",
