@@ -303,7 +303,8 @@ class JaxAdapter(Adapter):
         parts = other.split(other.abstract(self.config, self.recipe.training))
         state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
-        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs)
+        batch = next(self.batches())  # of one call, as the step's own
+        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *batch)
 
     def allocate(self, size: int) -> Array:
         return jnp.ones(size, jnp.uint8)
