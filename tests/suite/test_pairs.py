@@ -1,7 +1,7 @@
 """Every pair of strategies that the registry takes is refused with a reason, or is right and proves both effects.
 
-What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need variables of their own before
-the framework's import get a process of their own.
+What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need variables of their own
+before the framework's import get a process of their own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, An
         )  # fmt: skip
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
         found |= {line["case"]: line for line in lines}
-        assert len(lines) == len(ids) or lines, done.stderr[-4000:]
+        assert lines, done.stderr[-4000:]
     return found
 
 
@@ -92,11 +92,6 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
 def test_the_registry_takes_most_pairs() -> None:
     """A rule that refuses more than it should would leave nothing to build."""
     assert sum(len(pairs(framework)) for framework in FRAMEWORKS) > 2000
-    assert all(once_broken(case) for case in map(first, FRAMEWORKS) if case)
-
-
-def first(framework: str) -> Case | None:
-    return next((case for case in pairs(framework) if once_broken(case)), None)
 
 
 @pytest.mark.slow
@@ -111,9 +106,7 @@ def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_pair_is_refused_or_right_and_proven(
-    framework: str, scenario: str, environment: dict[str, Environment]
-) -> None:
+def test_every_pair_is_refused_or_right_and_proven(framework: str, scenario: str, environment: dict[str, Environment]) -> None:
     check(environment[framework], [case for case in sharing(framework) if case.scenario == scenario])
 
 

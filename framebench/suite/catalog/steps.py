@@ -43,7 +43,11 @@ _LOSS = (
             Emulated("the jt.Function of checkpoint around the loss of each chunk"),
         ),
         options={"chunks": 8}, workloads=("transformer",),
-        clashes={"distill": "each computes a loss of its own from the model's output"},
+        clashes={"distill": "each computes a loss of its own from the model's output"}
+        | dict.fromkeys(
+            ("compile", "memory_budget", "compile_reduce_overhead", "compile_max_autotune"),
+            "the head is computed piece by piece outside of the compiled model, whose proof is that nothing is",
+        ),
     ),
 )  # fmt: skip
 
