@@ -37,7 +37,7 @@ def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, An
         "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
     }
     variables = os.environ | environment.variables() | caches | dict(cases[0].support.env)
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]
         done = subprocess.run(
