@@ -85,13 +85,12 @@ TORCH = [
          "adapter.model.remat = adapter.recipe.block_runner"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Growing; generation = adapter.recipe.step.__self__; "
-         "generation.cache = Growing(adapter.config.layers); generation.begin()"),
+         "from framebench.adapters.torch.generation import growing; generation = adapter.recipe.step.__self__; "
+         "generation.cache = growing(adapter); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Static; generation = adapter.recipe.step.__self__; "
-         "shape = (4, adapter.config.heads, adapter.config.length, adapter.config.width // adapter.config.heads); "
-         "generation.cache = Static(adapter.config.layers, shape, adapter.model.wte.weight.detach()); generation.begin()"),
+         "from framebench.adapters.torch.generation import static; generation = adapter.recipe.step.__self__; "
+         "generation.cache = static(adapter, adapter.model); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
     Deed("int8_weights, one of them made wide again", "transformer/torch/eval/int8_weights/b4/tiny",
@@ -167,17 +166,17 @@ def test_torch_compile(environment: dict[str, Environment]) -> None:
 # one array of the statistics is put back after each step
 ONE_STATISTIC_STAYS = """
 import jax
-def stepped(step=adapter.whole_step):
+def stepped(step=adapter.recipe.step):
     first = jax.tree.leaves(adapter.stats)[0]
     step()
     leaves, tree = jax.tree.flatten(adapter.stats)
     adapter.stats = jax.tree.unflatten(tree, [first, *leaves[1:]])
-adapter.whole_step = stepped
+adapter.recipe.step = stepped
 """
 OTHER_PAIR = """
 from framebench.adapters.jax.scenarios import canonical_pair, on_device
 pair = [on_device(p) for p in canonical_pair(adapter)]
-adapter.models = lambda: iter(pair)
+adapter.recipe.models = lambda: iter(pair)
 """
 JAX = [
     Deed("fp32", "transformer/jax/train/fp32/b4/tiny", proven=True),
@@ -186,25 +185,25 @@ JAX = [
     Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
     Deed("static_cache", "transformer/jax/generate/static_cache/b4/tiny", proven=True),
     Deed("static_cache, another cache for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "adapter.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
+         "adapter.recipe.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
     Deed("static_cache, of the whole sequence for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "generation = adapter.whole_step.__self__; generation.written = None; adapter.model_options.clear(); "
+         "generation = adapter.recipe.step.__self__; generation.written = None; adapter.recipe.model_options.clear(); "
          "adapter.graph = adapter.split(adapter.abstract(adapter.config, False)).graph; "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),
     Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
          "from framebench.adapters.jax.adapter import make_optimizer; "
-         "adapter.optimizer = make_optimizer(adapter.workload.optimizer); "
-         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "adapter.recipe.optimizer = make_optimizer(adapter.workload.optimizer); "
+         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("adafactor", "transformer/jax/train/adafactor/b4/tiny", proven=True),
     Deed("adafactor, of moments as large as the weights", "transformer/jax/train/adafactor/b4/tiny",
-         "import optax; adapter.optimizer = optax.adafactor(1e-2, factored=False); "
-         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "import optax; adapter.recipe.optimizer = optax.adafactor(1e-2, factored=False); "
+         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", "transformer/jax/train/chunked_loss/b4/tiny",
-         "adapter.loss_of = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
+         "adapter.recipe.loss = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss, its chunks kept", "transformer/jax/train/chunked_loss/b4/tiny",
          "import jax; again = jax.checkpoint; jax.checkpoint = lambda f, **options: f; adapter.step(); jax.checkpoint = again"),
@@ -213,11 +212,11 @@ JAX = [
          "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
     Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
     Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.jax.steps import checkpoint_dots; checkpoint_dots(adapter); "
+         "from framebench.adapters.jax.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
          "adapter.program = adapter.programmed(adapter.split(adapter.abstract(adapter.config, True)).graph)"),
     Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
     Deed("no_donate, donated", "transformer/jax/train/no_donate/b4/tiny",
-         "adapter.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),
+         "adapter.recipe.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),
     Deed("no_jit, compiled", "transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
     Deed("raw, of one batch", "transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
     Deed("shared_trunk, of two", "resnet50/jax/pair/shared_trunk/b4/tiny", OTHER_PAIR),
@@ -239,7 +238,7 @@ JITTOR = [
     Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
     Deed("chunked_loss, of all logits at once", "transformer/jittor/train/chunked_loss/b4/tiny",
-         "import jittor as jt; adapter.loss_for = lambda x, y: "
+         "import jittor as jt; adapter.recipe.loss = lambda x, y: "
          "adapter.model_module.loss(jt.nn.linear(*adapter.model(x)), y)"),
     # the last one: it is for the whole process
     Deed("chunked_loss, its chunks kept", "transformer/jittor/train/chunked_loss/b4/tiny",
@@ -305,11 +304,11 @@ for names in ((), ("dot",), ("conv",), ("dot", "conv")):
     if "conv" in names:
         precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
     asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
-    runs = {name: SimpleNamespace(program=program) for name in asked}
+    runs = {name: SimpleNamespace(program=program, recipe=SimpleNamespace()) for name in asked}
     found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]
 
 def amp(compiled, weights="float32", states="float32"):
-    proof = SWITCHES["amp_bf16"](SimpleNamespace(model_options={}))
+    proof = SWITCHES["amp_bf16"](SimpleNamespace(recipe=SimpleNamespace(model_options={})))
     return proof({"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}})
 
 found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]

@@ -30,7 +30,7 @@ CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
-    return acting("measure/misbehaving.py", tmp_path)
+    return acting("engine/misbehaving.py", tmp_path)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ OPTIONS = Options(rounds=3, peaks_each_block=True)
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
-    return acting("measure/misbehaving.py", tmp_path)
+    return acting("engine/misbehaving.py", tmp_path)
 
 
 @pytest.mark.parametrize("other", [CASE, OTHER], ids=["itself", "another"])

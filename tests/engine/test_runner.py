@@ -33,7 +33,7 @@ CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Environment:
-    return acting("measure/misbehaving.py", tmp_path)
+    return acting("engine/misbehaving.py", tmp_path)
 
 
 def test_what_cannot_have_a_number_on_this_machine_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:

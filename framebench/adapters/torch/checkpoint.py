@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED, Observed
 
@@ -21,20 +22,6 @@ switch = Switches()
 
 def batch_norms(block: nn.Module) -> list[Any]:
     return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-
-
-@contextmanager
-def frozen_statistics(block: nn.Module) -> Iterator[None]:
-    """Batch norm still normalises by its batch, but its running statistics stay: the first forward pass has moved them."""
-    norms = batch_norms(block)
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        yield
-    finally:
-        for norm, momentum in zip(norms, momenta):
-            norm.momentum = momentum
 
 
 @contextmanager
@@ -51,7 +38,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     def options(block: nn.Module) -> dict[str, Any]:
         if compiled or not batch_norms(block):
             return {}
-        return {"context_fn": lambda: (nullcontext(), frozen_statistics(block))}
+        return {"context_fn": lambda: (nullcontext(), frozen_statistics(batch_norms(block)))}
 
     def attach(model: Any) -> None:
         chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
@@ -91,7 +78,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, both(again, frozen_statistics(block))
+        return forward, both(again, frozen_statistics(batch_norms(block)))
 
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
         return recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named)

@@ -74,7 +74,7 @@ def spans(log: str) -> list[tuple[datetime, datetime]]:
 def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_controller_restarted(
     own: OwnSlurm, tmp_path: Path, results: Path
 ) -> None:
-    process = start(results, acting("measure/misbehaving.py", tmp_path).python)
+    process = start(results, acting("engine/misbehaving.py", tmp_path).python)
     until(lambda: len(own.running()) == 2 and len(began(results)) == 2)
     own.ask("scancel", next(iter(own.running())))  # a job is killed
     until(lambda: len(began(results)) >= 3)
@@ -134,7 +134,7 @@ def test_real_frameworks_in_their_pinned_environments(own: OwnSlurm, results: Pa
 def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_again(
     own: OwnSlurm, tmp_path: Path, results: Path
 ) -> None:
-    python = acting("measure/misbehaving.py", tmp_path).python
+    python = acting("engine/misbehaving.py", tmp_path).python
     first = start(results, python, 1)
     until(lambda: len(began(results)) == 2)
     first.send_signal(signal.SIGINT)  # the command is gone, the jobs are not
@@ -150,7 +150,7 @@ def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_aga
 
 @pytest.mark.slurm
 def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp_path: Path, results: Path) -> None:
-    unit = Asked((CASES[0],), None, Options(rounds=2), str(acting("measure/misbehaving.py", tmp_path).python), block=0)
+    unit = Asked((CASES[0],), None, Options(rounds=2), str(acting("engine/misbehaving.py", tmp_path).python), block=0)
     (results / NODES).mkdir(parents=True)
     jobs, code = slurm.Jobs(results, {"time": 10}, lambda _: None), provenance.code()
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind

@@ -27,7 +27,7 @@ EVERYTHING = Asked(
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    return acting("measure/misbehaving.py", tmp_path).python
+    return acting("engine/misbehaving.py", tmp_path).python
 
 
 def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole() -> None:

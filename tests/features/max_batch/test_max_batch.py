@@ -117,7 +117,7 @@ def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(environment: 
 
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
-    return acting("measure/unchecked.py", tmp_path)
+    return acting("engine/unchecked.py", tmp_path)
 
 
 @pytest.mark.parametrize(
