@@ -110,10 +110,11 @@ def with_batch(jaxprs: Iterable[ClosedJaxpr]) -> int:
     return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
 
 
-def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int) -> int:
-    """How many results have so many columns and at least so many rows."""
+def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int, width: int) -> int:
+    """How many results have so many columns and at least so many rows, but for the transposed embedding, which has `width`."""
     shapes = [v.aval.shape for e in equations(jaxpr) for v in e.outvars]
-    return sum(s[-1:] == (columns,) and math.prod(s) >= rows * columns for s in shapes)
+    large = [s for s in shapes if s[-1:] == (columns,) and math.prod(s) >= rows * columns]
+    return sum(s != (width, columns) for s in large)
 
 
 def compiled_products(compiled: Any) -> Counter[str]:

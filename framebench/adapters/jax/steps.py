@@ -51,7 +51,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         """Beside those of a step that ends before the head."""
         without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
-        logits = run.inputs[1].size // run.micro, run.config.vocabulary
+        logits = run.inputs[1].size // run.micro, run.config.vocabulary, run.config.width
         e["as_large_as_the_logits"] = sum(as_large(q, *logits) for q in run.jaxprs())
         e["as_large_without_a_head"], e["compiled_loops"] = as_large(without, *logits), compiled_loops(run)
         e["loops"] = sum(eq.params["length"] == chunks for eq in loops)

@@ -69,7 +69,10 @@ _EXECUTION = (
             AlwaysOn("Jittor fuses and compiles every operator it meets"),
         ),
         clashes=dict.fromkeys(
-            ("amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads", "chunked_loss"),
+            (
+                "amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads",
+                "chunked_loss", "distill",
+            ),
             "it compiles a plain step: one pass, its loss, and the update",
         ),
         workloads=("transformer",),
@@ -155,7 +158,9 @@ _EXECUTION = (
             AlwaysOn("Jittor has no fused attention"),
         ),
         how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
-        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
+        clashes=dict.fromkeys(
+            ("amp_bf16", "amp_fp16", "bf16", "fp16"), "it computes in float32, whatever the weights' type or autocast says"
+        ),
     ),
     Strategy(
         "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
