@@ -21,7 +21,7 @@ from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
-from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
+from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
 from tests.suite.pairs import once_broken, pairs, sample
 
 SAMPLE = {"torch": 40, "jax": 6, "jittor": 8}  # about a minute of each
@@ -92,6 +92,23 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
 def test_the_registry_takes_most_pairs() -> None:
     """A rule that refuses more than it should would leave nothing to build."""
     assert sum(len(pairs(framework)) for framework in FRAMEWORKS) > 2000
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        ({"env": {"POOL": "1"}}, {"env": {"POOL": "2"}}, "one and other each set POOL"),
+        ({"package": "deepspeed"}, {"package": "apex"}, "one and other need environments of their own"),
+        ({"env": {"POOL": "1"}}, {"env": {"POOL": "1", "SIZE": "2"}}, ""),
+    ],
+)
+def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
+    rows = [
+        Strategy(name, ("train",), name, "", "", everywhere(Native("", **options)))
+        for name, options in (("one", one), ("other", other))
+    ]
+    cell = join("torch", tuple(rows))
+    assert (cell.supported, cell.why) == (not why, why)
 
 
 @pytest.mark.slow

@@ -74,7 +74,16 @@ _EXECUTION = (
                 "chunked_loss", "distill",
             ),
             "it compiles a plain step: one pass, its loss, and the update",
-        ),
+        )
+        | {
+            "fused_optimizer": "the compiler calls the fused kernel as it is: there is no update to compile",
+            **dict.fromkeys(
+                ("checkpoint", "checkpoint_every_2"), "the compiler recomputes in a backward graph of its own, not inside of a whole step"
+            ),
+            **dict.fromkeys(
+                ("offload", "offload_streamed"), "hooks on saved tensors are not called inside of a compiled step"
+            ),
+        },
         workloads=("transformer",),
     ),
     Strategy(
@@ -111,7 +120,12 @@ _EXECUTION = (
         clashes=dict.fromkeys(
             ("checkpoint", "checkpoint_every_2", "checkpoint_dots", "checkpoint_linear"),
             "batch norm's momentum, which recomputation sets to 0, is a constant of a scripted block",
-        ),
+        )
+        | {
+            "int8_dynamic": "TorchScript does not call the products of quantized tensors",
+            "lean_rule": "TorchScript has no torch.autograd.Function",
+            "wasteful_rule": "TorchScript has no torch.autograd.Function",
+        },
     ),
     Strategy(
         "no_jit", ("train",), "execution", "the step executed operation by operation", "operations dispatched one by one",
