@@ -20,6 +20,7 @@ from framebench.adapters.torch.observe import PRODUCTS
 # The profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor generated, of the backward pass.
 REGION, GRAPH, BACKWARD = "Torch-Compiled Region", "## Call CompiledFxGraph", "autograd::engine::evaluate_function"
 MODEL = "the compiled model"
+UPDATE = "Optimizer.step"
 TYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
 MATRIX = ("addmm", "mm", "bmm")
 
@@ -62,14 +63,18 @@ class Profiled:
         """What the backward pass keeps is not seen, and neither are blocks of a compiled model: None."""
         products = self.products()
         orders = Counter(order(e) for e in products if short(e) == "convolution")
-        graphs = [within(e, BACKWARD) for e in self.events if e.name.startswith(GRAPH)]
+        regions = [e for e in self.events if e.name.startswith(REGION)]
+        ran = [e for e in self.events if e.name.startswith(GRAPH)]
+        graphs = [within(e, BACKWARD) for e in ran]
         return {
             "blocks": self.blocks,
             "block_runs": self.block_runs if self.called else None,
             "saved_tensors": None,
             "forward_passes": self.passes if self.model is not None else None,
             "samples_per_pass": self.samples_per_pass if self.model is not None else None,
-            "compiled_regions": sum(e.name.startswith(REGION) for e in self.events),
+            "compiled_regions": len(regions),
+            "regions_of_the_update": sum(within(e, UPDATE) for e in regions),
+            "graphs_of_the_update": sum(within(e, UPDATE) for e in ran),
             "graphs_forward": graphs.count(False),
             "graphs_backward": graphs.count(True),
             "products": dict(Counter(TYPES.get(e.input_dtypes[0], e.input_dtypes[0]) for e in products)),

@@ -77,6 +77,10 @@ _EXECUTION = (
         )
         | {
             "fused_optimizer": "the compiler calls the fused kernel as it is: there is no update to compile",
+            "foreach": "a compiled update shows no operators on lists",
+            "adafactor": "PyTorch's update reads how large each weight is, which breaks the compiler's graph",
+            "adamw_8bit": "torchao compiles the update by itself",
+            "adamw_8bit_bnb": "bitsandbytes makes the update by kernels of its own",
             **dict.fromkeys(
                 ("checkpoint", "checkpoint_every_2"), "the compiler recomputes in a backward graph of its own, not inside of a whole step"
             ),
