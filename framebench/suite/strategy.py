@@ -151,7 +151,8 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
 
 
 def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
-    """The cell of a combination: unsupported if a part is or two exclude each other, always on if a part adds nothing, else emulated if a part is."""
+    """The cell of a combination: unsupported if a part is or two exclude each other, always on if a part adds nothing, else
+    emulated if a part is."""
     cells = {p.name: p.cells[framework] for p in parts}
     for decisive in (Unsupported, AlwaysOn):
         if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:

@@ -158,8 +158,8 @@ def middle(every: list[Errors]) -> Errors:
 
 
 def unverifiable(case: Case) -> str | None:
-    """Why nothing tells whether a combination comes out right, if so: one of its strategies changes the mathematics, and together
-    with the others its values were never computed, or how far they round was never measured."""
+    """Why nothing tells whether a combination comes out right, if so: a strategy changes the mathematics, and together with the
+    others its values were never computed, or how far they round was never measured."""
     plan, key = case.plan, case.golden_key
     if len(plan.parts) == 1 or case.workload == spec.OWN or case.size in case.spec.without_golden:
         return None

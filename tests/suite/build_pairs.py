@@ -1,7 +1,7 @@
 """Builds cases in a framework's environment, one after the other: `python -m tests.suite.build_pairs CASE...`.
 
-A line of JSON for each case, as soon as it is known: `refused` says why the adapter would not be built, `error` what broke; else
-whether its first steps were right, and which of its strategies were proven.
+A line of JSON for each case, as soon as it is known: `refused` says why the adapter would not be built, `error` what broke;
+else whether its first steps were right, and which of its strategies were proven.
 """
 
 from __future__ import annotations

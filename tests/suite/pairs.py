@@ -11,15 +11,14 @@ from framebench.models.spec import NAMES, workload
 from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import IncompatibleStrategies
-from framebench.suite.tolerance import unverifiable
+from framebench.suite.tolerance import measured, unverifiable
 from tests.suite.cells import layers
 
-# refused or made to compose after they had come out wrong; always built
-ONCE_BROKEN = {
-    "torch": ("train/chunked_loss+distill", "train/checkpoint+jit_script", "train/optimizer_in_backward+adamw_8bit_bnb"),
-    "jax": ("train/multi_steps+mu_bf16",),
-    "jittor": (),
-}
+# refused or made to compose once they had come out wrong: built whenever the registry takes them
+ONCE_BROKEN = (
+    "train/accumulate+chunked_loss", "train/accumulate+distill", "train/checkpoint+jit_script", "train/checkpoint_dots+distill",
+    "train/chunked_loss+distill", "train/multi_steps+mu_bf16", "train/optimizer_in_backward+adamw_8bit_bnb",
+)  # fmt: skip
 
 
 @cache
@@ -41,7 +40,16 @@ def possible(framework: str, scenario: str, strategy: str) -> Iterator[Case]:
     for size in ("tiny", "cpu"):
         each = [Case(w, framework, scenario, strategy, workload(w).preset(size).base, size) for w in NAMES]
         each = [Case(c.workload, framework, scenario, strategy, first_batch(c), size) for c in each]
-        yield from sorted((c for c in each if declared(c) and c.support.supported and not unverifiable(c)), key=layers)
+        yield from sorted((c for c in each if declared(c) and c.support.supported and judged(c)), key=layers)
+
+
+def judged(case: Case) -> bool:
+    """A rounded precision is left out at a batch, as of eight micro-batches, where it was never measured by itself either."""
+    plan = case.plan
+    usual = plan.precision == "fp32" or not plan.same_loss or case.batch == case.spec.preset(case.size).base
+    return not unverifiable(case) and (
+        usual or any(case.golden_key in keys for keys in measured(case.workload, plan.precision).values())
+    )
 
 
 def sample(cases: list[Case], size: int) -> list[Case]:
@@ -50,4 +58,4 @@ def sample(cases: list[Case], size: int) -> list[Case]:
 
 
 def once_broken(case: Case) -> bool:
-    return f"{case.scenario}/{case.strategy}" in ONCE_BROKEN[case.framework]
+    return f"{case.scenario}/{case.strategy}" in ONCE_BROKEN

@@ -41,7 +41,8 @@ def as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     ends = (str(n).rpartition(")[")[2] for n in jt.dump_all_graphs().nodes_info if str(n).startswith("Var("))
     shapes = [[int(n) for n in end.strip("],").split(",") if n] for end in ends]
     tokens, columns = run.inputs[1].numel() // run.micro, run.config.vocabulary
-    return sum(s[-1:] == [columns] and math.prod(s) >= tokens * columns for s in shapes)
+    large = [s for s in shapes if s[-1:] == [columns] and math.prod(s) >= tokens * columns]
+    return sum(s != [run.config.width, columns] for s in large)  # the transposed embedding
 
 
 @switch

@@ -263,8 +263,11 @@ class TorchAdapter(Adapter):
         """Counts an observed step."""
         if not self.readings.profiled:
             return Observed(self.held, self.blocks(), self.lasting())
-        passes = self.recipe.forward if isinstance(self.recipe.forward, nn.Module) else self.model
-        return Profiled(passes if self.readings.passes_told else None, len(self.blocks()))
+        if not self.readings.passes_told:
+            return Profiled(None, len(self.blocks()))
+        if isinstance(self.recipe.forward, nn.Module):
+            return Profiled(self.recipe.forward, len(self.blocks()))
+        return Profiled(self.model, len(self.blocks()), self.blocks())
 
     def batched_products(self) -> int:
         operators = self.observe()["operators"]

@@ -71,6 +71,8 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         self.operators: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.is_inference_mode_enabled() and (out := self.decomposed(func, args, kwargs or {})) is not NotImplemented:
+            return out
         out = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         self.operators[name] += 1
@@ -81,6 +83,14 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
             self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
         return out
+
+    def decomposed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """In inference mode a composed operator, such as `linear`, comes here as a whole: its parts are what counts."""
+        super().__enter__()
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
 
     def __enter__(self) -> Observed:
         handles = [model.register_forward_pre_hook(lambda *_: self.activations.clear()) for model in self.models]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from framebench.suite.strategy import Emulated, Native, Strategy, Unsupported, cells
 
+_NOT_COMPILED = dict.fromkeys(
+    ("compile", "compile_step", "memory_budget", "compile_reduce_overhead", "compile_max_autotune"),
+    "a compiled step does not show what lies between its products, so nothing would prove what is computed again",
+)
+
 ROWS = (
     Strategy(
         "checkpoint", ("train", "finetune"), "recomputation", "recompute each block in the backward pass",
@@ -37,6 +42,7 @@ ROWS = (
             Native("jax.checkpoint with the policy dots_saveable (convolutions saved likewise)"),
             Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
         ),
+        clashes=_NOT_COMPILED,
     ),
     Strategy(
         "checkpoint_linear", ("train",), "recomputation", "recompute all but the products of linear layers: attention too",
@@ -46,6 +52,6 @@ ROWS = (
             Native("jax.checkpoint with the policy dots_with_no_batch_dims_saveable"),
             Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
         ),
-        how="checkpoint_dots", options={"batched": False}, workloads=("transformer",),
+        how="checkpoint_dots", options={"batched": False}, workloads=("transformer",), clashes=_NOT_COMPILED,
     ),
 )  # fmt: skip

@@ -43,7 +43,11 @@ _LOSS = (
             Emulated("the jt.Function of checkpoint around the loss of each chunk"),
         ),
         options={"chunks": 8}, workloads=("transformer",),
-        clashes={"distill": "each computes a loss of its own from the model's output"},
+        clashes={"distill": "each computes a loss of its own from the model's output"}
+        | dict.fromkeys(
+            ("compile", "memory_budget", "compile_reduce_overhead", "compile_max_autotune"),
+            "the head is computed piece by piece outside of the compiled model, whose proof is that nothing is",
+        ),
     ),
 )  # fmt: skip
 
@@ -65,9 +69,25 @@ _EXECUTION = (
             AlwaysOn("Jittor fuses and compiles every operator it meets"),
         ),
         clashes=dict.fromkeys(
-            ("amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads", "chunked_loss"),
+            (
+                "amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads",
+                "chunked_loss", "distill",
+            ),
             "it compiles a plain step: one pass, its loss, and the update",
-        ),
+        )
+        | {
+            "fused_optimizer": "the compiler calls the fused kernel as it is: there is no update to compile",
+            "foreach": "a compiled update shows no operators on lists",
+            "adafactor": "PyTorch's update reads how large each weight is, which breaks the compiler's graph",
+            "adamw_8bit": "torchao compiles the update by itself",
+            "adamw_8bit_bnb": "bitsandbytes makes the update by kernels of its own",
+            **dict.fromkeys(
+                ("checkpoint", "checkpoint_every_2"), "the compiler recomputes in a backward graph of its own, not inside of a whole step"
+            ),
+            **dict.fromkeys(
+                ("offload", "offload_streamed"), "hooks on saved tensors are not called inside of a compiled step"
+            ),
+        },
         workloads=("transformer",),
     ),
     Strategy(
@@ -104,7 +124,12 @@ _EXECUTION = (
         clashes=dict.fromkeys(
             ("checkpoint", "checkpoint_every_2", "checkpoint_dots", "checkpoint_linear"),
             "batch norm's momentum, which recomputation sets to 0, is a constant of a scripted block",
-        ),
+        )
+        | {
+            "int8_dynamic": "TorchScript does not call the products of quantized tensors",
+            "lean_rule": "TorchScript has no torch.autograd.Function",
+            "wasteful_rule": "TorchScript has no torch.autograd.Function",
+        },
     ),
     Strategy(
         "no_jit", ("train",), "execution", "the step executed operation by operation", "operations dispatched one by one",
@@ -151,7 +176,9 @@ _EXECUTION = (
             AlwaysOn("Jittor has no fused attention"),
         ),
         how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
-        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
+        clashes=dict.fromkeys(
+            ("amp_bf16", "amp_fp16", "bf16", "fp16"), "it computes in float32, whatever the weights' type or autocast says"
+        ),
     ),
     Strategy(
         "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
