@@ -1,8 +1,9 @@
 """What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
 
 A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything is
-built, sets what the adapter's build and step look at, and returns the *proof*: a function of what one observed step counted
-(`Adapter.observe`) that says whether the strategy was really on. It may add to the evidence what it counts itself.
+built, sets or wraps the parts that the adapter's build and step look at (`parts.py`), and returns the *proof*: a function of
+what one observed step counted (`Adapter.observe`) that says whether the strategy was really on. It may add to the evidence what
+it counts itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from framebench.adapters.loading import Loader
+from framebench.adapters.parts import Hooks, Ledger
 from framebench.instruments import limits
 from framebench.models.spec import STREAM
 from framebench.suite.case import Case
@@ -81,8 +83,9 @@ class Adapter(ABC):
         self.config = case.config
         self.model_module = case.spec.model(case.framework)
         self.micro = case.plan.micro_batches
+        self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
-        self.before_first_step: list[Callable[[], None]] = []  # what it does once everything is built
+        self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
         self.answers: Counter[int] = Counter()  # timed steps by how often each set its output
@@ -94,11 +97,14 @@ class Adapter(ABC):
         gc.callbacks.append(self.on_collection)
 
     def build(self) -> None:
-        """Switch the strategy on, then make model, optimizer and inputs."""
-        self.proofs = {part.name: self.switch(part.how)(self, **part.options) for part in self.case.parts}
+        """Switch the strategy on, then make model, optimizer and inputs. Raises IncompatibleStrategies."""
+        self.proofs: dict[str, Proof] = {}
+        for part in self.case.parts:
+            with self.ledger.by(part.name):
+                self.proofs[part.name] = self.switch(part.how)(self, **part.options)
+        self.ledger.finish()
         self.make()
-        for hook in self.before_first_step:
-            hook()
+        self.before_first_step()
 
     def switch(self, how: str) -> Switch:
         """What switches a part of a strategy on. Raises LookupError."""

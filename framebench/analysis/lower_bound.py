@@ -107,7 +107,7 @@ def optimizer_bytes(case: Case) -> int:
     """SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16, little
     more than 2 in 8 bits. Adafactor keeps a number for each row and each column of a matrix."""
     moments = len(case.optimizer.states)
-    if case.plan.precision == "8-bit moments":
+    if any(part.precision == "8-bit moments" for part in case.plan.parts):
         return moments * sum(moment_bytes(size(p)) for p in trained(case))
     kept = storage(case) * sum(case.optimizer.numbers(p.shape) for p in trained(case))
     return kept - ("mu_bf16" in options(case)) * sum(gradient_bytes(case).values()) // 2

@@ -17,6 +17,7 @@ from framebench.engine.probes import Answer, Progress, carry_out, first_line
 from framebench.engine.runner import Options
 from framebench.instruments.limits import Order
 from framebench.suite.case import Case
+from framebench.suite.protocol import BatchReport
 
 Run = Callable[[Order], Answer]
 
@@ -58,7 +59,7 @@ class Evaluation:
         """The losses' sum, correctly rounded, so that it does not depend on the batches."""
         return math.fsum(self.losses.values())
 
-    def take(self, report: dict[str, Any]) -> None:
+    def take(self, report: BatchReport) -> None:
         """Enter one finished or failed batch."""
         first, batch = report["first"], report["batch"]
         if "losses" in report:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from framebench.engine import runner
 from framebench.engine.environments import Environment
@@ -16,6 +16,7 @@ from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments.limits import UNDER, Order
 from framebench.suite.case import Case
+from framebench.suite.protocol import BatchReport
 
 # How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
@@ -26,7 +27,7 @@ Progress = Callable[[str], None]  # phase
 class Answer(Outcome):
     """What became of an order. `memory`: it ended because the memory that it may have ran out."""
 
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[BatchReport] = field(default_factory=list)
     memory: Literal["raised", "died", ""] = ""
 
 

@@ -26,6 +26,7 @@ from framebench.records.record import Compared, Proof, Provenance, Record, Statu
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Reference, Task
+from framebench.suite.tolerance import unverifiable
 
 RESULTS = provenance.ROOT / "results"
 
@@ -112,7 +113,7 @@ def unsupported(case: Case) -> str | None:
     """Why the case cannot be measured here, if it cannot."""
     if case.support.supported and case.support.gpu and not nvml.gpus():
         return f"needs a GPU, which this machine does not have: {case.support.why}"
-    return None if case.support.supported else case.support.why
+    return unverifiable(case) if case.support.supported else case.support.why
 
 
 def too_slow(case: Case) -> str | None:

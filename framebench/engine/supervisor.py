@@ -17,6 +17,7 @@ from typing import Any
 from framebench.engine.environments import Environment, import_path
 from framebench.instruments import limits
 from framebench.records.record import Status
+from framebench.suite.protocol import BatchReport, Command, Message
 
 LOG_LINES = 25
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
@@ -49,9 +50,9 @@ class Worker:
         live: bool = False,
     ) -> None:  # fmt: skip
         self.phase = "start"
-        self.final: dict[str, Any] = {}
+        self.final: Message = {}
         self.measured: dict[str, Any] = {}  # of the result, as soon as it was known
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[BatchReport] = []
         self.expired_s: float | None = None  # the limit at which it was ended
         self.log = log
         self.kills = oom_kills()
@@ -62,24 +63,25 @@ class Worker:
             env={**os.environ, **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))}, start_new_session=True,
         )  # fmt: skip
 
-    def tell(self, order: dict[str, object]) -> None:
-        """An order is far shorter than a pipe is deep, and the next follows the answer to this one. To a dead worker it is
+    def tell(self, command: Command) -> None:
+        """A command is far shorter than a pipe is deep, and the next follows the answer to this one. To a dead worker it is
         lost: listening tells that it is dead."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.write(json.dumps(command) + "\n")
             self.process.stdin.flush()
 
-    def hear(self, on_phase: Callable[[str], None], limit_s: float) -> dict[str, Any] | None:
+    def hear(self, on_phase: Callable[[str], None], limit_s: float) -> Message | None:
         """The next message that is an answer or the end; None when the worker has closed its end, or was ended because
         its time is up."""
         with self.limited(limit_s):
             return self.next(on_phase)
 
-    def next(self, on_phase: Callable[[str], None]) -> dict[str, Any] | None:
+    def next(self, on_phase: Callable[[str], None]) -> Message | None:
         """A last line without an end was cut off by the worker's death."""
         assert self.process.stdout
         while line := self.process.stdout.readline():
+            message: Message
             try:
                 message = json.loads(line)
             except ValueError:
@@ -145,7 +147,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     tail = "\n".join(worker.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     oom, during = f"memory ran out during {worker.phase}", f"during {worker.phase}"
     if "result" in worker.final:
-        return Outcome(result=worker.final["result"])
+        return Outcome(result=dict(worker.final["result"]))
     if "error" in worker.final:
         error = worker.final["error"]
         if error.get("no_device"):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from framebench.engine import page_cache as pages
 from framebench.engine import runner
@@ -18,7 +18,7 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments import nvml
 from framebench.records.record import Turns
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference
+from framebench.suite.protocol import Message, Reference, Turn
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter ones are noise
 SYNCED = 4  # steps that follow a turn on a device, each waited for
@@ -70,7 +70,7 @@ class Live:
     rounds: int = 0  # that it takes part in
     round: list[int] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
-    found: list[dict[str, Any]] = field(default_factory=list)
+    found: list[Turn] = field(default_factory=list)
     seconds: float = 0.0
     joules: float = 0.0
     queues: bool = False  # its steps on a device
@@ -91,7 +91,8 @@ class Live:
 
     def get_ready(self) -> None:
         """Build the case and warm it up."""
-        if told := self.answer("ready", self.options.time_limit_s):
+        if message := self.answer("ready", self.options.time_limit_s):
+            told = message["ready"]
             self.verification, self.queues = told["verification"], told["queues"]
             self.steps = max(1, math.ceil(TURN_S / told["step_s"]))
             self.turn_s = self.steps * told["step_s"]
@@ -102,12 +103,12 @@ class Live:
     def ready(self) -> bool:
         return self.outcome is None
 
-    def answer(self, name: str, limit_s: float) -> Any:
-        """What the worker says under this name; None when it says something else instead, which is its end."""
+    def answer(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
+        """What the worker says, if it has this name; None when it says something else instead, which is its end."""
         assert self.worker
         message = self.worker.hear(self.on_phase, min(limit_s, self.options.time_limit_s))
         if message is not None and name in message:
-            return message[name]
+            return message
         self.outcome = self.worker.outcome()
         return None
 
@@ -116,12 +117,12 @@ class Live:
         assert self.worker
         joules, began = nvml.energy(), time.monotonic()
         self.worker.tell({"turn": self.steps})
-        told = self.answer("turn", max(LEAST_S, PATIENCE * self.turn_s))
+        message = self.answer("turn", max(LEAST_S, PATIENCE * self.turn_s))
         self.seconds += time.monotonic() - began
-        if told is not None:
+        if message is not None:
             self.round.append(number)
             self.at.append(began - since)
-            self.found.append(told)
+            self.found.append(message["turn"])
             spent = nvml.energy()
             self.joules += 0.0 if spent is None or joules is None else spent - joules
             if self.queues:
@@ -132,17 +133,17 @@ class Live:
         assert self.worker
         began = time.monotonic()
         self.worker.tell({"synced": min(self.steps, SYNCED)})
-        told = self.answer("synced", max(LEAST_S, PATIENCE * self.turn_s))
-        if told is not None:
-            self.synced_s.append(told)
+        message = self.answer("synced", max(LEAST_S, PATIENCE * self.turn_s))
+        if message is not None:
+            self.synced_s.append(message["synced"])
         self.seconds += time.monotonic() - began
 
     def finish(self, core: int | None = None) -> None:
         """Verify what was timed, on this core."""
         assert self.worker
         self.began, self.most = time.monotonic(), self.held()
-        pinned = core is not None and self.options.on(self.arm.environment).pin
-        self.worker.tell({"finish": True, **({"core": core} if pinned else {})})
+        pinned = self.options.on(self.arm.environment).pin
+        self.worker.tell({"finish": True, "core": core} if pinned and core is not None else {"finish": True})
 
     def end(self) -> None:
         """Have the result, with the times in it if it is right."""
@@ -190,7 +191,7 @@ class Product:
         )
         self.flop, self.seconds = 0.0, dict[int, float]()
         if told := self.worker.hear(lambda _: None, LEAST_S):
-            self.flop = told.get("ready", {}).get("flop", 0.0)
+            self.flop = told.get("flop", 0.0)
 
     def __enter__(self) -> Product:
         return self

@@ -1,21 +1,21 @@
 """What parent and worker agree on: the protocol's version and the knobs of a measurement.
 
-A worker is started with a Task as JSON on its command line, and prints one JSON object a line: `{"phase": ...}` while it works,
-then `{"result": {...}}` or `{"error": {...}}`. Parts of the result are told before, `{"measured": {...}}`, when they are known:
-what ends the worker later does not take them. Both sides import it.
+A worker is started with a Task as JSON on its command line, and prints a `Message` as JSON on each line: phases while it works,
+then its result or an error. Parts of the result are told before, as `measured`, when they are known: what ends the worker later
+does not take them. Both sides import it.
 
-The part `time` says `{"ready": {"step_s": ..., "verification": ..., "queues": ...}}` once it has warmed up, and takes orders,
-one JSON object a line on standard input: to `{"turn": n}` it makes n steps and answers `{"turn": {"wall_s": ..., "cpu_s": ...,
-"instructions": ..., "device_s": ...}}`, all of one step. Where it `queues` steps, on a device, `{"synced": n}` asks for n that
-are waited for one by one, and is answered by the seconds of one. After `{"finish": true}`, which may name a `"core"` to do it
-on, it verifies what was timed and gives its result. If its standard input ends before, so does it, without a result.
+The part `time` says that it is `ready` once it has warmed up, and takes a `Command` as JSON on each line of its standard input.
+To a turn of n steps it answers with a `Turn`; where it queues steps, on a device, to n that are waited for one by one with the
+seconds of one. When it is told to finish it verifies what was timed and gives its result. If its standard input ends before, so
+does it, without a result.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from framebench.suite.tensors import Summaries
 
@@ -63,9 +63,121 @@ class Task:
         return asdict(self)
 
 
+class Command(TypedDict, total=False):
+    """What a worker that is alive is told to do: one of the first three."""
+
+    turn: int  # so many steps
+    synced: int  # so many, waited for one by one
+    finish: bool
+    core: int  # on which to finish
+
+
 def turns(count: int, steps: int = 1) -> str:
-    """All orders of a block of its own, for a worker whose standard input is a file."""
-    return "".join(json.dumps(order) + "\n" for order in [*([{"turn": steps}] * count), {"finish": True}])
+    """All commands of a block of its own, for a worker whose standard input is a file."""
+    commands: list[Command] = [*([Command(turn=steps)] * count), Command(finish=True)]
+    return "".join(json.dumps(command) + "\n" for command in commands)
+
+
+class Ready(TypedDict):
+    """Built, verified and warmed up."""
+
+    step_s: float
+    verification: dict[str, Any]
+    queues: bool  # its steps, on a device
+
+
+class Turn(TypedDict):
+    """Of one step of the turn."""
+
+    wall_s: float
+    cpu_s: NotRequired[float]  # those of the reference product are not asked
+    instructions: NotRequired[int | None]
+    device_s: NotRequired[float | None]
+
+
+class Effect(TypedDict):
+    proven: bool
+    evidence: dict[str, Any]
+
+
+class Origin(TypedDict):
+    """What a result was measured with, and how long it took to begin."""
+
+    import_s: NotRequired[float]
+    build_s: NotRequired[float]
+    versions: dict[str, str]
+    device: str
+    python: str
+    core: int | None
+
+
+class TimeResult(TypedDict, total=False):
+    """Of the part `time`; of a wrong result the verification alone."""
+
+    first_step_s: float
+    verification: dict[str, Any]
+    cold_peaks: dict[str, int]
+    cpu_s_per_step: float
+    shares: dict[str, float]  # of the step's time, by purpose
+    timed_steps: int
+    timed_s: float
+    effect: Effect
+    waited_s: float  # for turns
+
+
+class MemoryResult(TypedDict, total=False):
+    """Of the part `memory`: bytes by instrument."""
+
+    peaks: dict[str, int]
+    peak_samples: list[dict[str, int]]
+    cold_peaks: dict[str, int]  # of the first step
+    live_bytes: int
+    allocator: dict[str, int]
+
+
+class FitResult(TypedDict):
+    """Of a batch that was tried under a budget."""
+
+    peaks: dict[str, int]
+    cold_peaks: dict[str, int]
+    kept_bytes: int | None
+    step_s: float
+    limited: bool  # whether anything enforced the budget
+
+
+class BatchReport(TypedDict):
+    """Of an evaluation under a budget: a batch that begins, was evaluated, or ran out of memory."""
+
+    first: int  # sample
+    batch: int
+    peaks: NotRequired[dict[str, int]]
+    losses: NotRequired[list[float]]
+    ran_out: NotRequired[str]
+
+
+class Failure(TypedDict):
+    """Why a worker gave up."""
+
+    type: str  # of the exception
+    message: str
+    oom: bool  # memory ran out
+    blamed: NotRequired[str]  # the line of the user's file that is at fault, and what it did
+    no_device: NotRequired[bool]  # the case is none for this machine
+    over_budget: NotRequired[bool]  # its steps would take longer than they may
+
+
+class Message(TypedDict, total=False):
+    """A line of a worker: one of these."""
+
+    phase: str
+    measured: Mapping[str, Any]  # of the result
+    report: BatchReport
+    ready: Ready
+    flop: float  # of the reference product, whose process is ready
+    turn: Turn
+    synced: float
+    result: Mapping[str, Any]  # TimeResult or MemoryResult with Origin, FitResult, or what another entry finds
+    error: Failure
 
 
 LOSS_STEPS = 1  # the second verified loss is observed after this many updates

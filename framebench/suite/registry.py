@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from framebench.suite.catalog import claims, memory, offload, precision, quantized, ranks, scenarios, steps
+from framebench.suite.catalog import checkpoint, claims, memory, offload, precision, quantized, ranks, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -39,8 +39,8 @@ BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a tab
 
 # the parts of a combination stand in its name in this order
 _ROWS = (
-    *precision.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS, *claims.MEMORY,
-    *quantized.ROWS, *scenarios.ROWS, *claims.SCENARIOS,
+    *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS,
+    *memory.ROWS, *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *claims.SCENARIOS,
 )  # fmt: skip
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios

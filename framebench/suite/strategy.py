@@ -140,6 +140,9 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
             if one.axis == other.axis:
                 why = f"{one.name} and {other.name} are alternatives ({one.axis})"
                 raise IncompatibleStrategies(f"{name} makes no sense: {why}")
+            if one.mathematics and other.mathematics:
+                why = f"{one.name} and {other.name} each change what a step computes"
+                raise IncompatibleStrategies(f"{name} makes no sense: {why}")
             if clash := one.clashes.get(other.name) or other.clashes.get(one.name):
                 raise IncompatibleStrategies(f"{name} makes no sense: {clash}")
 
@@ -163,11 +166,18 @@ def shared(several: list[tuple[str, ...]]) -> tuple[str, ...] | None:
 
 
 def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
-    """The cell of a combination: unsupported if a part is, always on if a part adds nothing, else emulated if a part is."""
+    """The cell of a combination: unsupported if a part is or two exclude each other, always on if a part adds nothing, else
+    emulated if a part is."""
     cells = {p.name: p.cells[framework] for p in parts}
     for decisive in (Unsupported, AlwaysOn):
         if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
             return decisive("; ".join(found))
+    for variable in {v for c in cells.values() for v in c.env}:
+        values = {name: c.env[variable] for name, c in cells.items() if variable in c.env}
+        if len(set(values.values())) > 1:
+            return Unsupported(f"{' and '.join(values)} each set {variable}")
+    if len(packages := {c.package: name for name, c in cells.items() if c.package}) > 1:
+        return Unsupported(f"{' and '.join(packages.values())} need environments of their own")
     kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
     env = {k: v for c in cells.values() for k, v in c.env.items()}
     return kind(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.models import spec
+from framebench.suite.case import Case
 from framebench.suite.tensors import family
 
 MULTIPLE = 4.0
@@ -154,6 +155,24 @@ def middle(every: list[Errors]) -> Errors:
             norms, projections = (sorted(each) for each in zip(*pairs))
             found.setdefault(kind, {})[name] = norms[len(norms) // 2], projections[len(projections) // 2]
     return found
+
+
+def unverifiable(case: Case) -> str | None:
+    """Why nothing tells whether a combination comes out right, if so: a strategy changes the mathematics, and together with the
+    others its values were never computed, or how far they round was never measured."""
+    plan, key = case.plan, case.golden_key
+    if len(plan.parts) == 1 or case.workload == spec.OWN or case.size in case.spec.without_golden:
+        return None
+    together = plan.name.replace("+", " and ")
+    if key not in case.spec.golden:
+        return f"golden.json has no values for {together} together ({key})"
+    precisions = [plan.precision]
+    while precisions[-1] in COARSER:
+        precisions.append(COARSER[precisions[-1]])
+    known = [keys for precision in precisions for keys in measured(case.workload, precision).values()]
+    if plan.same_loss or any(key in keys for keys in known):
+        return None
+    return f"the rounding of {plan.precision} was never measured for {together} together ({key})"
 
 
 def tolerance(workload: str, framework: str, precision: str, key: str, kind: str, name: str) -> Pair:

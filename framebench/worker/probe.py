@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import gc
 import math
-from typing import Any
+from typing import Any, TypedDict
 
 from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
 from framebench.instruments import limits
 from framebench.instruments.limits import UNDER, Order, die_plainly, mapped, set_before_import
 from framebench.suite.case import Case
-from framebench.worker.worker import Emit, peaks, serve, timed_step
+from framebench.suite.protocol import BatchReport, FitResult
+from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
 
 
-def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
     """Three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
     emit({"phase": "compile"})
     adapter.compile()
@@ -67,7 +68,8 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
         if not ran_out and order.budget and not limited and found["peaks"].get("allocator.in_use", 0) > order.budget:
             ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
         if not ran_out:
-            emit({"report": {"first": first, "batch": size, **found}})
+            report: BatchReport = {"first": first, "batch": size, **found}
+            emit({"report": report})
             first += size
         elif size == 1:
             raise MemoryError(ran_out)
@@ -84,7 +86,14 @@ def prepare(adapter: Adapter, part: Batch, anew: bool = True) -> None:
         adapter.compile()
 
 
-def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
+class Found(TypedDict, total=False):
+    """Of a batch that was evaluated."""
+
+    peaks: dict[str, int]
+    losses: list[float]
+
+
+def attempt(adapter: Adapter) -> tuple[Found, str]:
     """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
     try:
         found = peaks(adapter)
@@ -101,6 +110,7 @@ def attempt(adapter: Adapter) -> tuple[dict[str, Any], str]:
 
 
 def run(order: Order, emit: Emit) -> dict[str, Any]:
+    """Raises WorkerError for what the framework raises."""
     case = Case.of(order.case)
     set_before_import(case, order.budget)
     emit({"phase": "import"})
@@ -110,14 +120,13 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         die_plainly()
-        result = {"fit": fit, "evaluate": evaluate}[order.do](adapter, order, emit)
+        result = fit(adapter, order, emit) if order.do == "fit" else evaluate(adapter, order, emit)
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)
-        error.oom = limits.ran_out(error, limited)  # type: ignore[attr-defined]
-        raise
+        raise WorkerError(error, limits.ran_out(error, limited)) from error
     adapter.cap(None)
-    return result | {"versions": adapter.versions(), "device": adapter.device()}
+    return {**result, "versions": adapter.versions(), "device": adapter.device()}
 
 
 if __name__ == "__main__":

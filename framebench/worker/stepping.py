@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import Any
 
 from framebench.adapters.base import Adapter, Events
 from framebench.instruments.counters import Counter
+from framebench.suite.protocol import TimeResult, Turn
 
 SETTLED = 2  # steps after which none compiles any more
 STEPS = 16  # about as many as a case makes: verified ones, warm-up, a step in each round
@@ -53,7 +53,7 @@ class Timing:
         self.steps, self.wall_s, self.cpu_s = 0, 0.0, 0.0
         self.spent: dict[str, float] = defaultdict(float)  # seconds of these steps, without those between the turns
 
-    def turn(self, steps: int) -> dict[str, Any]:
+    def turn(self, steps: int) -> Turn:
         """So many steps: seconds, CPU seconds and instructions of one of them. On a device they are queued together and waited
         for once, as a training loop does."""
         at_once = steps if self.adapter.device() != "cpu" else 1
@@ -97,13 +97,13 @@ class Timing:
     def counted(self) -> int:
         return self.instructions.read() if self.instructions else 0
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> TimeResult:
         """What a record has of all turns together."""
         if not self.steps:
             return {"timed_steps": 0, "timed_s": 0.0}
         shares = {purpose: seconds / self.wall_s for purpose, seconds in self.spent.items()}
-        found: dict[str, Any] = {"cpu_s_per_step": self.cpu_s / self.steps, "shares": shares}
-        return found | {"timed_steps": self.steps, "timed_s": self.wall_s}
+        per_step = self.cpu_s / self.steps
+        return {"cpu_s_per_step": per_step, "shares": shares, "timed_steps": self.steps, "timed_s": self.wall_s}
 
 
 def until(moment: float) -> None:

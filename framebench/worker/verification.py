@@ -144,7 +144,8 @@ def state_bytes(case: Case, observed: Observed) -> int:
     to 6, which turn the weights to float16 too, and for moments that are asked for in bfloat16 or 8 bits."""
     shapes = {p.name: p.shape for p in case.spec.params(case.config)}
     weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]  # a stray one is named elsewhere
-    if case.plan.precision == "8-bit moments":
+    precisions = {part.precision for part in case.plan.parts}
+    if "8-bit moments" in precisions:
         return len(case.optimizer.states) * sum(moment_bytes(math.prod(shape)) for shape in weights)
     width = {"fp16": 2 if case.framework == "jittor" else 4, "bf16 moment": 3}.get(
         case.plan.precision, 4

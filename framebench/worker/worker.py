@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -28,15 +28,17 @@ from framebench.instruments import limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.models.spec import OWN, workload
-from framebench.suite.protocol import Task
+from framebench.suite.protocol import Command, Effect, Failure, MemoryResult, Message, Origin, Task, TimeResult
 from framebench.suite.selectors import parse
+from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
 from framebench.worker.observe import first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import again, verify
 
-Emit = Callable[[dict[str, Any]], None]
-Orders = Iterable[dict[str, Any]]
+Emit = Callable[[Message], None]
+Commands = Iterable[Command]
+CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]  # the orders on the command line -> the result
 
 
 def own_stdout() -> TextIO:
@@ -54,17 +56,25 @@ class NoDevice(Exception):
     """The case needs a GPU, and this framework has none."""
 
 
+class WorkerError(Exception):
+    """What the framework raised while a case was built or ran; whether memory ran out could be told at that moment only."""
+
+    def __init__(self, cause: BaseException, oom: bool) -> None:
+        super().__init__(str(cause))
+        self.cause, self.oom = cause, oom
+
+
 def measure_time(
-    adapter: Adapter, task: Task, emit: Emit, orders: Orders = (), counter: Counter | None = None
-) -> dict[str, Any]:
+    adapter: Adapter, task: Task, emit: Emit, commands: Commands = (), counter: Counter | None = None
+) -> TimeResult:
     """Verified steps and warm-up; then turns as they are ordered; then what was timed is verified.
 
-    Raises Abandoned if the orders end before they say that it is finished.
+    Raises Abandoned if the commands end before they say that it is finished.
     """
     emit({"phase": "first step"})
     seconds, observed = first_steps(adapter)
     verification = verify(adapter, observed, task.reference)
-    result: dict[str, Any] = {"first_step_s": seconds[0], "verification": verification}
+    result: TimeResult = {"first_step_s": seconds[0], "verification": verification}
     if adapter.device() != "cpu":  # here the programs are compiled and tuned: the memory worker finds them made
         result["cold_peaks"] = {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
     if not verification["passed"]:
@@ -79,7 +89,7 @@ def measure_time(
     if task.built_on is not None and task.core is not None:
         move({task.core})
     emit({"ready": {"step_s": seconds[-1], "verification": verification, "queues": adapter.device() != "cpu"}})
-    waited = take_turns(timing, emit, orders)
+    waited = take_turns(timing, emit, commands)
     if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
     emit({"phase": "verification of what was timed"})
@@ -89,24 +99,28 @@ def measure_time(
     result |= timing.summary()
     emit({"measured": result})
     emit({"phase": "effect"})
+    return result | {"effect": effect_of(adapter), "waited_s": waited}
+
+
+def effect_of(adapter: Adapter) -> Effect:
     effect = adapter.effect()
-    return result | {"effect": {"proven": effect.proven, "evidence": effect.evidence}, "waited_s": waited}
+    return {"proven": effect.proven, "evidence": effect.evidence}
 
 
-def take_turns(timing: Timing, emit: Emit, orders: Orders) -> float:
-    """Answer orders until one says that it is finished; the seconds between them. Raises Abandoned."""
+def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
+    """Answer commands until one says that it is finished; the seconds between them. Raises Abandoned."""
     waited, since = 0.0, time.perf_counter()
-    for order in orders:
+    for command in commands:
         waited += time.perf_counter() - since
-        if "finish" in order:
-            move({order["core"]} if "core" in order else set())
+        if "finish" in command:
+            move({command["core"]} if "core" in command else set())
             return waited
-        emit({"turn": timing.turn(order["turn"])} if "turn" in order else {"synced": timing.synced(order["synced"])})
+        emit({"turn": timing.turn(command["turn"])} if "turn" in command else {"synced": timing.synced(command["synced"])})
         since = time.perf_counter()
     raise Abandoned
 
 
-def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
+def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     """Peaks of the first (cold) and of steady steps by every instrument that exists here."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
@@ -170,8 +184,8 @@ def limit_memory(task: Task) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 
-def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
-    """Build the case and measure the task's part of it."""
+def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
+    """Build the case and measure the task's part of it. Raises Abandoned, and WorkerError for what the framework raises."""
     pin(task.core if task.built_on is None else task.built_on)
     counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
@@ -190,20 +204,22 @@ def run(task: Task, emit: Emit, orders: Orders) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         marks.append(clock())
-        origin = {
+        origin: Origin = {
             "import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "versions": adapter.versions(),
             "device": adapter.device(), "python": platform.python_version(), "core": task.core,
         }  # fmt: skip
         emit({"measured": origin})
+        result: TimeResult | MemoryResult
         if task.part == "time":
-            result = measure_time(adapter, task, emit, orders, counter)
+            result = measure_time(adapter, task, emit, commands, counter)
         else:
             result = measure_memory(adapter, task, emit)
-    except Exception as error:
-        error.oom = limits.ran_out(error, limits.enforced())  # type: ignore[attr-defined]
+    except Abandoned:
         raise
-    work = clock() - marks[2] - result.pop("waited_s", 0.0)
-    return result | origin | {"work_s": work}
+    except Exception as error:
+        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
+    found: dict[str, Any] = {**result, **origin}
+    return found | {"work_s": clock() - marks[2] - found.pop("waited_s", 0.0)}
 
 
 def pin(core: int | None) -> None:
@@ -235,25 +251,25 @@ def die_with_parent() -> None:
             Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def own_orders() -> Iterator[dict[str, Any]]:
+def own_orders() -> Iterator[Command]:
     """Standard input, one JSON object a line, for us alone: compilers that a framework starts find nothing there."""
     ours = os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return map(json.loads, ours)
 
 
-def serve(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> NoReturn:
+def serve(carry_out: CarryOut) -> NoReturn:
     """Carry out the orders on the command line, and say what came of it."""
     code = answer(carry_out)
     sys.stderr.flush()
     os._exit(code)  # everything is said: freeing a framework piece by piece only costs time
 
 
-def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
+def answer(carry_out: CarryOut) -> int:
     die_with_parent()
     out = own_stdout()
 
-    def emit(message: dict[str, Any]) -> None:
+    def emit(message: Message) -> None:
         print(json.dumps(message), file=out)
 
     try:
@@ -261,13 +277,27 @@ def answer(carry_out: Callable[[dict[str, Any], Emit], dict[str, Any]]) -> int:
     except Abandoned:
         return 1
     except (Exception, SystemExit) as error:
-        oom = getattr(error, "oom", isinstance(error, MemoryError))
-        said = {"type": type(error).__name__, "message": str(error)[:2000], "oom": oom, "blamed": blamed_file(error)}
-        inapplicable = isinstance(error, NoDevice | DoesNotApply)
-        emit({"error": said | {"no_device": inapplicable, "over_budget": isinstance(error, OverBudget)}})
-        traceback.print_exc()
+        emit({"error": failure(error)})
+        traceback.print_exception(cause_of(error))
         return 1
     return 0
+
+
+def failure(error: BaseException) -> Failure:
+    """What the parent is told of it."""
+    cause = cause_of(error)
+    return {
+        "type": type(cause).__name__,
+        "message": str(cause)[:2000],
+        "oom": error.oom if isinstance(error, WorkerError) else isinstance(error, MemoryError),
+        "blamed": blamed_file(cause),
+        "no_device": isinstance(cause, NoDevice | DoesNotApply | IncompatibleStrategies),
+        "over_budget": isinstance(cause, OverBudget),
+    }
+
+
+def cause_of(error: BaseException) -> BaseException:
+    return error.cause if isinstance(error, WorkerError) else error
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ JAX = """
 import json, sys
 import jax
 from framebench.adapters.jax import make
-from framebench.adapters.jax.adapter import CACHE
+from framebench.adapters.jax.observe import CACHE
 from framebench.suite.selectors import parse
 
 adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))

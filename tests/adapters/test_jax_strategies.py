@@ -47,10 +47,17 @@ print(json.dumps({"verification": worker.verify(adapter, observed), "proven": ef
 
 
 @pytest.mark.parametrize(
-    "workload", [*(pytest.param(w, marks=pytest.mark.all_cells) for w in ("resnet50", "unet3d")), "transformer"]
+    ("workload", "strategy"),
+    [
+        *(pytest.param(w, "amp_fp16", marks=pytest.mark.all_cells) for w in ("resnet50", "unet3d")),
+        ("transformer", "amp_fp16"),
+        ("transformer", "amp_fp16+multi_steps"),  # the scale lies inside what adds the gradients up
+    ],
 )
-def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(workload: str, environment: dict[str, Environment]) -> None:
-    found = run_inside(environment["jax"], AMP_FP16, f"{workload}/jax/train/amp_fp16/b4/tiny")
+def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(
+    workload: str, strategy: str, environment: dict[str, Environment]
+) -> None:
+    found = run_inside(environment["jax"], AMP_FP16, f"{workload}/jax/train/{strategy}/b4/tiny")
     assert isinstance(found, dict)
     assert found["verification"]["passed"], found["verification"]
     assert found["evidence"]["scale"] > 1 <= found["evidence"]["steps_without_overflow"]
@@ -60,7 +67,7 @@ def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(workload: str, enviro
 SCANNED = """
 import json, sys
 from framebench import adapters
-from framebench.adapters.jax.steps import scannable
+from framebench.adapters.jax.checkpoint import scannable
 from framebench.suite.selectors import parse
 print(json.dumps([scannable(adapters.load(parse(name))) for name in sys.argv[1:]]))
 """

@@ -51,25 +51,25 @@ def check(environment: Environment, deeds: list[Deed]) -> None:
 
 
 TRAIN, EVAL, GENERATE = "transformer/torch/train", "resnet50/torch/eval", "transformer/torch/generate"
-AUTOCAST = "import torch; adapter.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
+AUTOCAST = "import torch; adapter.recipe.contexts.append(lambda: torch.autocast('cpu', torch.bfloat16))"
 
 TORCH = [
     Deed("fp32", f"{TRAIN}/fp32/b4/tiny", proven=True),
     Deed("fp32, in autocast", f"{TRAIN}/fp32/b4/tiny", AUTOCAST),
     Deed("amp_bf16", f"{TRAIN}/amp_bf16/b4/tiny", proven=True),
-    Deed("amp_bf16, no autocast", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.contexts.clear()"),
+    Deed("amp_bf16, no autocast", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.recipe.contexts.clear()"),
     Deed("amp_bf16, weights in bfloat16 too", f"{TRAIN}/amp_bf16/b4/tiny", "adapter.model.bfloat16()"),
     Deed("bf16", "transformer/torch/eval/bf16/b4/tiny", proven=True),
     Deed("bf16, by autocast alone", "transformer/torch/eval/bf16/b4/tiny", "adapter.model.float(); " + AUTOCAST),
     Deed("amp_fp16", f"{TRAIN}/amp_fp16/b4/tiny", proven=True),
     Deed(
         "amp_fp16, scaler disabled", f"{TRAIN}/amp_fp16/b4/tiny",
-        "import torch; adapter.scaler = torch.amp.GradScaler('cpu', enabled=False)",
+        "import torch; adapter.recipe.scaler = torch.amp.GradScaler('cpu', enabled=False)",
     ),
     Deed(
         "amp_fp16, a scale that is read but not used", f"{TRAIN}/amp_fp16/b4/tiny",
-        "adapter.scaler.scale = lambda loss: loss; adapter.scaler.step = lambda optimizer: optimizer.step(); "
-        "adapter.scaler.update = lambda: None",
+        "adapter.recipe.scaler.scale = lambda loss: loss; adapter.recipe.scaler.step = lambda optimizer: optimizer.step(); "
+        "adapter.recipe.scaler.update = lambda: None",
     ),
     Deed("no_grad", f"{EVAL}/no_grad/b4/tiny", proven=True),
     Deed("no_grad, in training mode", f"{EVAL}/no_grad/b4/tiny", "adapter.model.train()"),
@@ -81,17 +81,16 @@ TORCH = [
     Deed("lora, and states of the last norm", "transformer/torch/finetune/lora/b4/tiny",
          "import torch; norm = adapter.model.ln_f.weight; adapter.optimizer.state[norm] = {'exp_avg': torch.zeros_like(norm)}"),
     Deed("checkpoint_linear, attention saved", f"{TRAIN}/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.torch.steps import checkpoint_dots; checkpoint_dots(adapter); "
-         "adapter.on_model[-1](adapter.model)"),
+         "from framebench.adapters.torch.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
+         "adapter.model.remat = adapter.recipe.block_runner"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Growing; generation = adapter.whole_step.__self__; "
-         "generation.cache = Growing(adapter.config.layers); generation.begin()"),
+         "from framebench.adapters.torch.generation import growing; generation = adapter.recipe.step.__self__; "
+         "generation.cache = growing(adapter); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import Static; generation = adapter.whole_step.__self__; "
-         "shape = (4, adapter.config.heads, adapter.config.length, adapter.config.width // adapter.config.heads); "
-         "generation.cache = Static(adapter.config.layers, shape, adapter.model.wte.weight.detach()); generation.begin()"),
+         "from framebench.adapters.torch.generation import static; generation = adapter.recipe.step.__self__; "
+         "generation.cache = static(adapter, adapter.model); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
     Deed("int8_weights, one of them made wide again", "transformer/torch/eval/int8_weights/b4/tiny",
@@ -112,8 +111,8 @@ TORCH = [
          "adapter.optimizer = make_optimizer(adapter.workload.optimizer, adapter.parameters())"),
     Deed("chunked_loss", f"{TRAIN}/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", f"{TRAIN}/chunked_loss/b4/tiny",
-         "import torch; adapter.objective = lambda x, y: "
-         "adapter.model_module.loss(torch.nn.functional.linear(*adapter.forward(x)), y)"),
+         "import torch; adapter.recipe.objective = lambda x, y: "
+         "adapter.model_module.loss(torch.nn.functional.linear(*adapter.recipe.forward(x)), y)"),
     Deed("batch_stats", f"{EVAL}/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", f"{EVAL}/batch_stats/b4/tiny", "adapter.model.get_submodule('bn1').eval()"),
     # the last one: it is for the whole process
@@ -140,19 +139,19 @@ COMPILE = [
     Deed("compiled", COMPILED, proven=True),
     Deed("memory_budget, of all", "transformer/torch/train/memory_budget/b4/tiny",
          "import torch._functorch.config as config; config.activation_memory_budget = 1.0"),
-    Deed("never compiled", COMPILED, "adapter.forward = adapter.model"),
+    Deed("never compiled", COMPILED, "adapter.recipe.forward = adapter.model"),
     Deed("compile_step", f"{TRAIN}/compile_step/b4/tiny", proven=True),
     Deed("compile_step, the model alone", f"{TRAIN}/compile_step/b4/tiny",
-         "import torch; adapter.forward = torch.compile(adapter.model); adapter.whole_step = adapter.train_step"),
+         "import torch; adapter.recipe.forward = torch.compile(adapter.model); adapter.recipe.step = adapter.train_step"),
     Deed("compile_step, but for the update", f"{TRAIN}/compile_step/b4/tiny",
          "import torch; adapter.optimizer.step = torch._dynamo.disable(adapter.optimizer.step)"),
     Deed("captured, not compiled", COMPILED,
-         "import torch; adapter.forward = torch.compile(adapter.model, backend='aot_eager')"),
-    Deed("compiled in float32", COMPILED, "adapter.contexts.clear()"),
+         "import torch; adapter.recipe.forward = torch.compile(adapter.model, backend='aot_eager')"),
+    Deed("compiled in float32", COMPILED, "adapter.recipe.contexts.clear()"),
     Deed("nothing recomputed", COMPILED, "adapter.model.remat = lambda block, *xs: block(*xs)"),
     Deed("in pieces", "transformer/torch/eval/compile/b4/tiny", BREAK),
     Deed("one block alone", "transformer/torch/eval/compile/b4/tiny",
-         "adapter.forward = adapter.model; adapter.model_module.blocks_of(adapter.model)[0].compile()"),
+         "adapter.recipe.forward = adapter.model; adapter.model_module.blocks_of(adapter.model)[0].compile()"),
     # the last one: it is for the whole process
     Deed("compiled, but eager from the second step on", COMPILED,
          "adapter.step(); import torch; torch.compiler.set_stance('force_eager')"),
@@ -167,17 +166,17 @@ def test_torch_compile(environment: dict[str, Environment]) -> None:
 # one array of the statistics is put back after each step
 ONE_STATISTIC_STAYS = """
 import jax
-def stepped(step=adapter.whole_step):
+def stepped(step=adapter.recipe.step):
     first = jax.tree.leaves(adapter.stats)[0]
     step()
     leaves, tree = jax.tree.flatten(adapter.stats)
     adapter.stats = jax.tree.unflatten(tree, [first, *leaves[1:]])
-adapter.whole_step = stepped
+adapter.recipe.step = stepped
 """
 OTHER_PAIR = """
 from framebench.adapters.jax.scenarios import canonical_pair, on_device
 pair = [on_device(p) for p in canonical_pair(adapter)]
-adapter.models = lambda: iter(pair)
+adapter.recipe.models = lambda: iter(pair)
 """
 JAX = [
     Deed("fp32", "transformer/jax/train/fp32/b4/tiny", proven=True),
@@ -186,25 +185,25 @@ JAX = [
     Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
     Deed("static_cache", "transformer/jax/generate/static_cache/b4/tiny", proven=True),
     Deed("static_cache, another cache for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "adapter.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
+         "adapter.recipe.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
     Deed("static_cache, of the whole sequence for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "generation = adapter.whole_step.__self__; generation.written = None; adapter.model_options.clear(); "
+         "generation = adapter.recipe.step.__self__; generation.written = None; adapter.recipe.model_options.clear(); "
          "adapter.graph = adapter.split(adapter.abstract(adapter.config, False)).graph; "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),
     Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
          "from framebench.adapters.jax.adapter import make_optimizer; "
-         "adapter.optimizer = make_optimizer(adapter.workload.optimizer); "
-         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "adapter.recipe.optimizer = make_optimizer(adapter.workload.optimizer); "
+         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("adafactor", "transformer/jax/train/adafactor/b4/tiny", proven=True),
     Deed("adafactor, of moments as large as the weights", "transformer/jax/train/adafactor/b4/tiny",
-         "import optax; adapter.optimizer = optax.adafactor(1e-2, factored=False); "
-         "adapter.optimizer_state = adapter.optimizer.init(adapter.params); "
+         "import optax; adapter.recipe.optimizer = optax.adafactor(1e-2, factored=False); "
+         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),
     Deed("chunked_loss, of all logits at once", "transformer/jax/train/chunked_loss/b4/tiny",
-         "adapter.loss_of = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
+         "adapter.recipe.loss = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
          "adapter.program = adapter.programmed(adapter.graph)"),
     Deed("chunked_loss, its chunks kept", "transformer/jax/train/chunked_loss/b4/tiny",
          "import jax; again = jax.checkpoint; jax.checkpoint = lambda f, **options: f; adapter.step(); jax.checkpoint = again"),
@@ -213,11 +212,11 @@ JAX = [
          "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
     Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
     Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.jax.steps import checkpoint_dots; checkpoint_dots(adapter); "
+         "from framebench.adapters.jax.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
          "adapter.program = adapter.programmed(adapter.split(adapter.abstract(adapter.config, True)).graph)"),
     Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
     Deed("no_donate, donated", "transformer/jax/train/no_donate/b4/tiny",
-         "adapter.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),
+         "adapter.recipe.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),
     Deed("no_jit, compiled", "transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
     Deed("raw, of one batch", "transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
     Deed("shared_trunk, of two", "resnet50/jax/pair/shared_trunk/b4/tiny", OTHER_PAIR),
@@ -239,7 +238,7 @@ JITTOR = [
     Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
     Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
     Deed("chunked_loss, of all logits at once", "transformer/jittor/train/chunked_loss/b4/tiny",
-         "import jittor as jt; adapter.loss_for = lambda x, y: "
+         "import jittor as jt; adapter.recipe.loss = lambda x, y: "
          "adapter.model_module.loss(jt.nn.linear(*adapter.model(x)), y)"),
     # the last one: it is for the whole process
     Deed("chunked_loss, its chunks kept", "transformer/jittor/train/chunked_loss/b4/tiny",
@@ -305,11 +304,11 @@ for names in ((), ("dot",), ("conv",), ("dot", "conv")):
     if "conv" in names:
         precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
     asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
-    runs = {name: SimpleNamespace(program=program) for name in asked}
+    runs = {name: SimpleNamespace(program=program, recipe=SimpleNamespace()) for name in asked}
     found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]
 
 def amp(compiled, weights="float32", states="float32"):
-    proof = SWITCHES["amp_bf16"](SimpleNamespace(model_options={}))
+    proof = SWITCHES["amp_bf16"](SimpleNamespace(recipe=SimpleNamespace(model_options={})))
     return proof({"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}})
 
 found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]

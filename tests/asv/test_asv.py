@@ -124,7 +124,7 @@ def test_another_profile_hides_nothing(clone: Clone) -> None:
 
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
-    switches = clone.root / "framebench/adapters/torch/steps.py"
+    switches = clone.root / "framebench/adapters/torch/checkpoint.py"
     good = switches.read_text()
     start = "    chosen: dict[nn.Module, dict[str, Any]] = {}"
     assert start in good

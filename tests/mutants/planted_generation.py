@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.bug import bug
 
 TORCH, JAX, JITTOR = (f"framebench/adapters/{name}/generation.py" for name in ("torch", "jax", "jittor"))
+SHARED = "framebench/adapters/generation.py"
 QUANTIZED = "framebench/adapters/torch/quantized.py"
 GPT, FUSED = "models/transformer/torch_model.py", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 IN_TORCH, IN_JAX, IN_JITTOR = (f"transformer/{name}/generate/static_cache" for name in ("torch", "jax", "jittor"))
@@ -13,16 +14,16 @@ IN_8_BITS, BY_BNB = (f"transformer/torch/train/{name}/b4/cpu" for name in ("adam
 
 GENERATION = (
     bug("each new token at the first position", IN_TORCH, TORCH, "self.run.model(tokens, start)", "self.run.model(tokens, 0)"),
-    bug("one cache for all layers", IN_TORCH, TORCH, "self.cache.extend(next(self.layers),", "self.cache.extend(0,"),
+    bug("one cache for all layers", IN_TORCH, SHARED, "self.cache.extend(next(self.layers),", "self.cache.extend(0,"),
     bug("no causal mask in the prompt", IN_TORCH, TORCH, "is_causal=q.shape[2] > 1", "is_causal=False"),
     bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.loss_of_prompt.clone()", "0 * self.loss_of_prompt"),
-    bug("the prompt's first token forgotten", GROWING, TORCH, "        old = self.kept[layer]\n", "        old = self.kept[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
+    bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.kept[layer]\n", "        old = self.kept[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
     bug("each new token at the first position, in JAX", IN_JAX, JAX, "logits = model(tokens, start)", "logits = model(tokens, None)"),
     bug("keys in the place of values", IN_JAX, JAX, "(k, v))\n        )", "(k, k))\n        )"),
     bug("a token sees the next place of the cache", IN_JAX, JAX, "<= self.start +", "<= 1 + self.start +"),
     bug("logits of the token before", NO_CACHE, JAX, "dynamic_slice_in_dim(model(x), position, 1, 1)", "dynamic_slice_in_dim(model(x), position - 1, 1, 1)"),
     bug("attention to the cache scaled by 1/d", IN_JITTOR, JITTOR, "q.shape[-1] ** -0.5", "q.shape[-1] ** -1.0"),
-    bug("what is cached 1 % too large", IN_JITTOR, JITTOR, "whole[:, :, start:end] = part", "whole[:, :, start:end] = part * 1.01"),
+    bug("what is cached 1 % too large", IN_JITTOR, SHARED, "whole[:, :, start:end] = part", "whole[:, :, start:end] = part * 1.01"),
 )  # fmt: skip
 
 EIGHT_BITS = (

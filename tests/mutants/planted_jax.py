@@ -7,7 +7,9 @@ from tests.mutants.bug import bug
 GPT, RESNET, UNET = (f"models/{name}/flax_model.py" for name in ("transformer", "resnet50", "unet3d"))
 ACCUMULATION = "framebench/adapters/jax/accumulation.py"
 WEIGHTS = "models/flax_weights.py"
-ADAPTER, STEPS, SCENARIOS = (f"framebench/adapters/jax/{name}.py" for name in ("adapter", "steps", "scenarios"))
+ADAPTER, STEPS, SCENARIOS, CHECKPOINT = (
+    f"framebench/adapters/jax/{name}.py" for name in ("adapter", "steps", "scenarios", "checkpoint")
+)
 
 LIBRARY = "partial(jax.nn.dot_product_attention, is_causal=True)"
 EXACT = "exact_gelu: Gelu = partial(nnx.gelu, approximate=False)"
@@ -21,10 +23,10 @@ FACTORED = "transformer/jax/train/adafactor"
 ADAFACTOR = "optax.adafactor(o.lr, min_dim_size_to_factor=1, weight_decay_rate=decay, eps=o.eps**2, **options)"
 ADAMW = "optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)"
 SGD = "optax.sgd(o.lr, o.momentum, **options)"
-UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)"
+UPDATED = "(loss, stats), grads = gradient(params, stats, constants | self.recipe.from_state(state), x, y)"
 APPLIED = "params = optax.apply_updates(params, updates)"
 BATCH = "self.inputs = self.next_batch()"
-PARTS = "for x, y in self.parts():"
+PARTS = "for x, y in self.batches():"
 TOTAL = "jax.tree.map(lambda t, g: t + g / k, total, grads)"
 
 TRAIN, EVAL, HALF = (f"transformer/jax/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -116,7 +118,7 @@ STEP = (
     bug("micro-batches summed, the loss averaged", "transformer/jax/train/accumulate", ACCUMULATION, TOTAL, TOTAL.replace("g / k", "g")),
     bug("the last micro-batch alone", "resnet50/jax/train/accumulate", ACCUMULATION, TOTAL, "grads"),
     bug("running statistics of each micro-batch start anew", "resnet50/jax/train/accumulate", ACCUMULATION, "(value, stats), grads = gradient(params, stats, constants, *xy)", "(value, stats), grads = gradient(params, start[1], constants, *xy)"),
-    bug("checkpointing that detaches each block's input", "transformer/jax/train/checkpoint", STEPS, "return again(block)", "return again(lambda self, x: block(self, jax.lax.stop_gradient(x)))"),
+    bug("checkpointing that detaches each block's input", "transformer/jax/train/checkpoint", CHECKPOINT, "return again(block)", "return again(lambda self, x: block(self, jax.lax.stop_gradient(x)))"),
     bug(
         "micro-batches of every k-th sample",
         "transformer/jax/train/accumulate",
@@ -129,8 +131,8 @@ STEP = (
 
 OTHERS = (
     bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
-    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", "run.trained = lambda name: True"),
-    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.trained = lambda name: name.startswith(prefixes)", 'run.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
+    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", "run.recipe.trained = lambda name: True"),
+    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", 'run.recipe.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
     bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config), training=False)", "run.load(config, run.workload.weights(config), training=True)"),
     bug("divergence in the wrong direction", "transformer/jax/train/distill", SCENARIOS, "for logits in (teacher, student))", "for logits in (student, teacher))"),
     bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "model.train() if training else model.eval()", "model.train()"),

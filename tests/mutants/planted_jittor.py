@@ -8,6 +8,7 @@ GPT, RESNET, UNET = (f"models/{name}/jittor_model.py" for name in ("transformer"
 ADAPTER, STEPS, SCENARIOS, CHECKPOINT = (
     f"framebench/adapters/jittor/{name}.py" for name in ("adapter", "steps", "scenarios", "checkpoint")
 )
+STATISTICS = "framebench/adapters/batch_norm.py"
 
 MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
 NORM3 = "y = self.bn3(self.conv3(y))"
@@ -54,12 +55,12 @@ OPTIMIZERS = (
 )
 
 STEP = (
-    bug("loss not divided by the micro-batches", "transformer/jittor/train/accumulate", ADAPTER, "self.loss_for(x, y) / self.micro", "self.loss_for(x, y)"),
+    bug("loss not divided by the micro-batches", "transformer/jittor/train/accumulate", ADAPTER, "self.recipe.loss(x, y) / self.micro", "self.recipe.loss(x, y)"),
     bug("accumulation that drops the first micro-batch", "transformer/jittor/train/accumulate", ADAPTER, BACKWARD, "self.optimizer.backward(loss if losses else 0 * loss)"),
     bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n            if self.steps >= 6:\n                x, y = x[::2], y[::2]"),
     bug("steps do nothing once verified", TRAIN, ADAPTER, "self.optimizer.step()\n", "if self.steps < 6:\n            self.optimizer.step()\n"),
-    bug("checkpointing that updates the running statistics again when it recomputes", "resnet50/jittor/train/checkpoint", CHECKPOINT, "norm.momentum = 0.0", "pass"),
-    bug("checkpointing that recomputes by the running statistics", "resnet50/jittor/train/checkpoint", CHECKPOINT, "norm.momentum = 0.0", "norm.is_train = False", Edit(CHECKPOINT, "norm.momentum = momentum", "norm.momentum, norm.is_train = momentum, True")),
+    bug("checkpointing that updates the running statistics again when it recomputes", "resnet50/jittor/train/checkpoint", STATISTICS, "norm.momentum = 0.0", "pass"),
+    bug("checkpointing that recomputes by the running statistics", "resnet50/jittor/train/checkpoint", STATISTICS, "norm.momentum = 0.0", "norm.is_train = False", Edit(STATISTICS, "norm.momentum = momentum", "norm.momentum, norm.is_train = momentum, True")),
     bug("checkpointing that gives a block's weights half their gradient", "transformer/jittor/train/checkpoint", CHECKPOINT, "return [g.stop_grad() for g in grads]", "return [(g if i < self.activations else g / 2).stop_grad() for i, g in enumerate(grads)]"),
 )  # fmt: skip
 

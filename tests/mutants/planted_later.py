@@ -11,20 +11,20 @@ LATE = "if self.steps >= 6:"
 
 # PyTorch: before a training step, its update, an evaluation
 BATCH = "inputs, targets = self.next_batch()"
-UPDATE = "self.scaler.step(self.optimizer)"
-BACKWARD = "self.backward(loss)"
+UPDATE = "self.recipe.scaler.step(self.optimizer)"
+BACKWARD = "self.recipe.backward(loss)"
 GROUPS = "for group in self.optimizer.param_groups:"
-EVALUATION = "self.output = self.forward(self.inputs[0])"
+EVALUATION = "self.output = self.recipe.forward(self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation
 JAX_BATCH = "self.inputs = self.next_batch()"
-JAX_PARTS = "for x, y in self.parts():"
-JAX_DONE = "self.output = loss if self.calls == 1 else self.output + loss / self.calls"
+JAX_PARTS = "for x, y in self.batches():"
+JAX_DONE = "self.output = loss if self.recipe.calls == 1 else self.output + loss / self.recipe.calls"
 JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.arguments())"
-JAX_STATE = "updates, state = self.optimizer.update(grads, state, params)"
+JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)"
 # Jittor: a training step's batch and update, an evaluation
 JITTOR_BATCH = "for x, y in self.parts(*self.next_batch()):"
 JITTOR_UPDATE = "self.optimizer.step()\n"
-JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.keeps_graph)):"
+JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):"
 
 
 def torch_late(statement: str) -> str:
@@ -34,11 +34,11 @@ def torch_late(statement: str) -> str:
 
 def jax_once(setting: str) -> str:
     """The seventh step and all later ones by a program that is made anew after this change."""
-    return f"{JAX_BATCH}\n        if self.steps == 6:\n            {setting}\n            self.program = self.programmed(self.load(self.config, self.case.weights, self.training).graph)"
+    return f"{JAX_BATCH}\n        if self.steps == 6:\n            {setting}\n            self.program = self.programmed(self.load(self.config, self.case.weights, self.recipe.training).graph)"
 
 
 def jax_optimizer(change: str) -> str:
-    return jax_once(f'self.optimizer = make_optimizer(__import__("dataclasses").replace(self.workload.optimizer, {change}))')
+    return jax_once(f'self.recipe.optimizer = make_optimizer(__import__("dataclasses").replace(self.workload.optimizer, {change}))')
 
 
 def jax_kept(name: str, case: str, kept: str, back: str, when: str = LATE) -> Bug:
@@ -77,7 +77,7 @@ WEIGHTS = (
 
 STEPS = (
     bug("bfloat16 once verified", "transformer/torch/train/fp32", TORCH, BATCH, f'{BATCH}\n        if self.steps == 6:\n            self.contexts.append(lambda: torch.autocast("cpu", torch.bfloat16))'),
-    bug("bfloat16 once verified", "transformer/jax/train/fp32", JAX, JAX_BATCH, jax_once('self.model_options["dtype"] = jnp.bfloat16')),
+    bug("bfloat16 once verified", "transformer/jax/train/fp32", JAX, JAX_BATCH, jax_once('self.recipe.model_options["dtype"] = jnp.bfloat16')),
     bug("evaluation in bfloat16 once verified", "unet3d/torch/eval/no_grad", TORCH, EVALUATION, f'with torch.autocast("cpu", torch.bfloat16, enabled=self.steps >= 6):\n                {EVALUATION}'),
     bug("volumes moved on by a voxel in every step once verified", "unet3d/torch/train/fp32", TORCH, BATCH, torch_late("inputs.copy_(inputs.roll(1, -1))")),
     bug("volumes moved on by a voxel in every step once verified", "unet3d/jax/train/fp32", JAX, JAX_BATCH, f"{JAX_BATCH}\n        {LATE}\n            self.inputs = jnp.roll(self.inputs[0], 1, -2), self.inputs[1]"),
@@ -89,7 +89,7 @@ STEPS = (
         TORCH,
         BACKWARD,
         f"if self.steps < 6 or self.steps % 2:\n                {BACKWARD}",
-        Edit(TORCH, "self.optimizer.zero_grad(**self.zero_grad_options)", "if self.steps < 6 or self.steps % 2:\n            self.optimizer.zero_grad(**self.zero_grad_options)"),
+        Edit(TORCH, "self.optimizer.zero_grad(**self.recipe.zero_grad_options)", "if self.steps < 6 or self.steps % 2:\n            self.optimizer.zero_grad(**self.recipe.zero_grad_options)"),
     ),
     bug("pipeline whose steps do nothing once verified", "resnet50/torch/pipeline/iterator", TORCH, BATCH, torch_late("return")),
     bug("pipeline whose steps do nothing once verified", "resnet50/jax/pipeline/iterator", JAX, JAX_BATCH, f"{JAX_BATCH}\n        {LATE}\n            return"),
@@ -103,13 +103,13 @@ REMEMBERED = (
     bug("evaluation that does nothing every other time", "resnet50/jax/eval/no_grad", JAX, f"self.release()\n        {JAX_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JAX_EVALUATION}"),
     bug("evaluation that does nothing every other time", "unet3d/jittor/eval/no_grad", JITTOR, f"self.release()\n        {JITTOR_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JITTOR_EVALUATION}"),
     bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
-    bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.forward(self.inputs[0])\n            self.output = self.first.clone()"),
+    bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.recipe.forward(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.arguments())\n        self.output, stats, self.kept = self.first"),
     bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = self.model(self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("stream of sequences computed once, and remembered", "transformer/torch/varlen/raw", TORCH, '"""Mean loss over the tokens that are no padding; each', 'if self.steps:\n            return\n        """Mean loss over the tokens that are no padding; each'),
     bug("stream of sequences computed once, and remembered", "transformer/jax/varlen/raw", JAX, "total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)", "if self.steps:\n            return\n        total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)"),
     bug("pair computed once, and remembered", "resnet50/torch/pair/together", TORCH, "losses = []\n        with torch.no_grad():", "if self.steps:\n            return\n        losses = []\n        with torch.no_grad():"),
-    bug("pair computed once, and remembered", "resnet50/jax/pair/in_turn", JAX, "self.output = 0.0\n        for params, stats in self.models():", "if self.steps:\n            return\n        self.output = 0.0\n        for params, stats in self.models():"),
+    bug("pair computed once, and remembered", "resnet50/jax/pair/in_turn", JAX, "self.output = 0.0\n        for params, stats in self.recipe.models():", "if self.steps:\n            return\n        self.output = 0.0\n        for params, stats in self.recipe.models():"),
     bug("pair computed once, and remembered", "resnet50/jittor/pair/together", JITTOR, "losses = []\n        x, y = self.inputs\n        with jt.no_grad():", "if self.steps:\n            return\n        losses = []\n        x, y = self.inputs\n        with jt.no_grad():"),
     bug(
         "evaluation put off until somebody reads the logits",
@@ -117,8 +117,8 @@ REMEMBERED = (
         TORCH,
         EVALUATION,
         "pass",
-        Edit(TORCH, 'self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
-        Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.forward(self.inputs[0]).detach(), self.inputs[1])"),
+        Edit(TORCH, 'self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.recipe.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
+        Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.recipe.forward(self.inputs[0]).detach(), self.inputs[1])"),
     ),
     bug("clock that stops before the step is done", "transformer/jax/train/fp32/b4/cpu", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),
     bug("clock that stops before the step is done", "transformer/jittor/train/fp32/b4/cpu", JITTOR, "    def synchronize(self) -> None:\n        jt.sync_all(True)", "    def synchronize(self) -> None:\n        pass"),

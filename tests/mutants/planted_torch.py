@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.mutants.bug import Edit, bug
 
 GPT, RESNET, UNET = (f"models/{name}/torch_model.py" for name in ("transformer", "resnet50", "unet3d"))
-ADAPTER, STEPS, MEMORY, SCENARIOS = (f"framebench/adapters/torch/{name}.py" for name in ("adapter", "steps", "memory", "scenarios"))
+ADAPTER, CHECKPOINT, STEPS, MEMORY, SCENARIOS = (
+    f"framebench/adapters/torch/{name}.py" for name in ("adapter", "checkpoint", "steps", "memory", "scenarios")
+)
 
 FUSED = "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 MLP = "return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))"
@@ -17,11 +19,11 @@ ADAMW = "torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **optio
 ADAFACTOR = "torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)"
 SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)"
 CHUNKED, CHUNKS = "transformer/torch/train/chunked_loss", "parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))"
-UPDATE = "self.scaler.step(self.optimizer)"
+UPDATE = "self.recipe.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
-BACKWARD = "self.backward(loss)"
+BACKWARD = "self.recipe.backward(loss)"
 CAT = "torch.cat((self.upsample(x), skip), 1)"
-RECOMPUTE = "return recompute(block, *xs,"
+RECOMPUTE = "return recompute(block, *xs, use_reentrant=False, **chosen"
 IN_BACKWARD = "(torch._C._current_graph_task_id() != -1)"  # whether a backward pass is running
 
 TRAIN, EVAL, HALF = (f"transformer/torch/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -121,7 +123,7 @@ MODELS = (
         NORM3,
         "y = self.conv3(y) * self.bn3.weight[:, None, None] + self.bn3.bias[:, None, None]",
     ),
-    bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, ".train(not self.evaluates)", ".train()"),
+    bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, ".train(not self.recipe.evaluates)", ".train()"),
     bug(
         "batch norm that ignores its running mean in evaluation in bfloat16",
         "resnet50/torch/eval/bf16",
@@ -198,13 +200,13 @@ OPTIMIZERS = (
 )
 
 STEP = (
-    bug("gradients never zeroed", TRAIN, ADAPTER, "self.optimizer.zero_grad(**self.zero_grad_options)\n", "pass\n"),
+    bug("gradients never zeroed", TRAIN, ADAPTER, "self.optimizer.zero_grad(**self.recipe.zero_grad_options)\n", "pass\n"),
     bug("every other step does nothing", TRAIN, ADAPTER, UPDATE, f"if self.steps % 2 == 0:\n            {UPDATE}"),
     bug("every other step does nothing, once verified", TRAIN, ADAPTER, UPDATE, f"if self.steps < 6 or self.steps % 2 == 0:\n            {UPDATE}"),
     bug("steps do nothing once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            return"),
     bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
     bug("half the batch once verified, in bfloat16", UNET_HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
-    bug("evaluation of half the batch once verified", EVAL, ADAPTER, "self.output = self.forward(self.inputs[0])", "x = self.inputs[0]\n            self.output = self.forward(x) if self.steps < 6 else self.forward(x[::2]).repeat_interleave(2, 0)"),
+    bug("evaluation of half the batch once verified", EVAL, ADAPTER, "self.output = self.recipe.forward(self.inputs[0])", "x = self.inputs[0]\n            self.output = self.recipe.forward(x) if self.steps < 6 else self.recipe.forward(x[::2]).repeat_interleave(2, 0)"),
     bug("adapters scaled by 2", "transformer/torch/finetune/lora", GPT, "+ self.lora(x)", "+ 2 * self.lora(x)"),
     bug("adapters detach their input", "transformer/torch/finetune/lora", GPT, "+ self.lora(x)", "+ self.lora(x.detach())"),
     bug("the last norm trained beside the adapters", "transformer/torch/finetune/lora", SCENARIOS, "parameter.requires_grad_(name.startswith(prefixes))", 'parameter.requires_grad_(name.startswith((*prefixes, "ln_f.")))'),
@@ -215,24 +217,24 @@ STEP = (
     bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / (y.numel() // chunks)"),
     bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
     bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
-    bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.objective(x, y) / self.micro", "self.objective(x, y)"),
-    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss * self.micro)"),
-    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss * self.micro)"),
-    bug("accumulation that drops the first micro-batch", "resnet50/torch/train/accumulate", ADAPTER, BACKWARD, "self.backward(loss if total else 0 * loss)"),
+    bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.recipe.objective(x, y) / self.micro", "self.recipe.objective(x, y)"),
+    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro)"),
+    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro)"),
+    bug("accumulation that drops the first micro-batch", "resnet50/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss if total else 0 * loss)"),
     bug("gradients zeroed between micro-batches", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, f"self.optimizer.zero_grad()\n            {BACKWARD}"),
     bug(
         "checkpointing that recomputes from an input 0.1 % larger",
         "transformer/torch/train/checkpoint",
-        STEPS,
+        CHECKPOINT,
         RECOMPUTE,
-        f"return recompute(lambda x: block(x + 1e-3 * {IN_BACKWARD} * x.detach()), *xs,",
+        RECOMPUTE.replace("block", f"lambda x: block(x + 1e-3 * {IN_BACKWARD} * x.detach())", 1),
     ),
     bug(
         "checkpointing that recomputes from the samples in another order",
         "resnet50/torch/train/checkpoint",
-        STEPS,
+        CHECKPOINT,
         RECOMPUTE,
-        f"return recompute(lambda x: block(x.roll(int({IN_BACKWARD}), 0)), *xs,",
+        RECOMPUTE.replace("block", f"lambda x: block(x.roll(int({IN_BACKWARD}), 0))", 1),
     ),
     bug("optimizer in the backward pass that updates each weight twice", "transformer/torch/train/optimizer_in_backward", MEMORY, "self.each[parameter].step()\n", "self.each[parameter].step()\n        self.each[parameter].step()\n"),
 )

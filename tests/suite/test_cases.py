@@ -89,6 +89,8 @@ def test_combinations_may_be_written_in_any_order() -> None:
         ("checkpoint+offload", "alternatives (recomputation)"),
         ("accumulate_2+accumulate_8", "alternatives (batching)"),
         ("accumulate+optimizer_in_backward", "cannot be accumulated"),
+        ("chunked_loss+distill", "each computes a loss of its own"),
+        ("adafactor+distill", "each change what a step computes"),
         ("fp32+checkpoint", "fp32 is the baseline of train"),
         ("checkpoint+magic", "no strategy 'magic' in train; choose from: fp32"),
     ],

@@ -120,7 +120,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         run.restore = lambda: setattr(run, "restored", True)
         monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
         monkeypatch.setattr("framebench.worker.verification.unfinished", lambda adapter: "")
-        for module in ("verification", "presence"):
+        for module in ("verification", "laziness_check"):
             monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
         return run
 

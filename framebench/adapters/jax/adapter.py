@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import copy
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -24,37 +23,17 @@ from flax import nnx
 from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
-from jax.sharding import Sharding
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
-from framebench.adapters.jax.program import (
-    Program,
-    buffers,
-    compiled_operands,
-    compiled_products,
-    products,
-    unique_bytes,
-    with_batch,
-)
+from framebench.adapters.jax.observe import Observed, allocator_counters, allocator_peaks, counted, statistics
+from framebench.adapters.jax.parts import Recipe
+from framebench.adapters.jax.program import Program, buffers, unique_bytes, with_batch
 from framebench.adapters.jax.states import keys, named_states
+from framebench.adapters.parts import Options
 from framebench.models import flax_weights
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
-
-# of Device.memory_stats()
-PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
-COUNTERS = {
-    "allocations": "num_allocs",
-    "largest_allocation_bytes": "largest_alloc_size",
-    "limit_bytes": "bytes_limit",
-}
-CACHE_EVENTS = {
-    "/jax/compilation_cache/cache_hits": "programs_from_cache",
-    "/jax/compilation_cache/cache_misses": "programs_compiled",
-}
-CACHE: Counter[str] = Counter()  # of this process, by event
-jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
@@ -69,12 +48,7 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
     return optax.adamw(o.lr, *o.betas, eps=o.eps, weight_decay=o.weight_decay, **options)
 
 
-def dtypes(tree: Tree) -> Evidence:
-    """How many floating-point arrays there are of each type; single numbers, such as counts of steps, are left out."""
-    return dict(Counter(str(a.dtype) for a in jax.tree.leaves(tree) if a.ndim and jnp.issubdtype(a.dtype, jnp.floating)))
-
-
-class Parts(NamedTuple):
+class Split(NamedTuple):
     """A model taken apart: what is trained, what is not, and the running statistics, as nested dictionaries."""
 
     graph: nnx.GraphDef
@@ -84,51 +58,42 @@ class Parts(NamedTuple):
 
 
 class JaxAdapter(Adapter):
-    """What switches set: the attributes of `__init__`."""
+    """What switches set: the parts of `recipe`."""
 
     biased_variance = True
     teacher_names: flax_weights.Names
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
-        self.width: Any = np.float32  # of the weights, the optimizer's state and the inputs
-        self.precision = "highest"  # of float32 products
-        self.training = case.stage.trains  # the mode of batch norm
-        self.model_options: dict[str, Any] = {}  # of the model's build()
-        self.trained: Callable[[str], bool] = lambda name: True  # by canonical name
-        self.optimizer = make_optimizer(self.case.optimizer)
-        self.calls = 1  # of the compiled step, each with its part of the batch
-        self.eager = False
-        self.jit_options: dict[str, Any] = {"donate_argnums": (0, 1, 2)} if case.stage.trains else {}
-        self.compiler_options: dict[str, str | bool] = {}
         self.constants: dict[str, Tree] = {}  # what the step reads besides; frozen weights are put in
-        self.from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
-        self.loss_of: Callable[[Any, Array, Array, Tree], Array] = lambda logits, x, y, c: self.model_module.loss(logits, y)
-        # `generate`: the program of one token, the step that calls it for each, its arguments, the logits of all tokens
-        self.decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = self.evaluation
+        self.kept: Any = None  # the residuals of an evaluation that keeps its graph
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
-        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
-        self.generating: Callable[[], tuple[Any, ...]]
-        self.decoded: Callable[[], np.ndarray]
-        self.keeps_graph = False  # evaluation that returns the residuals of a backward pass
-        self.kept: Any = None  # these residuals
-        self.sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
-        self.values: Callable[[Array], np.ndarray] = np.asarray  # of an array, on the host
-        self.models: Callable[[], Iterator[tuple[Tree, Tree]]]  # the parameters and statistics of a pair, one after the other
+        self.recipe = Recipe(
+            self.ledger,
+            step=steps.get(case.scenario, self.train_step),
+            optimizer=make_optimizer(case.optimizer),
+            loss=lambda logits, x, y, constants: self.model_module.loss(logits, y),
+            training=case.stage.trains,
+            model_options=Options(self.ledger, "model option"),
+            jit_options=Options(self.ledger, "option of jax.jit"),
+            compiler_options=Options(self.ledger, "compiler option"),
+        )
+        if case.stage.trains:
+            self.recipe.jit_options["donate_argnums"] = (0, 1, 2)
 
     def make(self) -> None:
         if self.float64:
-            self.width = np.float64
+            self.recipe.width = np.float64
             if hasattr(self.model_module, "written_out"):  # the library's softmax is in float32 whatever it is given
-                self.model_options["attend"] = self.model_module.written_out
+                self.recipe.model_options["attend"] = self.model_module.written_out
         jax.config.update("jax_enable_x64", self.float64)
-        parts = self.load(self.config, self.case.weights, self.training)
+        parts = self.load(self.config, self.case.weights, self.recipe.training)
         self.graph = parts.graph
-        self.names = self.naming(self.config, self.training)
+        self.names = self.naming(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
         self.constants["frozen"] = self.placed("frozen", parts.frozen)
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
-        self.optimizer_state: Any = self.placed("state", self.optimizer.init(self.params)) if self.case.stage.trains else None
+        self.optimizer_state: Any = self.first_state() if self.case.stage.trains else None
         if self.case.scenario == "varlen":
             self.stream = [self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, lengths_of(self.case))]
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
@@ -137,10 +102,14 @@ class JaxAdapter(Adapter):
         self.program = self.programmed(parts.graph)
         self.release()
 
-    def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> Parts:
+    def first_state(self) -> Tree:
+        """The optimizer's, of the weights as they are."""
+        return self.placed("state", self.recipe.optimizer.init(self.params))
+
+    def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> Split:
         """A model with these weights, in NumPy arrays."""
         model = self.abstract(config, training)
-        flax_weights.load(model, weights, self.width)
+        flax_weights.load(model, weights, self.recipe.width)
         return self.split(model)
 
     def naming(self, config: Any, training: bool) -> flax_weights.Names:
@@ -148,33 +117,35 @@ class JaxAdapter(Adapter):
 
     def abstract(self, config: Any, training: bool) -> nnx.Module:
         """The model in the right mode, with shapes in the place of arrays: Flax's initialisers never run."""
-        options = {"dtype": self.width, "param_dtype": self.width, **self.model_options}
+        width = self.recipe.width
+        options = {"dtype": width, "param_dtype": width, **self.recipe.model_options}
         model = nnx.eval_shape(lambda: self.model_module.build(config, **options))
         model.train() if training else model.eval()
         return model
 
-    def split(self, model: nnx.Module) -> Parts:
-        trained = nnx.All(nnx.Param, lambda path, _: self.trained(flax_weights.canonical(path)))
+    def split(self, model: nnx.Module) -> Split:
+        trained = nnx.All(nnx.Param, lambda path, _: self.recipe.trained(flax_weights.canonical(path)))
         graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat)
-        return Parts(graph, *map(nnx.to_pure_dict, states))
+        return Split(graph, *map(nnx.to_pure_dict, states))
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
         if x.dtype == np.float32 and self.case.workload != OWN:  # images and volumes, to channels last; tokens stay as they are
-            x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.width)
+            x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.width)
         return self.placed("batch", jnp.asarray(x)), self.placed("batch", jnp.asarray(y))
 
     def placed(self, what: str, tree: Tree) -> Tree:
         """On the device; over several, where the strategy has them."""
-        if (where := self.sharding) is None:
+        if (where := self.recipe.sharding) is None:
             return jax.device_put(tree)
         # what lies here alone goes by NumPy: over processes JAX 0.10 makes of a count of steps what cannot be taken apart
         here = jax.tree.map(lambda a: np.asarray(a) if getattr(a, "is_fully_addressable", True) else a, tree)
         return jax.tree.map(lambda a: jax.device_put(a, where(what, a.shape)), here)
 
     def programmed(self, graph: nnx.GraphDef) -> Program:
-        functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss, "generate": self.decoding}
+        how = self.recipe
+        functions = {"eval": self.evaluation, "varlen": self.summed_loss, "pair": self.plain_loss, "generate": how.decoding}
         function = functions.get(self.case.scenario, self.training_step)(graph)
-        return Program(function, self.precision, self.eager, self.compiler_options, **self.jit_options)
+        return Program(function, how.precision, how.eager, dict(how.compiler_options), **how.jit_options)
 
     def evaluation(self, graph: nnx.GraphDef) -> Callable[..., tuple[Array, Tree, Any]]:
         """(parameters, statistics, constants, x) -> logits, the statistics if they change, and the graph if it is kept.
@@ -186,14 +157,14 @@ class JaxAdapter(Adapter):
         def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
             model = nnx.merge(graph, params, constants["frozen"], stats)
             logits = model(x)
-            return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)) if self.training else None
+            return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)) if self.recipe.training else None
 
         def with_graph(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree, Any]:
             logits, backward, stats = jax.vjp(lambda p: forward(p, stats, constants, x), params, has_aux=True)
             backward.args_res = [None] * len(backward.args_res)  # type: ignore[attr-defined]  # jax.vjp hides its type
             return logits, stats, backward
 
-        return with_graph if self.keeps_graph else lambda *arguments: (*forward(*arguments), None)
+        return with_graph if self.recipe.keeps_graph else lambda *arguments: (*forward(*arguments), None)
 
     def plain_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
         """(parameters, statistics, constants, x, y) -> loss."""
@@ -205,7 +176,7 @@ class JaxAdapter(Adapter):
     def gradient(self, graph: nnx.GraphDef) -> Gradient:
         def objective(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[Array, tuple[Array, Tree]]:
             model = nnx.merge(graph, params, constants["frozen"], stats)
-            loss = self.loss_of(model(x), x, y, constants)
+            loss = self.recipe.loss(model(x), x, y, constants)
             scaled = loss * constants["scale"] if "scale" in constants else loss
             return scaled, (loss, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)))
 
@@ -213,7 +184,7 @@ class JaxAdapter(Adapter):
             (_, found), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
             return found, grads
 
-        inside = self.micro // self.calls
+        inside = self.micro // self.recipe.calls
         return accumulated(gradient, inside) if inside > 1 else gradient
 
     def training_step(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Tree, Tree, Array]]:
@@ -221,8 +192,8 @@ class JaxAdapter(Adapter):
         gradient = self.gradient(graph)
 
         def step(params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array) -> tuple[Tree, Tree, Tree, Array]:
-            (loss, stats), grads = gradient(params, stats, constants | self.from_state(state), x, y)
-            updates, state = self.optimizer.update(grads, state, params)
+            (loss, stats), grads = gradient(params, stats, constants | self.recipe.from_state(state), x, y)
+            updates, state = self.recipe.optimizer.update(grads, state, params)
             params = optax.apply_updates(params, updates)
             return *(self.constrained(*each) for each in (("params", params), ("stats", stats), ("state", state))), loss
 
@@ -230,7 +201,7 @@ class JaxAdapter(Adapter):
 
     def constrained(self, what: str, tree: Tree) -> Tree:
         """Inside the step: over several devices, results lie where the arguments did."""
-        if (where := self.sharding) is None:
+        if (where := self.recipe.sharding) is None:
             return tree
         return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, where(what, a.shape)), tree)
 
@@ -238,27 +209,27 @@ class JaxAdapter(Adapter):
         if self.case.stage.trains:
             return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
         if self.case.scenario == "generate":
-            return self.generating()
+            return self.recipe.generating()
         if self.case.scenario == "eval":
             return self.params, self.stats, self.constants, self.inputs[0]
         return self.params, self.stats, self.constants, *self.inputs
 
     def one_step(self) -> None:
-        self.whole_step()
+        self.recipe.step()
 
     def train_step(self) -> None:
         self.inputs = self.next_batch()
         self.output = 0.0
-        for x, y in self.parts():
+        for x, y in self.batches():
             self.params, self.stats, self.optimizer_state, loss = self.program(
                 self.params, self.stats, self.optimizer_state, self.constants, x, y
             )
-            self.output = loss if self.calls == 1 else self.output + loss / self.calls
+            self.output = loss if self.recipe.calls == 1 else self.output + loss / self.recipe.calls
 
-    def parts(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """The batch, in as many parts as the step has calls."""
-        x, y = self.inputs
-        return iter([(x, y)]) if self.calls == 1 else zip(jnp.split(x, self.calls), jnp.split(y, self.calls))
+        (x, y), calls = self.inputs, self.recipe.calls
+        return iter([(x, y)]) if calls == 1 else zip(jnp.split(x, calls), jnp.split(y, calls))
 
     def eval_step(self) -> None:
         self.release()
@@ -272,7 +243,7 @@ class JaxAdapter(Adapter):
 
     def pair_step(self) -> None:
         self.output = 0.0
-        for params, stats in self.models():
+        for params, stats in self.recipe.models():
             self.output += self.program(params, stats, self.constants, *self.inputs) / 2
 
     def release(self) -> None:
@@ -289,59 +260,33 @@ class JaxAdapter(Adapter):
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.decoded()
-        logits = self.values(self.output).astype(np.float64)
+            return self.recipe.decoded()
+        logits = self.recipe.values(self.output).astype(np.float64)
         volumes = logits.ndim == self.inputs[0].ndim > 3
         return np.moveaxis(logits, -1, 1) if volumes else logits
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         for path, value in jax.tree_util.tree_leaves_with_path((self.params, self.constants["frozen"], self.stats)):
-            yield from self.names.unload(keys(path), self.values(value))
+            yield from self.names.unload(keys(path), self.recipe.values(value))
         for path, value in jax.tree_util.tree_leaves_with_path(self.constants.get("teacher", ())):
             for name, array in self.teacher_names.unload(keys(path), np.asarray(value)):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:
-        return named_states(self.optimizer_state, self.params, self.names, self.values)
+        return named_states(self.optimizer_state, self.params, self.names, self.recipe.values)
 
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
-        parts = self.load(self.config, self.case.weights, self.training)
+        parts = self.load(self.config, self.case.weights, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
-        self.optimizer_state = self.placed("state", self.optimizer.init(self.params))
+        self.optimizer_state = self.first_state()
 
     def observe(self) -> Evidence:
-        before = [np.array(a) for a in jax.tree.leaves(self.stats)]
-        handed_over = jax.tree.leaves((self.params, self.stats, self.optimizer_state))
+        seen = Observed(self.stats, (self.params, self.stats, self.optimizer_state))
         self.one_step()
         self.synchronize()
-        changed = sum(not np.array_equal(old, new) for old, new in zip(before, jax.tree.leaves(self.stats)))
-        kept = jax.tree.leaves(self.kept)
-        return {
-            **self.counted(),
-            "residuals": len(kept),
-            "residual_bytes": sum(a.nbytes for a in kept),
-            "weight_dtypes": dtypes((self.params, self.constants["frozen"])),
-            "state_dtypes": dtypes(self.optimizer_state),
-            "buffers": len(before),
-            "buffers_changed": changed,
-            "arguments_deleted": sum(a.is_deleted() for a in handed_over),
-        }
-
-    def counted(self) -> Evidence:
-        """What was asked of the compiler, and what its executables contain."""
-        asked = [e for jaxpr in self.jaxprs() for e in products(jaxpr)]
-        compiled = list(self.program.compiled.values())
-        return {
-            "operands": dict(Counter(str(v.aval.dtype) for e in asked for v in e.invars)),
-            "precision": dict(Counter(str(e.params["precision"]) for e in asked)),
-            "products": len(asked),
-            "compiled_operands": dict(sum(map(compiled_operands, compiled), Counter())),
-            "compiled_products": dict(sum(map(compiled_products, compiled), Counter())),
-            "compilations": self.program.compilations,
-            "compiler_options": self.compiler_options,
-            "aliased_bytes": sum(c.memory_analysis().alias_size_in_bytes for c in compiled),
-        }
+        weights = self.params, self.constants["frozen"]
+        return counted(self.program, self.jaxprs()) | seen.evidence(self.stats, weights, self.optimizer_state, self.kept)
 
     def jaxprs(self) -> list[ClosedJaxpr]:
         """The programs of the step as they were traced."""
@@ -352,13 +297,14 @@ class JaxAdapter(Adapter):
         return with_batch(self.jaxprs())
 
     def otherwise(self, **changes: Any) -> Any:
-        """The same training step, traced with some of the adapter's attributes changed, to compare with."""
+        """The same training step, traced with some parts of the recipe changed, to compare with."""
         other = copy.copy(self)
-        vars(other).update(changes)
-        parts = other.split(other.abstract(self.config, self.training))
-        state = jax.eval_shape(other.optimizer.init, parts.params)
+        other.recipe = replace(self.recipe, **changes)
+        parts = other.split(other.abstract(self.config, self.recipe.training))
+        state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
-        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *self.inputs)
+        batch = next(self.batches())  # of one call, as the step's own
+        return other.programmed(parts.graph).trace(parts.params, parts.stats, state, constants, *batch)
 
     def allocate(self, size: int) -> Array:
         return jnp.ones(size, jnp.uint8)
@@ -372,23 +318,19 @@ class JaxAdapter(Adapter):
     def own_peaks(self) -> dict[str, int]:
         """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
         untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
-        stats = self.statistics()
-        peaks = {name: stats[key] for name, key in PEAKS.items() if key in stats}
-        return {**peaks, "compiler.plan": self.program.plan + self.beside()} if self.program.plan else peaks
+        plan = {"compiler.plan": self.program.plan + self.beside()} if self.program.plan else {}
+        return allocator_peaks() | plan
 
     def counters(self) -> dict[str, int]:
-        stats = self.statistics()
-        found = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
-        return found | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if found else {}
+        return allocator_counters()
 
     def statistics(self) -> dict[str, int]:
-        """Of the device's allocator; None, here empty, on the CPU and where there is no pool."""
-        return jax.local_devices()[0].memory_stats() or {}
+        return statistics()
 
     def beside(self) -> int:
         """Bytes of the arrays that are alive during a step but not in its plan: batches to come, other models."""
         planned = buffers((self.arguments(), self.output, self.kept, self.inputs))
-        if self.calls > 1:  # the plan has a part of the batch
+        if self.recipe.calls > 1:  # the plan has a part of the batch
             planned -= buffers(self.inputs)
         return unique_bytes([a for a in jax.live_arrays() if buffers(a).isdisjoint(planned)])
 

@@ -13,6 +13,7 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.generation import bytes_by_formula
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import products, unique_bytes
@@ -64,8 +65,9 @@ class Generation:
         run, c = self.run, self.run.config
         shape = (run.case.batch, c.length, c.heads, c.width // c.heads)
         if self.written:
-            self.cache = [(jnp.zeros(shape, run.width), jnp.zeros(shape, run.width)) for _ in range(c.layers)]
-        with jax.default_matmul_precision(run.precision):
+            width = run.recipe.width
+            self.cache = [(jnp.zeros(shape, width), jnp.zeros(shape, width)) for _ in range(c.layers)]
+        with jax.default_matmul_precision(run.recipe.precision):
             x, y = (np.asarray(a)[:, : self.prompt] for a in run.inputs)
             logits, self.cache = self.read(run.params, run.stats, run.constants, self.cache, x)
             self.loss_of_prompt = jax.jit(run.model_module.loss_sum)(logits, y)
@@ -121,14 +123,13 @@ class Generation:
         return np.concatenate(self.collected, 1).astype(np.float64)
 
     def evidence(self) -> Evidence:
-        c, width = self.run.config, np.dtype(self.run.width).itemsize
         shapes = [product.outvars[0].aval.shape for jaxpr in self.run.jaxprs() for product in products(jaxpr)]
         return {
             "tokens_decoded": self.run.case.decoded,
             "calls": self.calls,
-            "tokens_of_a_call": max(shape[1] for shape in shapes if shape[-1] == c.vocabulary),
+            "tokens_of_a_call": max(shape[1] for shape in shapes if shape[-1] == self.run.config.vocabulary),
             "cache_bytes": unique_bytes(jax.tree.leaves(self.cache)),
-            "cache_bytes_by_formula": 2 * c.layers * c.width * c.length * self.run.case.batch * width,
+            "cache_bytes_by_formula": bytes_by_formula(self.run.case, np.dtype(self.run.recipe.width).itemsize),
         }
 
 
@@ -136,10 +137,11 @@ def generation(run: JaxAdapter, cached: bool) -> Generation:
     """What is common to both kinds. The cache is given to each call, to be written over."""
     found = Generation(run, cached)
     if found.written:
-        run.model_options["attend"] = found.written.attend
-        run.jit_options["donate_argnums"] = (3,)
+        run.recipe.model_options["attend"] = found.written.attend
+        run.recipe.jit_options["donate_argnums"] = (3,)
     run.before_first_step.append(found.begin)
-    run.decoding, run.whole_step, run.decoded, run.generating = found.decoding, found.step, found.logits, found.arguments
+    run.recipe.decoding, run.recipe.generating = found.decoding, found.arguments
+    run.recipe.step, run.recipe.decoded = found.step, found.logits
     return found
 
 

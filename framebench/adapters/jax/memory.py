@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter, make_optimizer
+from framebench.suite.strategy import IncompatibleStrategies
 
 switch = Switches()
 
@@ -19,14 +20,16 @@ switch = Switches()
 @switch
 def no_donate(run: JaxAdapter) -> Proof:
     """The arrays that went in are still there after the step, and the executable writes none of its results over them."""
-    del run.jit_options["donate_argnums"]
+    run.recipe.jit_options["donate_argnums"] = ()
     return lambda e: e["arguments_deleted"] == 0 == e["aliased_bytes"]
 
 
 @switch
 def mu_bf16(run: JaxAdapter) -> Proof:
     """The update is computed from the moment before it is rounded."""
-    run.optimizer = make_optimizer(run.case.optimizer, mu_dtype=jnp.bfloat16)
+    if "first moment" not in run.case.optimizer.states:
+        raise IncompatibleStrategies(f"mu_bf16 does not combine with {run.case.optimizer.name}, which keeps no first moment")
+    run.recipe.optimizer = make_optimizer(run.case.optimizer, mu_dtype=jnp.bfloat16)
 
     def proof(e: Evidence) -> bool:
         moments = Counter((state.kind, str(state.array.dtype)) for state in run.states())

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 import jax
+import optax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
+from framebench.adapters.jax.checkpoint import recomputed, scannable
 from framebench.adapters.jax.program import equations
-from framebench.adapters.jax.steps import recomputed, scannable
 
 switch = Switches()
 HOST = "pinned_host"
@@ -24,9 +25,9 @@ def offload(run: JaxAdapter) -> Proof:
         names_which_can_be_saved=[], names_which_can_be_offloaded=["input"], offload_src="device", offload_dst=HOST
     )
     recomputed(run, 1, scannable(run), policy=policy)
-    remat = run.model_options["remat"]
+    remat = run.recipe.model_options["remat"]
     named = cache(lambda block: lambda self, *xs: block(self, *(checkpoint_name(x, "input") for x in xs)))
-    run.model_options["remat"] = lambda i, block: remat(i, named(block))
+    run.recipe.model_options["remat"] = lambda i, block: remat(i, named(block))
 
     def proof(e: Evidence) -> bool:
         """XLA:CPU drops the copies: its host memory and its device's are the same."""
@@ -43,14 +44,16 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     """https://docs.jax.dev/en/latest/notebooks/host-offloading.html"""
     (device,) = jax.local_devices()[:1]
     here, host = SingleDeviceSharding(device), SingleDeviceSharding(device, memory_kind=HOST)
-    update = run.optimizer.update
 
-    def moved(updates: Tree, state: Tree, params: Tree | None = None) -> tuple[Tree, Tree]:
-        updates, state = update(updates, jax.device_put(state, here), params)
-        return updates, jax.device_put(state, host)
+    def offloaded(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+        def moved(updates: Tree, state: Tree, params: Tree | None = None) -> tuple[Tree, Tree]:
+            updates, state = inner.update(updates, jax.device_put(state, here), params)
+            return updates, jax.device_put(state, host)
 
-    run.optimizer = run.optimizer._replace(update=moved)
-    run.sharding = lambda what, shape: host if what == "state" else here
+        return inner._replace(update=moved)
+
+    run.recipe.wrap("optimizer", offloaded)
+    run.recipe.sharding = lambda what, shape: host if what == "state" else here
 
     def proof(e: Evidence) -> bool:
         """XLA:CPU drops the copies: its host memory and its device's are the same."""
@@ -58,7 +61,8 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
         e["state_bytes"] = sum(a.nbytes for a in states)
         e["state_bytes_on_host"] = sum(a.nbytes for a in states if a.sharding.memory_kind == HOST)
         plans = [c.memory_analysis() for c in run.program.compiled.values()]
-        e["planned_on_host"] = max(m.host_argument_size_in_bytes for m in plans)
-        return e["planned_on_host"] >= e["state_bytes"] == e["state_bytes_on_host"] > 0
+        e["planned_on_host"] = max((m.host_argument_size_in_bytes for m in plans), default=0)
+        planned = run.recipe.eager or e["planned_on_host"] >= e["state_bytes"]  # an eager step has no plan
+        return planned and e["state_bytes"] == e["state_bytes_on_host"] > 0
 
     return proof

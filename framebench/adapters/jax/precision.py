@@ -15,7 +15,8 @@ from jax import lax
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.loss_scale import with_loss_scale
+from framebench.adapters.jax.loss_scale import Scaled, with_loss_scale
+from framebench.adapters.jax.states import part_of_state
 
 switch = Switches()
 
@@ -53,7 +54,7 @@ def fp32(run: JaxAdapter) -> Proof:
 @switch
 def tf32(run: JaxAdapter) -> Proof:
     """JAX calls it HIGH. Products show whether the device rounds."""
-    run.precision = "tensorfloat32"
+    run.recipe.precision = "tensorfloat32"
 
     def proof(e: Evidence) -> bool:
         e |= errors_of_products(run)
@@ -66,7 +67,7 @@ def tf32(run: JaxAdapter) -> Proof:
 @switch
 def default(run: JaxAdapter) -> Proof:
     """Where it rounds nothing it is `fp32` once more, and proves nothing."""
-    run.precision = "default"
+    run.recipe.precision = "default"
 
     def proof(e: Evidence) -> bool:
         e |= errors_of_products(run)
@@ -88,28 +89,29 @@ def mixed(dtype: str) -> Proof:
 
 @switch
 def amp_bf16(run: JaxAdapter) -> Proof:
-    run.model_options["dtype"] = jnp.bfloat16
-    run.precision = "default"
+    run.recipe.model_options["dtype"] = jnp.bfloat16
+    run.recipe.precision = "default"
     return mixed("bfloat16")
 
 
 def float16(run: JaxAdapter) -> None:
     """jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have."""
-    run.precision = "default"
+    run.recipe.precision = "default"
     if jax.default_backend() == "cpu" and hasattr(run.model_module, "written_out"):
-        run.model_options["attend"] = run.model_module.written_out
+        run.recipe.model_options.wrap("attend", lambda there: there or run.model_module.written_out)
 
 
 @switch
 def amp_fp16(run: JaxAdapter) -> Proof:
     """The scale starts where the first step overflows in none of the workloads: a step left out would have no gradient."""
-    run.model_options["dtype"] = jnp.float16
+    run.recipe.model_options["dtype"] = jnp.float16
     float16(run)
-    run.optimizer = with_loss_scale(run.optimizer, 2.0**10)
-    run.from_state = lambda state: {"scale": state.scale}
+    run.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, 2.0**10))
+    run.recipe.from_state = lambda state: {"scale": part_of_state(state, Scaled).scale}
 
     def proof(e: Evidence) -> bool:
-        e["scale"], e["steps_without_overflow"] = float(run.optimizer_state.scale), int(run.optimizer_state.steady)
+        scaled = part_of_state(run.optimizer_state, Scaled)
+        e["scale"], e["steps_without_overflow"] = float(scaled.scale), int(scaled.steady)
         return mixed("float16")(e) and e["scale"] > 1 and e["steps_without_overflow"] > 0
 
     return proof
@@ -117,8 +119,8 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 
 @switch
 def half(run: JaxAdapter, dtype: str) -> Proof:
-    run.width = jnp.dtype(dtype)
-    run.precision = "default"
+    run.recipe.width = jnp.dtype(dtype)
+    run.recipe.precision = "default"
     if dtype == "float16":
         float16(run)
     return lambda e: set(e["compiled_operands"]) == {dtype} == set(e["weight_dtypes"])

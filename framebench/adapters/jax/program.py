@@ -110,9 +110,9 @@ def with_batch(jaxprs: Iterable[ClosedJaxpr]) -> int:
     return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
 
 
-def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int) -> int:
-    """How many results have so many columns and at least so many rows."""
-    shapes = [v.aval.shape for e in equations(jaxpr) for v in e.outvars]
+def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int, width: int) -> int:
+    """How many results have so many columns and at least so many rows. A matrix of `width` rows is the transposed embedding."""
+    shapes = [v.aval.shape for e in equations(jaxpr) for v in e.outvars if v.aval.shape != (width, columns)]
     return sum(s[-1:] == (columns,) and math.prod(s) >= rows * columns for s in shapes)
 
 

@@ -103,7 +103,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
             return batch
         return along(ranks, shape) if what in split else everywhere
 
-    run.sharding, run.values = sharding, whole
+    run.recipe.sharding, run.recipe.values = sharding, whole
 
     def proof(e: Evidence) -> bool:
         """What is divided is as small on each device as it was declared. Gradients are summed up over devices; in evaluation

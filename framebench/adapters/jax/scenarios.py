@@ -16,8 +16,8 @@ from jax import Array
 from framebench.adapters import base
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.checkpoint import keep_barriers
 from framebench.adapters.jax.program import equations, products, unique_bytes
-from framebench.adapters.jax.steps import keep_barriers
 from framebench.models import flax_weights
 
 Tree = Any
@@ -29,18 +29,18 @@ switch = Switches()
 
 @switch
 def no_grad(run: JaxAdapter) -> Proof:
-    return lambda e: e["residuals"] == 0 and (e["buffers_changed"] == 0 or run.training)
+    return lambda e: e["residuals"] == 0 and (e["buffers_changed"] == 0 or run.recipe.training)
 
 
 @switch
 def grad(run: JaxAdapter) -> Proof:
-    run.keeps_graph = True
-    return lambda e: e["residuals"] > 0 and (e["buffers_changed"] == 0 or run.training)
+    run.recipe.keeps_graph = True
+    return lambda e: e["residuals"] > 0 and (e["buffers_changed"] == 0 or run.recipe.training)
 
 
 @switch
 def batch_stats(run: JaxAdapter) -> Proof:
-    run.training = True
+    run.recipe.training = True
 
     def proof(e: Evidence) -> bool:
         """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
@@ -57,7 +57,7 @@ def batch_stats(run: JaxAdapter) -> Proof:
 @switch
 def distill(run: JaxAdapter) -> Proof:
     """The teacher is the plain model, in evaluation mode; its weights are constants of the step."""
-    plain = run.loss_of
+    plain = run.recipe.loss
     config = run.teacher = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []
 
@@ -74,10 +74,10 @@ def distill(run: JaxAdapter) -> Proof:
         return (plain(logits, x, y, constants) + divergence(logits_of(constants, x), logits)) / 2
 
     run.before_first_step.append(attach)
-    run.loss_of = loss
+    run.recipe.loss = loss
 
     def proof(e: Evidence) -> bool:
-        e["products_of_the_student"] = len(products(run.otherwise(loss_of=plain).jaxpr))
+        e["products_of_the_student"] = len(products(run.otherwise(loss=plain).jaxpr))
         x = run.inputs[0][: len(run.inputs[0]) // run.micro]
         e["products_of_the_teacher"] = len(products(jax.make_jaxpr(logits_of)(run.constants, x)))
         return e["products"] == e["products_of_the_student"] + e["products_of_the_teacher"]
@@ -96,7 +96,7 @@ def divergence(teacher: Array, student: Array) -> Array:
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     """What the workload does not train is a constant of the step: no derivative is asked for."""
     prefixes = run.workload.trained(run.config, part)
-    run.trained = lambda name: name.startswith(prefixes)
+    run.recipe.trained = lambda name: name.startswith(prefixes)
 
     def proof(e: Evidence) -> bool:
         wanted = {p.name for p in run.workload.params(run.config) if p.trainable and p.name.startswith(prefixes)}
@@ -138,7 +138,7 @@ def bytes_held(run: JaxAdapter) -> list[int]:
     """Bytes of weights alive while each model of a pair runs."""
     gc.collect()
     rest = jax.tree.leaves((run.inputs, run.output))
-    return [run.live_bytes() - unique_bytes(rest) for _ in run.models()]
+    return [run.live_bytes() - unique_bytes(rest) for _ in run.recipe.models()]
 
 
 @switch
@@ -150,7 +150,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
         flat, tree = jax.tree.flatten(other)
         merged = [a if same else on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
         pair = [mine, jax.tree.unflatten(tree, merged)]
-        run.models = lambda: iter(pair)
+        run.recipe.models = lambda: iter(pair)
 
     run.before_first_step.append(attach)
 
@@ -181,7 +181,7 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
                     jax.clear_caches()
                     run.program.clear()
 
-        run.models = models
+        run.recipe.models = models
 
     run.before_first_step.append(attach)
 
@@ -195,14 +195,14 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
 def saved_by(gelu: Any, run: JaxAdapter) -> int:
     """Arrays of the input's size that one GELU saves for its backward pass."""
-    x = jax.ShapeDtypeStruct((8, 8), run.width)
+    x = jax.ShapeDtypeStruct((8, 8), run.recipe.width)
     saved = jax.eval_shape(lambda x: jax.vjp(gelu, x)[1], x)
     return sum(a.shape == x.shape for a in jax.tree.leaves(saved))
 
 
 def rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
     """How often the forward pass meets a rule written by hand; the evidence gets what one GELU saves, too."""
-    parts = run.split(run.abstract(run.config, run.training))
+    parts = run.split(run.abstract(run.config, run.recipe.training))
     forward = jax.make_jaxpr(lambda p, x: nnx.merge(parts.graph, p, parts.frozen, parts.stats)(x))
     found = Counter(eq.primitive.name for eq in equations(forward(parts.params, run.inputs[0])))
     e["rules_met"], e["saved_by_one"] = found["custom_vjp_call"], saved_by(gelu, run)
@@ -217,7 +217,7 @@ def built_in(run: JaxAdapter) -> Proof:
 @switch
 def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
     gelu = run.model_module.lean_gelu if lean else run.model_module.wasteful_gelu
-    run.model_options["gelu"] = gelu
+    run.recipe.model_options["gelu"] = gelu
     if lean:
         keep_barriers(run)
 

@@ -49,6 +49,12 @@ def mean(field: str, path: list[Any], value: np.ndarray, params: Tree, names: fl
     return State(("row mean", "column mean")[axis], canonical[0], value, value.nbytes)
 
 
+def part_of_state(state: Tree, kind: type) -> Any:
+    """Of this type, among the states of optimizers that wrap one another."""
+    leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kind))
+    return next(leaf for leaf in leaves if isinstance(leaf, kind))
+
+
 def keys(path: tuple[Any, ...]) -> list[Any]:
     """Of the dictionaries on the way to a leaf."""
     return [entry.key for entry in path if isinstance(entry, DictKey)]

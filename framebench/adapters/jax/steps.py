@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,99 +21,17 @@ from jax.extend.core import Primitive, primitives
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.program import PRODUCTS, as_large, compiled_products, equations, products, reductions, with_batch
-from framebench.models.flax_blocks import Run, as_it_is
+from framebench.adapters.jax.checkpoint import scanned
+from framebench.adapters.jax.program import PRODUCTS, as_large, equations, products
+from framebench.adapters.jax.states import part_of_state
 
 switch = Switches()
-# XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
-# with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
-KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 LAYOUT = ("NHWC", "HWIO", "NHWC")
-
-
-# recomputation
-
-
-def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[int]:
-    """Makes the model run every so many of its blocks under jax.checkpoint. Returns the blocks, filled when it is traced."""
-    again = cache(lambda block: nnx.remat(block, prevent_cse=not scan, **options))
-    chosen: set[int] = set()
-
-    def remat(i: int, block: Run) -> Run:
-        if i % every:
-            return block
-        chosen.add(i)
-        return again(block)
-
-    run.model_options |= {"remat": remat, **({"scan": True} if scan else {})}
-    if not scan:
-        keep_barriers(run)
-    return chosen
-
-
-def keep_barriers(run: JaxAdapter) -> None:
-    if jax.default_backend() == "cpu":
-        run.compiler_options |= KEEP_BARRIERS
-
-
-def without_remat(run: JaxAdapter) -> dict[str, Any]:
-    return run.model_options | {"remat": as_it_is}
-
-
-def scannable(run: JaxAdapter) -> bool:
-    """A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together."""
-    return run.workload.scan_layers and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
-
-
-@switch
-def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
-    """Products in the executable against those that were asked for and those of the same step without checkpointing.
-
-    The compiler may merge a recomputation with the original; the strategy is then off, whatever the program says. It also
-    turns a few products into something else (outer ones of a single sample): then the executables are compared.
-    """
-    chosen = recomputed(run, every, every == 1 and scannable(run))
-
-    def proof(e: Evidence) -> bool:
-        plain = run.otherwise(model_options=without_remat(run))
-        e["products_without"], e["blocks_recomputed"] = len(products(plain.jaxpr)), len(chosen)
-        again = e["products"] - e["products_without"]
-        missing = 0 if run.eager else e["products"] - sum(e["compiled_products"].values())
-        if missing > 0:
-            e["compiled_products_without"] = dict(compiled_products(plain.lower().compile(run.compiler_options)))
-            missing -= e["products_without"] - sum(e["compiled_products_without"].values())
-        return missing <= 0 < again
-
-    return proof
-
-
-@switch
-def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
-    """No product is computed again, but for those of attention if `batched` ones are not saved. The rest is: the executable has
-    the plain step's products and more reductions, those of the norms. (Element-wise operations prove nothing: the compiler
-    repeats them as it likes.)"""
-    policies = jax.checkpoint_policies
-    recomputed(run, 1, scannable(run), policy=policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable)
-
-    def proof(e: Evidence) -> bool:
-        without = run.otherwise(model_options=without_remat(run))
-        plain = without.lower().compile(run.compiler_options)
-        e["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
-        e["reductions_without"], e["compiled_products_without"] = reductions(plain), dict(compiled_products(plain))
-        asked = with_batch(run.jaxprs()) - with_batch([without.jaxpr])
-        e["batched_products_recomputed"] = asked
-        more = sum(e["compiled_products"].values()) - sum(e["compiled_products_without"].values())
-        return more == asked and (asked > 0) != batched and e["reductions"] > e["reductions_without"]
-
-    return proof
-
-
-# loss, batching and execution
 
 
 @switch
 def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
-    run.model_options["head"] = run.model_module.unprojected
+    run.recipe.model_options["head"] = run.model_module.unprojected
 
     def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Any) -> Array:
         embedding, hidden = unprojected
@@ -127,13 +45,13 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         parts = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
         return lax.scan(add, start, parts)[0] / y.size
 
-    run.loss_of = loss
+    run.recipe.loss = loss
 
     def proof(e: Evidence) -> bool:
         """Beside those of a step that ends before the head."""
-        without = run.otherwise(loss_of=lambda unprojected, *_: unprojected[1].sum()).jaxpr
+        without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
-        logits = run.inputs[1].size // run.micro, run.config.vocabulary
+        logits = run.inputs[1].size // run.micro, run.config.vocabulary, run.config.width
         e["as_large_as_the_logits"] = sum(as_large(q, *logits) for q in run.jaxprs())
         e["as_large_without_a_head"], e["compiled_loops"] = as_large(without, *logits), compiled_loops(run)
         e["loops"] = sum(eq.params["length"] == chunks for eq in loops)
@@ -158,7 +76,7 @@ def accumulate(run: JaxAdapter) -> Proof:
         looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]
         e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
         e["compiled_loops"] = compiled_loops(run)
-        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.eager)
+        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.recipe.eager)
 
     return proof
 
@@ -166,29 +84,32 @@ def accumulate(run: JaxAdapter) -> Proof:
 @switch
 def multi_steps(run: JaxAdapter) -> Proof:
     """Its state counts the updates."""
-    run.calls = run.micro
-    run.optimizer = optax.MultiSteps(run.optimizer, run.micro).gradient_transformation()
+    run.recipe.calls = run.micro
+    run.recipe.wrap("optimizer", lambda inner: optax.MultiSteps(inner, run.micro).gradient_transformation())
+
+    def updates() -> int:
+        return int(part_of_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def proof(e: Evidence) -> bool:
-        before = int(run.optimizer_state.gradient_step)
+        before = updates()
         run.step()
         run.synchronize()
-        e["updates"] = int(run.optimizer_state.gradient_step) - before
+        e["updates"] = updates() - before
         e["compiled_batches"] = [shape[0] for shape in run.program.compiled]
-        return e["updates"] == 1 and e["compiled_batches"] == [run.case.batch // run.micro]
+        return e["updates"] == 1 and e["compiled_batches"] == ([] if run.recipe.eager else [run.case.batch // run.micro])
 
     return proof
 
 
 @switch
 def scan(run: JaxAdapter) -> Proof:
-    run.model_options["scan"] = True
+    scanned(run)
 
     def proof(e: Evidence) -> bool:
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         e["loops"] = sum(eq.params["length"] == run.config.layers for eq in loops)
         e["compiled_loops"] = compiled_loops(run)
-        e["products_unrolled"] = len(products(run.otherwise(model_options=run.model_options | {"scan": False}).jaxpr))
+        e["products_unrolled"] = len(products(run.otherwise(model_options=run.recipe.model_options | {"scan": False}).jaxpr))
         return e["compiled_loops"] >= e["loops"] >= 2 and e["products"] < e["products_unrolled"]  # forward and backward
 
     return proof
@@ -216,7 +137,7 @@ def dispatches() -> Iterator[Counter[str]]:
 
 @switch
 def no_jit(run: JaxAdapter) -> Proof:
-    run.eager = True
+    run.recipe.eager = True
 
     def proof(e: Evidence) -> bool:
         with dispatches() as found:
@@ -232,7 +153,7 @@ def no_jit(run: JaxAdapter) -> Proof:
 def sdpa(run: JaxAdapter, backend: str) -> Proof:
     """The only one of the table's that JAX can choose; the executable calls the library's kernel."""
     assert backend == "CUDNN_ATTENTION"
-    run.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+    run.recipe.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
 
     def proof(e: Evidence) -> bool:
         e["fused_attentions"] = sum(
@@ -270,7 +191,7 @@ def autotune_off(run: JaxAdapter) -> Proof:
 
 @switch
 def rewrite(run: JaxAdapter) -> Proof:
-    run.model_options["rewrite"] = True
+    run.recipe.model_options["rewrite"] = True
 
     def proof(e: Evidence) -> bool:
         convolutions = [eq for q in run.jaxprs() for eq in products(q) if eq.primitive.name == "conv_general_dilated"]

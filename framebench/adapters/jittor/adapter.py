@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jittor as jt
@@ -16,9 +16,10 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
-from framebench.adapters.jittor.checkpoint import trainable
 from framebench.adapters.jittor.observe import Observed, kernel_counts
+from framebench.adapters.jittor.parts import Recipe
 from framebench.adapters.jittor.probe import probe, watch
+from framebench.adapters.parts import Hooks, Options
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
 
@@ -33,6 +34,11 @@ DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after 
 MOMENTS = {"m": "first moment", "values": "second moment"}
 STATES = {jt.optim.SGD: {"values": "momentum"}, jt.optim.Adam: MOMENTS, jt.optim.AdamW: MOMENTS}
 RUNNING = ("running_mean", "running_var")  # Jittor counts them among the parameters, with their gradient stopped
+
+
+def trainable(module: Module) -> list[Var]:
+    """Jittor counts running statistics among the parameters, with their gradient stopped."""
+    return [p for p in module.parameters() if not p.is_stop_grad()]
 
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
@@ -60,7 +66,7 @@ def values(model: Module) -> dict[str, np.ndarray]:
 
 
 class JittorAdapter(Adapter):
-    """What switches set: the attributes of `__init__`, and Jittor's flags."""
+    """What switches set: the parts of `recipe`, and Jittor's flags."""
 
     biased_variance = True
 
@@ -70,17 +76,16 @@ class JittorAdapter(Adapter):
         for flag, default in DEFAULTS.items():
             setattr(jt.flags, flag, default)
         jt.flags.use_cuda = int(jt.has_cuda)
-        self.dtype = "float32"  # of weights and inputs
-        self.evaluates = not case.stage.trains  # the mode of batch norm
-        self.keeps_graph = case.stage.trains
-        self.keeps_pool = False  # whether the pool stays as it is while memory is measured
-        self.build_options: dict[str, Any] = {}  # of the model
-        self.on_model: list[Callable[[Module], None]] = []  # what is done to the model once it has its weights
-        self.loss_for: Callable[[Var, Var], Var] = lambda x, y: self.model_module.loss(self.model(x), y)
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
-        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
-        self.decoded: Callable[[], np.ndarray]  # and the logits of all of them
-        self.models: Callable[[], Iterator[Module]]  # of a pair, in turn
+        self.recipe = Recipe(
+            self.ledger,
+            step=steps.get(case.scenario, self.train_step),
+            loss=lambda x, y: self.model_module.loss(self.model(x), y),
+            evaluates=not case.stage.trains,
+            keeps_graph=case.stage.trains,
+            build_options=Options(self.ledger, "model option"),
+            on_model=Hooks(self.ledger),
+        )
         self.restored_at = 0  # steps until the weights were last put back
         self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
 
@@ -96,40 +101,39 @@ class JittorAdapter(Adapter):
             self.host_weights = (self.case.weights, self.workload.other_weights(self.config))
             return
         self.model = self.load(self.config, self.case.weights)
-        for change in self.on_model:
-            change(self.model)
+        self.recipe.on_model(self.model)
         self.watched |= {"forward_passes": [self.model], "block_runs": self.model_module.blocks_of(self.model)}
         if self.case.stage.trains:
             self.optimizer = make_optimizer(self.case.optimizer, trainable(self.model))
-        if self.evaluates:
+        if self.recipe.evaluates:
             self.set_evaluation(self.model)
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> Module:
         """A model of this configuration with these weights, in training mode."""
-        model = self.model_module.build(config, **self.build_options)
+        model = self.model_module.build(config, **self.recipe.build_options)
         load_weights(model, weights)
-        return model if self.dtype == "float32" else getattr(model, self.dtype)()
+        return model if self.recipe.dtype == "float32" else getattr(model, self.recipe.dtype)()
 
     def set_evaluation(self, model: Module) -> None:
         """`Module.eval()` stops the gradient of every parameter, and no graph would be kept whatever was forgotten; so the
         leaky evaluation only switches the modules' mode."""
-        if not self.keeps_graph:
+        if not self.recipe.keeps_graph:
             model.eval()
         for module in model.modules():
             module.is_train = False
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
         inputs = jt.array(x)
-        inputs = getattr(inputs, self.dtype)() if inputs.dtype.is_float() else inputs
+        inputs = getattr(inputs, self.recipe.dtype)() if inputs.dtype.is_float() else inputs
         return inputs.stop_grad(), jt.array(y).stop_grad()
 
     def one_step(self) -> None:
-        self.whole_step()
+        self.recipe.step()
 
     def train_step(self) -> None:
         losses = []
         for x, y in self.parts(*self.next_batch()):
-            loss = self.loss_for(x, y) / self.micro
+            loss = self.recipe.loss(x, y) / self.micro
             self.optimizer.backward(loss)
             losses.append(loss.detach())
         # Jittor counts backward passes, which AdamW's bias correction takes for steps
@@ -148,7 +152,7 @@ class JittorAdapter(Adapter):
     def eval_step(self) -> None:
         """Steps that are not followed by `synchronize` are dropped with their output: nobody has asked for it."""
         self.release()
-        with jt.flag_scope(no_grad=int(not self.keeps_graph)):
+        with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):
             self.output = self.model(self.inputs[0])
 
     def stream_step(self) -> None:
@@ -165,7 +169,7 @@ class JittorAdapter(Adapter):
         losses = []
         x, y = self.inputs
         with jt.no_grad():
-            for model in self.models():
+            for model in self.recipe.models():
                 losses.append(self.model_module.loss(model(x), y))
                 losses[-1].sync()
                 del model
@@ -185,7 +189,7 @@ class JittorAdapter(Adapter):
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.decoded()
+            return self.recipe.decoded()
         return self.output.numpy().astype(np.float64)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -254,7 +258,7 @@ class JittorAdapter(Adapter):
 
     def live_bytes(self) -> int:
         """Where the pool is kept while memory is measured, all that it holds is taken already."""
-        return self.reserved() if self.keeps_pool else probe().used_bytes()
+        return self.reserved() if self.recipe.keeps_pool else probe().used_bytes()
 
     def reserved(self) -> int:
         """Bytes of the pool, used or not."""
@@ -265,7 +269,7 @@ class JittorAdapter(Adapter):
         """Also gives the pool's free memory back to the system, so that the host's instruments see the step take it again."""
         self.synchronize()
         gc.collect()
-        if not self.keeps_pool:
+        if not self.recipe.keeps_pool:
             jt.clean()
             jt.gc()
         probe().reset_peak()

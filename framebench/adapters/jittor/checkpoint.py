@@ -1,4 +1,5 @@
-"""Activation checkpointing for Jittor, which has none (Chen et al. 2016)."""
+"""How checkpointing is done in Jittor, which has none of its own (Chen et al. 2016): a Function that runs its block once more
+in the backward pass; the switches of `suite/catalog/checkpoint.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
@@ -9,24 +10,11 @@ from typing import Any
 import jittor as jt
 from jittor import Module, Var, nn
 
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.batch_norm import frozen_statistics
+from framebench.adapters.jittor.adapter import JittorAdapter, trainable
 
-def trainable(module: Module) -> list[Var]:
-    """Jittor counts running statistics among the parameters, with their gradient stopped."""
-    return [p for p in module.parameters() if not p.is_stop_grad()]
-
-
-@contextmanager
-def frozen_statistics(block: Module) -> Iterator[None]:
-    """Batch norm still normalises by its batch, but its running statistics stay as they are."""
-    norms = [m for m in block.modules() if isinstance(m, nn.BatchNorm)]
-    momenta = [m.momentum for m in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        yield
-    finally:
-        for norm, momentum in zip(norms, momenta):
-            norm.momentum = momentum
+switch = Switches()
 
 
 @contextmanager
@@ -65,12 +53,34 @@ class Checkpoint(jt.Function):
     def grad(self, upstream: Var) -> list[Var]:
         inputs = [x.detach().start_grad() for x in self.kept]
         again = iter(self.drawn)
-        with frozen_statistics(self.block), drawing(lambda *_, **__: next(again)):  # they were updated by the first execution
+        with frozen_statistics(batch_norms(self.block)), drawing(lambda *_, **__: next(again)):
             output = self.block(*inputs)
         # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy, Jittor never computes the sum.
         grads = jt.grad(output * upstream.stop_grad(), inputs + trainable(self.block), retain_graph=False)
         return [g.stop_grad() for g in grads]
 
 
+def batch_norms(block: Module) -> list[nn.BatchNorm]:
+    return [m for m in block.modules() if isinstance(m, nn.BatchNorm)]
+
+
 def checkpointed(block: Module, *activations: Var) -> Var:
     return Checkpoint(block, len(activations))(*activations, *trainable(block))
+
+
+@switch
+def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
+    chosen: list[Module] = []
+
+    def attach(model: Module) -> None:
+        chosen[:] = run.model_module.blocks_of(model)[::every]
+        places = {id(block) for block in chosen}
+        model.remat = lambda block, *xs: (checkpointed if id(block) in places else Module.__call__)(block, *xs)
+
+    def proof(e: Evidence) -> bool:
+        """A block below every trained weight has nothing to recompute for."""
+        again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
+        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+
+    run.recipe.on_model.append(attach)
+    return proof

@@ -1,84 +1,28 @@
-"""How Jittor generates token by token with each kind of cache, and what proves it. The tokens are those of the batch, not what
-the model would say next: so every one of its logits is known from one pass over the whole sequence."""
+"""How Jittor generates token by token with each kind of cache, and what proves it; what is the same in PyTorch is in
+`adapters/generation.py`."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from itertools import cycle
-from typing import Protocol
 
 import jittor as jt
 import numpy as np
 from jittor import Var, nn
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.generation import Generation, Growing, Static, computed_anew, computed_once
 from framebench.adapters.jittor.adapter import JittorAdapter
 
 switch = Switches()
-Both = tuple[Var, Var]  # keys and values, (batch, head, tokens, width / heads) each
 
 
-class Cache(Protocol):
-    """Of each layer, keys and values of the tokens so far."""
-
-    kept: list[Both]
-
-    def extend(self, layer: int, start: int, new: Both) -> Both:
-        """All of them, with those of the tokens from `start` on."""
-
-    def rewind(self, prompt: int) -> None:
-        """Back to where only those of the prompt were there."""
-
-
-class Static:
-    def __init__(self, layers: int, shape: tuple[int, ...]) -> None:
-        self.kept: list[Both] = [(jt.zeros(shape), jt.zeros(shape)) for _ in range(layers)]
-
-    def extend(self, layer: int, start: int, new: Both) -> Both:
-        end = start + new[0].shape[2]
-        for whole, part in zip(self.kept[layer], new):
-            whole[:, :, start:end] = part
-        keys, values = self.kept[layer]
-        return keys[:, :, :end], values[:, :, :end]
-
-    def rewind(self, prompt: int) -> None: ...
-
-
-class Growing:
-    """A rewound one is a copy of the longest's first part."""
-
-    def __init__(self) -> None:
-        self.kept: list[Both] = []
-
-    def extend(self, layer: int, start: int, new: Both) -> Both:
-        if not start:
-            self.kept[layer:] = [new]
-            return new
-        keys, values = (jt.concat([old, part], 2) for old, part in zip(self.kept[layer], new))
-        self.kept[layer] = keys, values
-        return keys, values
-
-    def rewind(self, prompt: int) -> None:
-        self.kept = [(keys[:, :, :prompt], values[:, :, :prompt]) for keys, values in self.kept]
-
-
-class Generation:
-    """One step gives every token after the prompt, whose loss and cache are there already."""
-
+class Steps(Generation):
     def __init__(self, run: JittorAdapter) -> None:
+        super().__init__(run)
         self.run = run
-        self.prompt = run.config.length - run.case.decoded
-        self.computed = 0  # tokens of a sequence, in the last step
-        self.cache_bytes = 0  # when it had its last token
-        self.cache: Cache | None = None
-        self.layers: Iterator[int] = cycle(range(run.config.layers))
-        self.start = 0
         self.collecting = False  # logits, while somebody asks for them
         self.collected: list[np.ndarray] = []
 
     def attend(self, q: Var, k: Var, v: Var) -> Var:
-        assert self.cache
-        keys, values = self.cache.extend(next(self.layers), self.start, (k, v))
+        keys, values = self.cached((k, v))
         if q.shape[2] > 1:
             found: Var = self.run.model_module.attention(q, keys, values)
             return found
@@ -97,7 +41,7 @@ class Generation:
 
     def wait(self, *computed: Var) -> None:
         """Else the graphs of all tokens would be there at once."""
-        jt.sync([*computed, *(var for both in (self.cache.kept if self.cache else ()) for var in both)])
+        jt.sync([*computed, *(self.cache.arrays() if self.cache else ())])
 
     def begin(self) -> None:
         """Read the prompt."""
@@ -122,7 +66,7 @@ class Generation:
                 self.wait(total)
                 self.collect(logits)
             if self.cache:
-                self.cache_bytes = sum(var.nbytes for both in self.cache.kept for var in both)
+                self.cache_bytes = sum(var.nbytes for var in self.cache.arrays())
                 self.cache.rewind(self.prompt)
                 self.wait()
             run.output = total / x.numel()
@@ -135,37 +79,25 @@ class Generation:
         self.collecting = False
         return np.concatenate(self.collected, 1).astype(np.float64)
 
-    def evidence(self) -> Evidence:
-        c = self.run.config
-        return {
-            "tokens_decoded": self.run.case.decoded,
-            "tokens_computed": self.computed,
-            "cache_bytes": self.cache_bytes,
-            "cache_bytes_by_formula": 2 * c.layers * c.width * c.length * self.run.case.batch * 4,
-        }
 
-
-def generation(run: JittorAdapter, cached: bool) -> Generation:
+def generation(run: JittorAdapter, cached: bool) -> Steps:
     """What is common to all kinds."""
-    found = Generation(run)
+    found = Steps(run)
     if cached:
-        run.build_options["attend"] = found.attend
+        run.recipe.build_options["attend"] = found.attend
     run.before_first_step.append(found.begin)
-    run.whole_step, run.decoded = found.step, found.logits
+    run.recipe.step, run.recipe.decoded = found.step, found.logits
     return found
 
 
-def cached(found: Generation, between_steps: int) -> Proof:
-    """Each token is computed once, by every block, and the cache is as large as it must be; between two steps it is there for
-    so many tokens."""
+def kept_for(found: Steps, tokens: int) -> Proof:
+    """Each token is computed once; between two steps the cache is there for so many tokens."""
 
     def proof(e: Evidence) -> bool:
         e |= found.evidence()
         assert found.cache
-        e["tokens_kept_between_steps"] = found.cache.kept[0][0].shape[2]
-        once = e["tokens_computed"] == e["tokens_decoded"] == e["forward_passes"]
-        whole = e["cache_bytes"] == e["cache_bytes_by_formula"] and e["tokens_kept_between_steps"] == between_steps
-        return once and whole and e["block_runs"] == e["blocks"] * e["forward_passes"]
+        e["tokens_kept_between_steps"] = found.cache.arrays()[0].shape[2]
+        return computed_once(e) and e["tokens_kept_between_steps"] == tokens
 
     return proof
 
@@ -176,26 +108,19 @@ def static_cache(run: JittorAdapter) -> Proof:
 
     def make(_: object) -> None:
         c = run.config
-        found.cache = Static(c.layers, (run.case.batch, c.heads, c.length, c.width // c.heads))
+        found.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
-    run.on_model.append(make)
-    return cached(found, run.config.length)
+    run.recipe.on_model.append(make)
+    return kept_for(found, run.config.length)
 
 
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
     found = generation(run, cached=True)
-    found.cache = Growing()
-    return cached(found, found.prompt)
+    found.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
+    return kept_for(found, found.prompt)
 
 
 @switch
 def no_cache(run: JittorAdapter) -> Proof:
-    found = generation(run, cached=False)
-
-    def proof(e: Evidence) -> bool:
-        e |= found.evidence()
-        anew = sum(range(found.prompt + 1, run.config.length + 1))
-        return e["tokens_computed"] == anew and e["forward_passes"] == e["tokens_decoded"]
-
-    return proof
+    return computed_anew(generation(run, cached=False))

@@ -9,8 +9,7 @@ import numpy as np
 from jittor import Module
 
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, values
-from framebench.adapters.jittor.checkpoint import trainable
+from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, trainable, values
 from framebench.adapters.jittor.probe import probe
 
 switch = Switches()
@@ -72,7 +71,7 @@ def train_once(run: JittorAdapter, model: Module) -> int:
     x, y = run.inputs
     before = values(model)
     optimizer = make_optimizer(run.case.optimizer, trainable(model))
-    optimizer.step(run.model_module.loss(model(x), y))
+    optimizer.step(run.recipe.loss(x, y))
     run.synchronize()
     changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
     load_weights(model, run.case.weights)
@@ -82,7 +81,7 @@ def train_once(run: JittorAdapter, model: Module) -> int:
 @switch
 def after_training(run: JittorAdapter, cleared: bool) -> Proof:
     """The same model is trained for one step. What that leaves in the pool may stay there."""
-    run.keeps_pool = not cleared
+    run.recipe.keeps_pool = not cleared
     found: Evidence = {}
 
     def train(model: Module) -> None:
@@ -101,7 +100,7 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
         e |= found
         return found["tensors_trained"] > 0 and (found.get("bytes_given_back", 0) >= SPARE) == cleared
 
-    run.on_model.append(train)
+    run.recipe.on_model.append(train)
     run.before_first_step.append(clear)
     return proof
 
@@ -123,5 +122,5 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
         e |= {"bytes_swapped": probe().swapped_bytes() - before, "limit": jt.flags.cpu_mem_limit, "reserved": run.reserved()}
         return e["bytes_swapped"] > 0
 
-    run.on_model.append(limit)
+    run.recipe.on_model.append(limit)
     return proof

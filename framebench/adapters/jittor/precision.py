@@ -55,7 +55,7 @@ def tf32(run: JittorAdapter) -> Proof:
 @switch
 def half(run: JittorAdapter, dtype: str) -> Proof:
     """Sums are still taken in float32, which no setting but amp_level 6 changes."""
-    run.dtype = dtype
+    run.recipe.dtype = dtype
 
     def proof(e: Evidence) -> bool:
         e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})

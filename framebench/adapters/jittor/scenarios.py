@@ -20,18 +20,18 @@ switch = Switches()
 
 @switch
 def no_grad(run: JittorAdapter) -> Proof:
-    return lambda e: e["operations_kept"] == 0 and (e["buffers_changed"] == 0 or not run.evaluates)
+    return lambda e: e["operations_kept"] == 0 and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
 
 
 @switch
 def grad(run: JittorAdapter) -> Proof:
-    run.keeps_graph = True
-    return lambda e: e["operations_kept"] > e["blocks"] and (e["buffers_changed"] == 0 or not run.evaluates)
+    run.recipe.keeps_graph = True
+    return lambda e: e["operations_kept"] > e["blocks"] and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
 
 
 @switch
 def batch_stats(run: JittorAdapter) -> Proof:
-    run.evaluates = False
+    run.recipe.evaluates = False
 
     def proof(e: Evidence) -> bool:
         """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
@@ -63,7 +63,7 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
         e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
         return moved == with_states == {n for n in before if n.startswith(prefixes) and not n.endswith(RUNNING)} != set()
 
-    run.on_model.append(freeze)
+    run.recipe.on_model.append(freeze)
     return proof
 
 
@@ -84,14 +84,15 @@ def distill(run: JittorAdapter) -> Proof:
             divergence = (wanted.exp() * (wanted - nn.log_softmax(logits, -1))).sum(-1).mean()
             return (run.model_module.loss(logits, y) + divergence) / 2
 
-        run.loss_for = loss
+        run.recipe.loss = loss
 
     def proof(e: Evidence) -> bool:
         config = run.workload.config(run.case.size)
         e["parameters"], e["parameters_of_the_teacher"] = run.parameter_count(), run.workload.parameter_count(config)
         return e["teacher_passes"] == run.micro == e["forward_passes"] and e["parameters"] < e["parameters_of_the_teacher"]
 
-    run.on_model.append(teach)
+    run.recipe.claim("loss")
+    run.recipe.on_model.append(teach)
     return proof
 
 
@@ -143,7 +144,7 @@ def load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
 
 def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
     """The proof watches the bytes in use while each of the two models works."""
-    run.models = models
+    run.recipe.models = models
 
     def proof(e: Evidence) -> bool:
         weights = {p.name: 4 * int(np.prod(p.shape)) for p in run.workload.params(run.config)}
@@ -160,10 +161,10 @@ def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
         run.synchronize()
         gc.collect()  # what only cycles hold would be counted with the models
         others = sum(v.nbytes for v in (*run.inputs, run.output))
-        run.models = watched
+        run.recipe.models = watched
         run.one_step()
         run.synchronize()
-        run.models = models
+        run.recipe.models = models
         wanted = expected(sum(weights.values()), sum(n for name, n in weights.items() if name.startswith(run.workload.head)))
         e |= {"parameter_bytes_held": max(held), "parameter_bytes_expected": wanted}
         return len(held) == 2 and wanted <= max(held) < 1.02 * wanted + 1024
@@ -234,7 +235,7 @@ def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
             e |= {"saved_by_one_gelu": saved_by(gelu), "calls": len(calls)}
             return e["saved_by_one_gelu"] == arrays and len(calls) == e["block_runs"]
 
-        run.build_options["gelu"] = counted
+        run.recipe.build_options["gelu"] = counted
         return proof
 
     return apply

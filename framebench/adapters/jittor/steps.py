@@ -18,24 +18,6 @@ switch = Switches()
 
 
 @switch
-def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
-    chosen: list[Module] = []
-
-    def attach(model: Module) -> None:
-        chosen[:] = run.model_module.blocks_of(model)[::every]
-        places = {id(block) for block in chosen}
-        model.remat = lambda block, *xs: (checkpointed if id(block) in places else Module.__call__)(block, *xs)
-
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for."""
-        again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
-
-    run.on_model.append(attach)
-    return proof
-
-
-@switch
 def accumulate(run: JittorAdapter) -> Proof:
     return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] == [run.case.batch // run.micro]
 
@@ -53,18 +35,19 @@ class PartOfLoss(Module):
 def as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     """Variables of a step with this loss that are as large as the logits of a micro-batch, with as many columns."""
     run.synchronize()
-    before, run.loss_for = run.loss_for, loss
+    before, run.recipe.loss = run.recipe.loss, loss
     run.one_step()
-    run.loss_for = before
+    run.recipe.loss = before
     ends = (str(n).rpartition(")[")[2] for n in jt.dump_all_graphs().nodes_info if str(n).startswith("Var("))
     shapes = [[int(n) for n in end.strip("],").split(",") if n] for end in ends]
     tokens, columns = run.inputs[1].numel() // run.micro, run.config.vocabulary
-    return sum(s[-1:] == [columns] and math.prod(s) >= tokens * columns for s in shapes)
+    large = [s for s in shapes if s[-1:] == [columns] and math.prod(s) >= tokens * columns]
+    return sum(s != [run.config.width, columns] for s in large)  # the transposed embedding
 
 
 @switch
 def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
-    run.build_options["head"] = run.model_module.unprojected
+    run.recipe.build_options["head"] = run.model_module.unprojected
     runs: list[int] = []  # tokens of each chunk whose loss was asked for, in the forward pass and again in the backward pass
 
     def loss(x: Var, y: Var) -> Var:
@@ -82,11 +65,11 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     def proof(e: Evidence) -> bool:
         """Beside the variables of a step that ends before the head."""
         runs.clear()
-        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = as_large(run, run.loss_for), len(runs)
+        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = as_large(run, run.recipe.loss), len(runs)
         e["as_large_without_a_head"] = as_large(run, lambda x, _: run.model(x)[0].sum())
         return e["as_large_as_the_logits"] == e["as_large_without_a_head"] and len(runs) == 2 * chunks * run.micro
 
-    run.loss_for = loss
+    run.recipe.loss = loss
     return proof
 
 
@@ -111,7 +94,7 @@ def autotune_off(run: JittorAdapter) -> Proof:
 
 @switch
 def rewrite(run: JittorAdapter) -> Proof:
-    run.build_options["rewrite"] = True
+    run.recipe.build_options["rewrite"] = True
     return lambda e: e["loops_3d"] == 0 and e["onednn_convolutions"] > 0
 
 

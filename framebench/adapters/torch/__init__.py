@@ -1,11 +1,12 @@
 """PyTorch: the adapter, and the switches of its strategies from one module per room of the catalog."""
 
-from framebench.adapters.torch import generation, memory, offload, precision, quantized, ranks, scenarios, steps
+from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, ranks, scenarios, steps
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
 SWITCHES = (
     precision.switch
+    | checkpoint.switch
     | steps.switch
     | offload.switch
     | memory.switch

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,8 +15,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
+from framebench.adapters.torch.parts import Process, Readings, Recipe
+from framebench.adapters.torch.profiled import Profiled
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
 
@@ -77,66 +82,60 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
-def allow_attention(*backends: str) -> None:
-    """Which kernels scaled_dot_product_attention may choose from."""
+def set_up(process: Process) -> None:
+    """An earlier case of this process may have had other settings."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = process.tf32
+    torch.backends.cudnn.benchmark = process.tries_algorithms
+    if "torch._functorch.config" in sys.modules or process.activation_budget < 1:
+        compiler: Any = importlib.import_module("torch._functorch.config")
+        compiler.activation_memory_budget = process.activation_budget
     choices = torch.backends.cuda
     switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
     for name, enable in zip(FUSED, switches):
-        enable(name in backends)
+        enable(name in process.attention)
 
 
 class TorchAdapter(Adapter):
-    """What switches set: the attributes of `__init__`."""
+    """What switches set or wrap: `recipe`, `readings` and `process`."""
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
-        self.dtype = torch.float32  # of weights and inputs
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.evaluates = not case.stage.trains  # the mode of batch norm
-        self.contexts: list[Callable[[], Any]] = []  # entered anew around every forward pass
-        self.on_model: list[Callable[[Any], object]] = []  # what is done to the workload's model once it has its weights
-        self.models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
-        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
-        self.whole_step: Callable[[], None] = steps.get(case.scenario, self.train_step)
-        self.decoded: Callable[[], np.ndarray]  # `generate`: the logits of all tokens after the prompt
         self.held: list[nn.Module] = []  # what is in memory between two steps
-        self.share = slice(None)  # of the batch: what this rank computes
-        self.of_all_ranks: Callable[[Tensor], Tensor] = lambda loss: loss  # the mean of every rank's
-        self.all_rows: Callable[[Tensor], Tensor] = lambda output: output  # those of every rank
-        self.beside: Callable[[], int] = lambda: 0  # bytes between two steps that no tensor here refers to
-        self.all_states: Callable[[Iterator[State]], Iterator[State]] = lambda own: own
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
-        self.on_input: Callable[[Tensor], Tensor] = lambda x: x
-        self.forward: Callable[..., Tensor] = lambda x: self.model(x)
-        self.objective: Callable[[Tensor, Tensor], Tensor] = lambda x, y: self.model_module.loss(self.forward(x), y)
-        self.model_options: dict[str, Any] = {}
-        self.held_beside: Callable[[], dict[str, int]] = (
-            dict  # what a rank holds, by part, where no attribute of a weight has it
-        )
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
-        self.gathered: Callable[[], Any] = contextlib.nullcontext  # entered while weights are read
-        self.backward: Callable[[Tensor], object] = lambda loss: self.scaler.scale(loss).backward()
-        self.replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
-        self.wrap_optimizer: Callable[..., Any] = make_optimizer
-        self.scaler = torch.amp.GradScaler(self.where.type, enabled=False)  # passes everything through
-        self.optimizer_options: dict[str, Any] = {}
-        self.zero_grad_options: dict[str, Any] = {}
-        self.observer: Callable[[], Any] = lambda: Observed(self.held, self.blocks(), self.lasting())  # counts an observed step
-        torch.set_float32_matmul_precision("highest")
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = False  # its default, which an earlier case of this process may have changed
-        allow_attention(*FUSED)
+        steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        self.recipe = Recipe(
+            self.ledger,
+            step=steps.get(case.scenario, self.train_step),
+            forward=lambda x: self.model(x),
+            objective=lambda x, y: self.model_module.loss(self.recipe.forward(x), y),
+            backward=lambda loss: self.recipe.scaler.scale(loss).backward(),
+            optimizer=make_optimizer,
+            scaler=torch.amp.GradScaler(self.where.type, enabled=False),  # passes everything through
+            evaluates=not case.stage.trains,
+            models=lambda: self.held,
+            model_options=Options(self.ledger, "model option"),
+            optimizer_options=Options(self.ledger, "optimizer option"),
+            zero_grad_options=Options(self.ledger, "zero_grad option"),
+            on_model=Hooks(self.ledger),
+        )
+        self.readings = Readings(self.ledger, decoded=lambda: np.empty(0), gathered=contextlib.nullcontext)
+        self.process = Process(self.ledger, attention=tuple(FUSED))
 
     def make(self) -> None:
+        set_up(self.process)
         if self.float64:
-            self.dtype = torch.float64
+            self.recipe.dtype = torch.float64
         if self.case.scenario == "pair":
             self.host_weights = self.case.weights, self.workload.other_weights(self.config)
         else:
             self.model = self.load(self.config, self.case.weights)
             self.held = [self.model]
-        for change in self.on_model:
-            change(self.model)
+            if self.recipe.block_runner:
+                self.model.remat = self.recipe.block_runner  # type: ignore[assignment]
+            self.recipe.on_model(self.model)
         if self.case.scenario == "varlen":
             batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
             self.stream = [self.put(x, y) for x, y in batches]
@@ -144,60 +143,60 @@ class TorchAdapter(Adapter):
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
-            self.optimizer = self.wrap_optimizer(self.case.optimizer, trained, **self.optimizer_options)
+            self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **self.recipe.optimizer_options)
             self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """A model of this configuration with these weights, on the device, in the scenario's mode."""
-        model = self.model_module.build(config, **self.model_options)
+        model = self.model_module.build(config, **self.recipe.model_options)
         model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
-        return model.to(self.where, self.dtype).train(not self.evaluates)
+        return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        inputs, targets = (torch.from_numpy(a[self.share]).to(self.where) for a in (x, y))
-        return self.on_input(inputs.to(self.dtype) if inputs.is_floating_point() else inputs), targets
+        inputs, targets = (torch.from_numpy(a[self.recipe.share]).to(self.where) for a in (x, y))
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs), targets
 
     def context(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
-        for enter in self.contexts:
+        for enter in self.recipe.contexts:
             stack.enter_context(enter())
         return stack
 
     def one_step(self) -> None:
-        self.whole_step()
+        self.recipe.step()
 
     def train_step(self) -> None:
-        self.optimizer.zero_grad(**self.zero_grad_options)
-        total = torch.zeros((), dtype=self.dtype, device=self.where)
+        self.optimizer.zero_grad(**self.recipe.zero_grad_options)
+        total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
         inputs, targets = self.next_batch()
         for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
             with self.context():
-                loss = self.objective(x, y) / self.micro
-            self.backward(loss)
+                loss = self.recipe.objective(x, y) / self.micro
+            self.recipe.backward(loss)
             total += loss.detach()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self.recipe.scaler.step(self.optimizer)
+        self.recipe.scaler.update()
         self.output = total
 
     def eval_step(self) -> None:
         self.release()
         with self.context():
-            self.output = self.forward(self.inputs[0])
+            self.output = self.recipe.forward(self.inputs[0])
 
     def stream_step(self) -> None:
         """Mean loss over the tokens that are no padding; each batch's logits are dropped before the next."""
-        total = torch.zeros((), dtype=self.dtype, device=self.where)
+        total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
         with torch.no_grad(), self.context():
             for x, y in self.stream:
-                total += self.model_module.loss_sum(self.forward(x), y)
+                total += self.model_module.loss_sum(self.recipe.forward(x), y)
         self.output = total / self.case.work
 
     def pair_step(self) -> None:
         x, y = self.inputs
         losses = []
         with torch.no_grad():
-            for model in self.models():
+            for model in self.recipe.models():
                 losses.append(self.model_module.loss(model(x), y))
                 del model  # else it would be alive while the next one is made
         self.output = torch.stack(losses).mean()
@@ -211,23 +210,23 @@ class TorchAdapter(Adapter):
 
     def loss(self) -> float:
         if self.case.scenario != "eval":
-            return self.of_all_ranks(self.output).item()
-        return self.of_all_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
+            return self.readings.mean_of_ranks(self.output).item()
+        return self.readings.mean_of_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.decoded()
-        return self.all_rows(self.output.detach()).to("cpu", torch.float64).numpy()
+            return self.readings.decoded()
+        return self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
-        with self.gathered():
+        with self.readings.gathered():
             for prefix, model in zip(("", "teacher."), self.held):
                 for name, tensor in model.state_dict().items():
                     if tensor.is_floating_point():  # batch norm counts batches besides
                         yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
-        return self.all_states(self.own_states())
+        return self.readings.states(self.own_states())
 
     def own_states(self) -> Iterator[State]:
         models = zip(("", "teacher."), self.held)
@@ -260,6 +259,16 @@ class TorchAdapter(Adapter):
         stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(states)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
 
+    def observer(self) -> Observed | Profiled:
+        """Counts an observed step."""
+        if not self.readings.profiled:
+            return Observed(self.held, self.blocks(), self.lasting())
+        if not self.readings.passes_told:
+            return Profiled(None, len(self.blocks()))
+        if isinstance(self.recipe.forward, nn.Module):
+            return Profiled(self.recipe.forward, len(self.blocks()))
+        return Profiled(self.model, len(self.blocks()), self.blocks())
+
     def batched_products(self) -> int:
         operators = self.observe()["operators"]
         return sum(operators.get(name, 0) for name in BATCHED)
@@ -285,7 +294,7 @@ class TorchAdapter(Adapter):
         """Unique storages on the device. What the last evaluation's graph still holds is found by the saved-tensor count."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         alive = [self.output, *self.lasting(), *gradients, *self.state_tensors()]
-        return unique_bytes([t for t in alive if t.device.type == self.where.type]) + self.beside()
+        return unique_bytes([t for t in alive if t.device.type == self.where.type]) + self.readings.bytes_beside()
 
     def lasting(self) -> list[Tensor]:
         """What is there before a step as after it: weights, buffers, inputs."""

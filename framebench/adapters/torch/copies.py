@@ -36,7 +36,7 @@ class Copies:
         step.wait_event(copied)
         for tensor in (inputs, targets):
             tensor.record_stream(step)
-        return self.run.on_input(inputs.to(self.run.dtype)), targets
+        return self.run.recipe.on_input(inputs.to(self.run.recipe.dtype)), targets
 
     def watched(self, steps: int) -> tuple[list[Span], list[Span]]:
         """When copies and steps ran, in ms from now."""

@@ -93,9 +93,11 @@ def attach(run: TorchAdapter, stage: int) -> None:
         inner = make_optimizer(o, params, **options)
         engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=configuration(run, stage))
         found = Engine(engine, inner, stage)
-        run.forward, run.backward, run.held_beside = engine, engine.backward, found.held
-        run.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
-        run.beside = lambda: sum(found.held().get(part, 0) for part in ("copy of the weights", "gradient buckets"))
+        run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, found.held
+        run.readings.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
+        run.readings.bytes_beside = lambda: sum(
+            found.held().get(part, 0) for part in ("copy of the weights", "gradient buckets")
+        )
         return found
 
     def of_every_rank(own: Iterator[State]) -> Iterator[State]:
@@ -106,9 +108,11 @@ def attach(run: TorchAdapter, stage: int) -> None:
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
                 yield State(called, name, on_host(whole), whole.nbytes)
 
-    run.wrap_optimizer = started
+    run.recipe.claim("forward", "backward")
+    run.readings.claim("gathered", "bytes_beside", "bytes_by_part")
+    run.recipe.optimizer = started
     if stage:
-        run.all_states = of_every_rank
+        run.readings.states = of_every_rank
 
 
 def configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:

@@ -23,12 +23,12 @@ class FakeAdapter(TorchAdapter):
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """In its dtype from the start: modules of fake tensors cannot be converted."""
-        torch.set_default_dtype(self.dtype)
-        model = self.model_module.build(config, **self.model_options)
+        torch.set_default_dtype(self.recipe.dtype)
+        model = self.model_module.build(config, **self.recipe.model_options)
         torch.set_default_dtype(torch.float32)
-        return model.train(not self.evaluates)
+        return model.train(not self.recipe.evaluates)
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        x, y = x[self.share], y[self.share]
-        dtype = torch.int64 if x.dtype.kind == "i" else self.dtype
-        return self.on_input(torch.empty(x.shape, dtype=dtype)), torch.empty(y.shape, dtype=torch.int64)
+        x, y = x[self.recipe.share], y[self.recipe.share]
+        dtype = torch.int64 if x.dtype.kind == "i" else self.recipe.dtype
+        return self.recipe.on_input(torch.empty(x.shape, dtype=dtype)), torch.empty(y.shape, dtype=torch.int64)

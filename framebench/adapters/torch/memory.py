@@ -44,7 +44,7 @@ class InBackward:
 
 @switch
 def optimizer_in_backward(run: TorchAdapter) -> Proof:
-    run.wrap_optimizer = partial(InBackward, run.wrap_optimizer)
+    run.recipe.wrap("optimizer", lambda make: partial(InBackward, make))
 
     def proof(e: Evidence) -> bool:
         """No gradient is left when the backward pass ends, and yet every weight has moved."""
@@ -59,7 +59,7 @@ def optimizer_in_backward(run: TorchAdapter) -> Proof:
 
 @switch
 def keep_grads(run: TorchAdapter) -> Proof:
-    run.zero_grad_options["set_to_none"] = False
+    run.recipe.zero_grad_options["set_to_none"] = False
 
     def proof(e: Evidence) -> bool:
         """A step leaves its gradients in the very tensors where the last step's were."""
@@ -90,7 +90,7 @@ def lists(operators: Iterable[str]) -> int:
 @switch
 def foreach(run: TorchAdapter) -> Proof:
     """On a GPU it is the default, so that the baseline does the same: then nothing is proven."""
-    run.optimizer_options["foreach"] = True
+    run.recipe.optimizer_options["foreach"] = True
 
     def proof(e: Evidence) -> bool:
         e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(by_default(run))
@@ -101,14 +101,14 @@ def foreach(run: TorchAdapter) -> Proof:
 
 @switch
 def fused_optimizer(run: TorchAdapter) -> Proof:
-    run.optimizer_options["fused"] = True
+    run.recipe.optimizer_options["fused"] = True
     return lambda e: any(name.startswith("_fused_") for name in e["operators"])
 
 
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
-    run.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
-    run.on_input = lambda x: x.to(memory_format=torch.channels_last)
+    run.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
+    run.recipe.on_input = lambda x: x.to(memory_format=torch.channels_last)
     # an input with a single channel has both orders at once
     return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
 

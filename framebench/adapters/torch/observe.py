@@ -71,6 +71,8 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         self.operators: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.is_inference_mode_enabled() and (out := self.decomposed(func, args, kwargs or {})) is not NotImplemented:
+            return out
         out = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         self.operators[name] += 1
@@ -81,6 +83,14 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
             self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
         return out
+
+    def decomposed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """In inference mode a composed operator, such as `linear`, comes here as a whole: its parts are what counts."""
+        super().__enter__()
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
 
     def __enter__(self) -> Observed:
         handles = [model.register_forward_pre_hook(lambda *_: self.activations.clear()) for model in self.models]
@@ -99,7 +109,7 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         self.stack.close()
 
     def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
-        self.count["passes"] += 1
+        self.count["passes"] += module is self.models[0]  # a teacher's are its own affair
         self.samples_per_pass = len(args[0])
 
     def on_block(self, module: Any, args: Any, output: Any) -> None:
@@ -132,16 +142,22 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 class Arrays(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts results with so many columns and at least so many rows, and the softmaxes of a cross entropy."""
+    """Counts results with so many columns and at least so many rows, and the softmaxes of a cross entropy. A matrix of `width`
+    rows is the transposed embedding."""
 
-    def __init__(self, rows: int, columns: int) -> None:
+    def __init__(self, rows: int, columns: int, width: int) -> None:
         super().__init__()
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.embedding = rows, columns, (width, columns)
         self.large = self.softmaxes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         self.softmaxes += func._schema.name == "aten::_log_softmax"
         tensors = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, Tensor)]
-        self.large += any(t.ndim and t.shape[-1] == self.columns and t.numel() >= self.rows * self.columns for t in tensors)
+        self.large += any(map(self.as_large, tensors))
         return out
+
+    def as_large(self, tensor: Tensor) -> bool:
+        if not tensor.ndim or tensor.shape[-1] != self.columns or tensor.shape == self.embedding:
+            return False
+        return tensor.numel() >= self.rows * self.columns

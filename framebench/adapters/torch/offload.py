@@ -26,7 +26,7 @@ AHEAD = 8  # saved tensors that are on their way back before they are asked for
 @switch
 def offload(run: TorchAdapter) -> Proof:
     """Its hooks lie over ours, which then see no tensor that is saved on the device."""
-    run.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
+    run.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
     return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
 
 
@@ -102,7 +102,7 @@ class Streamed(torch.autograd.graph.saved_tensors_hooks):
 @switch
 def offload_streamed(run: TorchAdapter) -> Proof:
     streams = Streams()
-    run.contexts.append(lambda: Streamed(streams, run.lasting()))
+    run.recipe.contexts.append(lambda: Streamed(streams, run.lasting()))
 
     def proof(e: Evidence) -> bool:
         """Nothing is saved on the device but weights and what is small. What left came back, most of it before it was asked
@@ -160,7 +160,7 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
         run.on_restore.append(made.copy_weights)
         return made
 
-    run.wrap_optimizer = make
+    run.recipe.optimizer = make
 
     def proof(e: Evidence) -> bool:
         """Every moment of a large weight is in host memory, and every weight on the device."""

@@ -54,19 +54,19 @@ def fp32(run: TorchAdapter) -> Proof:
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
     """Fresh per forward pass: autocast caches the cast weights until it is left."""
-    run.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
+    run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
     return only("bfloat16", storage="float32")
 
 
 @switch
 def half(run: TorchAdapter, dtype: str) -> Proof:
-    run.dtype = getattr(torch, dtype)
+    run.recipe.dtype = getattr(torch, dtype)
     return only(dtype, storage=dtype)
 
 
 @switch
 def tf32(run: TorchAdapter) -> Proof:
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    run.process.tf32 = (True, True)
 
     def proof(e: Evidence) -> bool:
         e |= errors_of_products(run)
@@ -78,7 +78,7 @@ def tf32(run: TorchAdapter) -> Proof:
 @switch
 def default(run: TorchAdapter) -> Proof:
     """Where it rounds nothing it is `fp32` once more, and proves nothing."""
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = TF32_AT_IMPORT
+    run.process.tf32 = TF32_AT_IMPORT
 
     def proof(e: Evidence) -> bool:
         e |= errors_of_products(run)
@@ -90,8 +90,8 @@ def default(run: TorchAdapter) -> Proof:
 @switch
 def amp_fp16(run: TorchAdapter) -> Proof:
     """The scale starts low enough that no step has to be skipped."""
-    run.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
-    run.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
+    run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
+    run.recipe.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
 
     def proof(e: Evidence) -> bool:
         e["scale"] = scale_in_use(run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,17 +20,18 @@ from framebench.adapters.torch.observe import PRODUCTS
 # The profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor generated, of the backward pass.
 REGION, GRAPH, BACKWARD = "Torch-Compiled Region", "## Call CompiledFxGraph", "autograd::engine::evaluate_function"
 MODEL = "the compiled model"
+UPDATE = "Optimizer.step"
 TYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
 MATRIX = ("addmm", "mm", "bmm")
 
 
 class Profiled:
     """Counts what one step does of which the forward pass is `model`, as it was compiled or not. Without `model` passes are not
-    told apart."""
+    told apart. `called`: the blocks that are called one by one, where the model is not compiled."""
 
-    def __init__(self, model: nn.Module | None, blocks: int) -> None:
-        self.model, self.blocks = model, blocks
-        self.passes = self.samples_per_pass = 0
+    def __init__(self, model: nn.Module | None, blocks: int, called: Iterable[nn.Module] = ()) -> None:
+        self.model, self.blocks, self.called = model, blocks, list(called)
+        self.passes = self.samples_per_pass = self.block_runs = 0
 
     def __enter__(self) -> Profiled:
         self.stack = contextlib.ExitStack()
@@ -38,11 +39,16 @@ class Profiled:
         if self.model is not None:
             self.stack.callback(self.model.register_forward_pre_hook(self.on_pass).remove)
             self.stack.callback(self.model.register_forward_hook(self.after_pass).remove)
+        for block in self.called:
+            self.stack.callback(block.register_forward_pre_hook(self.on_block).remove)
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.stack.close()
         self.events = list(self.profile.events() or ())
+
+    def on_block(self, module: Any, args: Any) -> None:
+        self.block_runs += 1
 
     def on_pass(self, module: Any, args: Any) -> None:
         self.passes += 1
@@ -54,17 +60,21 @@ class Profiled:
         self.mark.__exit__(None, None, None)
 
     def evidence(self) -> Evidence:
-        """Blocks are not called one by one, and what the backward pass keeps is not seen: both are None."""
+        """What the backward pass keeps is not seen, and neither are blocks of a compiled model: None."""
         products = self.products()
         orders = Counter(order(e) for e in products if short(e) == "convolution")
-        graphs = [within(e, BACKWARD) for e in self.events if e.name.startswith(GRAPH)]
+        regions = [e for e in self.events if e.name.startswith(REGION)]
+        ran = [e for e in self.events if e.name.startswith(GRAPH)]
+        graphs = [within(e, BACKWARD) for e in ran]
         return {
             "blocks": self.blocks,
-            "block_runs": None,
+            "block_runs": self.block_runs if self.called else None,
             "saved_tensors": None,
             "forward_passes": self.passes if self.model is not None else None,
             "samples_per_pass": self.samples_per_pass if self.model is not None else None,
-            "compiled_regions": sum(e.name.startswith(REGION) for e in self.events),
+            "compiled_regions": len(regions),
+            "regions_of_the_update": sum(within(e, UPDATE) for e in regions),
+            "graphs_of_the_update": sum(within(e, UPDATE) for e in ran),
             "graphs_forward": graphs.count(False),
             "graphs_backward": graphs.count(True),
             "products": dict(Counter(TYPES.get(e.input_dtypes[0], e.input_dtypes[0]) for e in products)),

@@ -12,7 +12,6 @@ from torch import nn
 from framebench.adapters.base import Evidence, Proof, State, Switches
 from framebench.adapters.torch.adapter import TorchAdapter, on_host
 from framebench.adapters.torch.observe import parts, unique_bytes
-from framebench.adapters.torch.profiled import Profiled
 from framebench.models.spec import Optimizer
 from framebench.suite.catalog.quantized import BLOCK, LEAST
 
@@ -40,9 +39,8 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
-    run.wrap_optimizer = make
-    run.observer = lambda: Profiled(run.model, len(run.blocks()))
-
+    run.recipe.optimizer = make
+    run.readings.profiled = True
     return lambda e: coded(run, e)
 
 
@@ -73,7 +71,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
                     values = dequantize(values, absmax=scales[0], code=scales[1], blocksize=BLOCK)
                 yield State(kind, names[p], on_host(values), unique_bytes(kept))
 
-    run.wrap_optimizer, run.all_states = make, moments
+    run.recipe.optimizer, run.readings.states = make, moments
     return lambda e: coded(run, e)
 
 
@@ -82,7 +80,7 @@ def int8(run: TorchAdapter, products: bool) -> Proof:
     """Of what multiplies weights only linear layers are changed: embedding and head share a weight that stays as it is."""
     how = beside(run, "torchao.quantization")
     configuration = how.Int8DynamicActivationInt8WeightConfig if products else how.Int8WeightOnlyConfig
-    run.on_model.append(lambda model: how.quantize_(model, configuration()))
+    run.recipe.on_model.append(lambda model: how.quantize_(model, configuration()))
 
     def proof(e: Evidence) -> bool:
         linear = [m for m in run.model.modules() if isinstance(m, nn.Linear)]

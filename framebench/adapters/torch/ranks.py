@@ -49,9 +49,9 @@ def held(run: TorchAdapter) -> dict[str, int]:
     return {
         "parameters": unique_bytes(parameters),
         "gradients": unique_bytes(p.grad for p in parameters if p.grad is not None),
-        "gradient buckets": run.beside(),
+        "gradient buckets": run.readings.bytes_beside(),
         "optimizer states": unique_bytes(t for t in run.state_tensors() if t.ndim),
-    } | run.held_beside()
+    } | run.readings.bytes_by_part()
 
 
 def collectives(e: Evidence) -> dict[str, int]:
@@ -91,7 +91,7 @@ def every_rank(device: str) -> DeviceMesh:
 def divide(run: TorchAdapter) -> None:
     """Each rank computes its part of the batch; a loss is the mean of theirs, and an output all of theirs."""
     each = run.case.batch // dist.get_world_size()
-    run.share = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
+    run.recipe.share = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
 
     def mean(loss: Tensor) -> Tensor:
         total = loss.detach().clone()
@@ -103,7 +103,7 @@ def divide(run: TorchAdapter) -> None:
         dist.all_gather(every, output.contiguous())
         return torch.cat(every)
 
-    run.of_all_ranks, run.all_rows = mean, rows
+    run.readings.mean_of_ranks, run.readings.rows_of_ranks = mean, rows
 
 
 @switch
@@ -111,11 +111,12 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
     divide(run)
 
     def attach(model: nn.Module) -> None:
-        replicated = run.replicate(model, gradient_as_bucket_view=view)
-        run.forward, run.beside = replicated, lambda: 0 if view else private.bucket_bytes(replicated)
+        replicated = run.recipe.replicate(model, gradient_as_bucket_view=view)
+        run.recipe.forward = replicated
+        run.readings.bytes_beside = lambda: 0 if view else private.bucket_bytes(replicated)
 
     if run.case.stage.trains:
-        run.on_model.append(attach)
+        run.recipe.on_model.append(attach)
 
     def proof(e: Evidence) -> bool:
         """A gradient that is a view shares its bucket's storage. Without gradients there is nothing to average."""
@@ -145,7 +146,7 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         dist.all_gather_object(every, list(own))
         return (state for states in every for state in states)
 
-    run.wrap_optimizer, run.all_states = shared, of_every_rank
+    run.recipe.optimizer, run.readings.states = shared, of_every_rank
     ddp(run)
 
     def proof(e: Evidence) -> bool:
@@ -186,9 +187,9 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         run.model.set_requires_gradient_sync(next(passes) % run.micro == 0)
         return contextlib.nullcontext()
 
-    run.on_model.append(attach)
+    run.recipe.on_model.append(attach)
     if not sync:
-        run.contexts.append(last_syncs)
+        run.recipe.contexts.append(last_syncs)
 
     def proof(e: Evidence) -> bool:
         """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass.

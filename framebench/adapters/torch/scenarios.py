@@ -24,8 +24,8 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     """Evaluation under a context of autograd. It leaves every buffer as it was, unless to change them is the strategy."""
 
     def apply(run: TorchAdapter) -> Proof:
-        run.contexts.append(context)
-        return lambda e: proof(e) and (e["buffers_changed"] == 0 or not run.evaluates)
+        run.recipe.contexts.append(context)
+        return lambda e: proof(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
 
     return apply
 
@@ -46,13 +46,13 @@ switch["grad"] = mode(torch.enable_grad, graph_kept)
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
-    run.on_model.append(lambda model: model.requires_grad_(False))
-    return lambda e: nothing_kept(e) and (e["buffers_changed"] == 0 or not run.evaluates)
+    run.recipe.on_model.append(lambda model: model.requires_grad_(False))
+    return lambda e: nothing_kept(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
 
 
 @switch
 def batch_stats(run: TorchAdapter) -> Proof:
-    run.evaluates = False
+    run.recipe.evaluates = False
 
     def proof(e: Evidence) -> bool:
         """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
@@ -80,7 +80,7 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
         wanted = {n for n, _ in run.model.named_parameters() if n.startswith(prefixes)}
         return with_gradient == with_states == wanted != set()
 
-    run.on_model.append(freeze)
+    run.recipe.on_model.append(freeze)
     return proof
 
 
@@ -98,7 +98,7 @@ def distill(run: TorchAdapter) -> Proof:
     def objective(x: Tensor, y: Tensor) -> Tensor:
         with torch.no_grad():
             target = run.held[1](x).flatten(0, -2).log_softmax(-1)
-        logits = run.forward(x)
+        logits = run.recipe.forward(x)
         log_probability = logits.flatten(0, -2).log_softmax(-1)
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
         return (run.model_module.loss(logits, y) + divergence) / 2
@@ -110,8 +110,8 @@ def distill(run: TorchAdapter) -> Proof:
         e["teacher_gradients"] = sum(p.grad is not None for p in run.held[1].parameters())
         return e["teacher_passes"] == run.micro and e["teacher_gradients"] == 0
 
-    run.on_model.append(attach)
-    run.objective = objective
+    run.recipe.on_model.append(attach)
+    run.recipe.objective = objective
     return proof
 
 
@@ -131,7 +131,6 @@ def hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -
         return one < e["parameter_bytes"] < 2 * one if shared else e["parameter_bytes"] == 2 * one
 
     run.before_first_step.append(attach)
-    run.models = lambda: run.held
     return proof
 
 
@@ -195,7 +194,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
         e |= {"models_at_once": most, "models_between_steps": len(alive), "caches_emptied": cleanings}
         return most == 1 > len(alive) and (cleanings > 0) == cleared
 
-    run.models = models
+    run.recipe.models = models
     return proof
 
 
@@ -283,7 +282,7 @@ class WastefulGelu(torch.autograd.Function):
 @switch
 def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
     rule = LeanGelu if lean else WastefulGelu
-    run.model_options["gelu"] = rule.apply
+    run.recipe.model_options["gelu"] = rule.apply
 
     def proof(e: Evidence) -> bool:
         """PyTorch's own GELU would run its own backward pass: the lean rule shares the forward pass with it."""

@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
-from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import FUSED, TorchAdapter, allow_attention
-from framebench.adapters.torch.observe import BATCHED, Arrays
-from framebench.adapters.torch.profiled import Profiled
+from framebench.adapters.torch.adapter import FUSED, TorchAdapter
+from framebench.adapters.torch.observe import Arrays
 
 switch = Switches()
-
-
-def batch_norms(block: nn.Module) -> list[Any]:
-    return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-
-
-@contextmanager
-def frozen_statistics(block: nn.Module) -> Iterator[None]:
-    """Batch norm still normalises by its batch, but its running statistics stay: the first forward pass has moved them."""
-    norms = batch_norms(block)
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        yield
-    finally:
-        for norm, momentum in zip(norms, momenta):
-            norm.momentum = momentum
-
-
-@contextmanager
-def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
-    with one, other:
-        yield
-
-
-@switch
-def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
-    chosen: dict[nn.Module, dict[str, Any]] = {}  # with how they are recomputed
-    compiled = any(part.how == "compile" for part in run.case.parts)  # the compiler repeats no update of statistics
-
-    def options(block: nn.Module) -> dict[str, Any]:
-        if compiled or not batch_norms(block):
-            return {}
-        return {"context_fn": lambda: (nullcontext(), frozen_statistics(block))}
-
-    def attach(model: Any) -> None:
-        chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
-
-        def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
-            if block not in chosen:
-                return block(*xs, **named)
-            return recompute(block, *xs, use_reentrant=False, **chosen[block], **named)
-
-        model.remat = remat
-
-    run.on_model.append(attach)
-
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for. In a compiled step the products tell."""
-        again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
-        if "products_recomputed" in e:
-            return e["products_recomputed"] >= run.micro * len(again) > 0
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
-
-    return proof
 
 
 @switch
@@ -82,62 +22,32 @@ def accumulate(run: TorchAdapter) -> Proof:
     return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
 
 
-SAVED_PRODUCTS = ("mm", "addmm", "convolution")
-
-
-@switch
-def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
-    """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
-    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + BATCHED * batched]
-
-    def contexts(block: nn.Module) -> tuple[Any, Any]:
-        forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, both(again, frozen_statistics(block))
-
-    def attach(model: Any) -> None:
-        model.remat = lambda block, *xs, **named: recompute(
-            block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named
-        )
-
-    def proof(e: Evidence) -> bool:
-        model: Any = run.model
-        again, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
-        e["products_without"] = run.observe()["products"]
-        model.remat = again
-        attentions = 0 if batched else run.micro * e["blocks"]
-        more = sum(e["products"].values()) - sum(e["products_without"].values())
-        return e["block_runs"] == 2 * run.micro * e["blocks"] and more == attentions
-
-    run.on_model.append(attach)
-    return proof
-
-
 @switch
 def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
-    run.model_options["head"] = run.model_module.unprojected
+    run.recipe.model_options["head"] = run.model_module.unprojected
 
     def part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, embedding)
         return cast(Tensor, run.model_module.loss_sum(logits[None], targets[None]))
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
-        hidden, embedding = cast(tuple[Tensor, Tensor], run.forward(x))
+        hidden, embedding = cast(tuple[Tensor, Tensor], run.recipe.forward(x))
         parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
         losses = [recompute(part, h, embedding, targets, use_reentrant=False) for h, targets in parts]
         return torch.stack(losses).sum() / y.numel()
 
-    run.objective = objective
+    run.recipe.objective = objective
 
     def counted(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
-        was, run.objective = run.objective, objective
-        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary) as seen:
+        was, run.recipe.objective = run.recipe.objective, objective
+        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary, run.config.width) as seen:
             run.one_step()
-        run.objective = was
+        run.recipe.objective = was
         return seen
 
     def proof(e: Evidence) -> bool:
         """Beside those of a step that ends before the head."""
-        seen, without = counted(run.objective), counted(lambda x, _: run.forward(x)[0].sum())
+        seen, without = counted(run.recipe.objective), counted(lambda x, _: run.recipe.forward(x)[0].sum())
         e |= {"as_large_as_the_logits": seen.large, "as_large_without_a_head": without.large, "softmaxes": seen.softmaxes}
         return seen.large == without.large and seen.softmaxes == 2 * chunks * run.micro
 
@@ -147,23 +57,23 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 @switch
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """`budget`: the share of the activations kept by default that may be kept."""
-    import torch._functorch.config
     from torch._dynamo.utils import counters
 
-    torch._functorch.config.activation_memory_budget = budget
+    run.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
 
     def attach(model: nn.Module) -> None:
-        run.forward = torch.compile(model, mode=mode)
-        run.observer = lambda: Profiled(cast(nn.Module, run.forward), len(run.blocks()))
+        run.recipe.forward = torch.compile(model, mode=mode)
 
     def proof(e: Evidence) -> bool:
         """Each forward pass was one call of one graph, and each backward pass another; no product was computed outside of them.
         CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
         e["graph_breaks"] = dict(counters["graph_break"])
         e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
-        whole = e["compiled_regions"] == e["graphs_forward"] == e["forward_passes"] == run.micro
+        regions = e["compiled_regions"] - e["regions_of_the_update"]  # an 8-bit optimizer compiles its own
+        forward = e["graphs_forward"] - e["graphs_of_the_update"]
+        whole = regions == forward == e["forward_passes"] == run.micro
         backward = e["graphs_backward"] == run.micro * run.case.stage.trains
         seen = 1
         if mode == "reduce-overhead":
@@ -174,7 +84,8 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
             seen = e["products_recomputed"]
         return whole and backward and not e["graph_breaks"] and e["products_outside_graphs"] == 0 and bool(seen)
 
-    run.on_model.append(attach)
+    run.readings.profiled = True
+    run.recipe.on_model.append(attach)
     return proof
 
 
@@ -186,6 +97,8 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     torch._dynamo.config.trace_autograd_ops = True
     torch._dynamo.reset()
+    run.recipe.claim("forward", "objective", "backward", "scaler")
+    run.readings.profiled, run.readings.passes_told = True, False
 
     def attach(model: Any) -> None:
         def gradients(x: Tensor, y: Tensor) -> Tensor:
@@ -200,15 +113,14 @@ def compile_step(run: TorchAdapter) -> Proof:
             run.output = passes(*run.next_batch())
             update()
 
-        run.whole_step = step
-        run.observer = lambda: Profiled(None, len(run.blocks()))
+        run.recipe.step = step
 
     def proof(e: Evidence) -> bool:
         """The engine that walks through autograd's graph had nothing to do, and no operator ran by itself."""
         graphs = (e["graphs_forward"], e["graphs_backward"]) == (2, 0)
         return graphs and e["nodes_of_autograd"] == e["operators_outside_graphs"] == 0 < sum(e["products"].values())
 
-    run.on_model.append(attach)
+    run.recipe.on_model.append(attach)
     return proof
 
 
@@ -230,31 +142,39 @@ def jit_script(run: TorchAdapter) -> Proof:
 
     def attach(model: Any) -> None:
         scripted.update({block: torch.jit.script(block) for block in run.model_module.blocks_of(model)})
-        plain = model.remat
 
-        def remat(block: nn.Module, *xs: Any) -> Any:
-            runs.append(block)
-            return plain(scripted[block], *xs)
-
-        model.remat = remat
+    def run_scripted(block: nn.Module, *xs: Any) -> Any:
+        runs.append(block)
+        return scripted[block](*xs)
 
     def proof(e: Evidence) -> bool:
         runs.clear()
         run.one_step()
         e["script_modules"], e["script_block_runs"] = len(scripted), len(runs)
-        return e["script_block_runs"] == run.micro * e["blocks"] > 0 == e["block_runs"]
+        others = e["blocks"] - len(scripted)  # a teacher's
+        return e["script_block_runs"] == run.micro * len(scripted) > 0 and e["block_runs"] in (None, run.micro * others)
 
-    run.on_model.append(attach)
+    run.recipe.block_runner = run_scripted
+    run.recipe.on_model.append(attach)
     return proof
+
+
+def by_products(run: TorchAdapter, e: Evidence) -> bool:
+    """Attention in products around a softmax, one for each block that ran. Where blocks are not seen one by one, at least one
+    for each; a compiler makes it part of a kernel, and leaves the products."""
+    softmaxes = sum(e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax"))
+    if e["block_runs"]:
+        return bool(softmaxes == e["block_runs"])
+    return bool(max(softmaxes, e["operators"].get("bmm", 0) // 2) >= run.micro * e["blocks"] > 0)
 
 
 @switch
 def attention_plain(run: TorchAdapter) -> Proof:
-    run.model_options["attend"] = run.model_module.plain
+    run.recipe.model_options["attend"] = run.model_module.plain
 
     def proof(e: Evidence) -> bool:
         fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
-        return fused == 0 and e["operators"].get("_softmax", 0) == e["block_runs"]
+        return fused == 0 and by_products(run, e)
 
     return proof
 
@@ -263,15 +183,14 @@ def attention_plain(run: TorchAdapter) -> Proof:
 def sdpa(run: TorchAdapter, backend: str) -> Proof:
     """Where the one kernel that is allowed cannot do it, PyTorch raises. Switched for the whole process: a context would not
     hold for what checkpointing computes again."""
-    allow_attention(backend)
+    run.process.attention = (backend,)
 
     def proof(e: Evidence) -> bool:
         e["attention"] = {
             n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
         }
         fused = {n for n in e["attention"] if "math" not in n}
-        by_products = e["operators"].get("_softmax", 0) + e["operators"].get("_safe_softmax", 0)
-        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products == e["block_runs"] > 0)
+        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products(run, e))
 
     return proof
 
@@ -279,7 +198,7 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
 @switch
 def autotune(run: TorchAdapter) -> Proof:
     """Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations."""
-    torch.backends.cudnn.benchmark = True
+    run.process.tries_algorithms = True
 
     def allocations() -> int:
         """Of one convolution, by the settings in force."""

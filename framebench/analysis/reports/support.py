@@ -61,6 +61,8 @@ def exclusions() -> Comparison:
     for strategy in {row.name: row for row in STRATEGIES.values()}.values():
         axes.setdefault(strategy.axis, []).append(strategy.name)
         pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
+    changing = [name for (scenario, name), row in STRATEGIES.items() if scenario == "train" and row.mathematics]
+    pairs.append((" + ".join(changing), "each changes what a step computes"))
     rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
     caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
     return Comparison.of_text("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))

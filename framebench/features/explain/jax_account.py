@@ -61,7 +61,7 @@ def marked(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def compiled(adapter: JaxAdapter, folder: str) -> Program:
     """The adapter's step once more, with modules' names in it and its texts in the folder."""
-    model = adapter.abstract(adapter.config, adapter.training)
+    model = adapter.abstract(adapter.config, adapter.recipe.training)
     with scoped(model):
         program = adapter.programmed(adapter.split(model).graph)
         program.options = program.options | {"xla_dump_to": folder}

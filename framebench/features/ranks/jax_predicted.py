@@ -24,8 +24,8 @@ class Planned(JaxAdapter):
     """Weights, states and batches by shape, type and place alone."""
 
     def make(self) -> None:
-        parts = self.split(self.abstract(self.config, self.training))
-        state = jax.eval_shape(self.optimizer.init, parts.params) if self.case.stage.trains else ()
+        parts = self.split(self.abstract(self.config, self.recipe.training))
+        state = jax.eval_shape(self.recipe.optimizer.init, parts.params) if self.case.stage.trains else ()
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
         self.constants["frozen"] = self.placed("frozen", parts.frozen)
         self.optimizer_state = self.placed("state", state)
@@ -33,8 +33,8 @@ class Planned(JaxAdapter):
         self.program = self.programmed(parts.graph)
 
     def placed(self, what: str, tree: Tree) -> Tree:
-        assert self.sharding
-        where = self.sharding
+        where = self.recipe.sharding
+        assert where
         return jax.tree.map(lambda a: ShapeDtypeStruct(a.shape, a.dtype, sharding=where(what, a.shape)), tree)
 
 

@@ -29,7 +29,7 @@ BESIDE = "no kernel's workspace, and nothing that a collective takes beside its 
 class FakeRank(FakeAdapter):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        self.replicate = private.replicate
+        self.recipe.replicate = private.replicate
 
 
 def predict(case: Case) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task
+from framebench.suite.protocol import MemoryResult, Origin, Task, TimeResult
 from framebench.suite.selectors import parse
 from framebench.worker.observe import first_steps
 from framebench.worker.verification import verify
-from framebench.worker.worker import Emit, die_with_parent, limit_memory, peaks, serve
+from framebench.worker.worker import Emit, WorkerError, die_with_parent, effect_of, limit_memory, peaks, serve
 
 LAUNCHED = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # and so many ranks
 
@@ -62,7 +62,7 @@ def first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def measure_results(adapter: Adapter, emit: Emit) -> dict[str, Any]:
+def measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
     """Every rank has gathered the whole tensors, and compares them."""
     emit({"phase": "first step"})
     seconds, observed = first_steps(adapter)
@@ -70,12 +70,10 @@ def measure_results(adapter: Adapter, emit: Emit) -> dict[str, Any]:
     if not verification["passed"]:
         return {"verification": verification}
     emit({"phase": "effect"})
-    effect = adapter.effect()
-    found = {"proven": effect.proven, "evidence": effect.evidence}
-    return {"first_step_s": seconds[0], "verification": verification, "effect": found}
+    return {"first_step_s": seconds[0], "verification": verification, "effect": effect_of(adapter)}
 
 
-def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> dict[str, Any]:
+def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     """Peaks of each rank. All ranks make as many steps, however long they take."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
@@ -105,12 +103,16 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         part = measure_results(adapter, speak) if task.part == "time" else measure_memory(adapter, task, speak)
         every = ours.gathered(adapter, part)
     except Exception as error:
-        error.oom = limits.ran_out(error, limits.enforced())  # type: ignore[attr-defined]
-        raise
-    origin = {"versions": adapter.versions(), "device": adapter.device(), "python": platform.python_version(), "core": None}
+        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
+    origin: Origin = {
+        "versions": adapter.versions(),
+        "device": adapter.device(),
+        "python": platform.python_version(),
+        "core": None,
+    }
     if task.part == "time":
-        return joined(every) | origin
-    return {"ranks": [{"rank": i, **found} for i, found in enumerate(every)]} | origin
+        return {**joined(every), **origin}
+    return {"ranks": [{"rank": i, **found} for i, found in enumerate(every)], **origin}
 
 
 def joined(every: list[dict[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
 from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
-from framebench.worker.worker import Emit, serve
+from framebench.worker.worker import Emit, WorkerError, serve
 
 # By how much weights are moved, relative. What bfloat16 rounds moves by half a unit in its last place. In float32 it is sums
 # that differ, as they are added up in another order: some hundred terms then differ by as much as if each moved by eight
@@ -93,13 +93,12 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     return {"facts": facts, "values": observed.values}
 
 
-def told(error: Exception, user: UserFile) -> Exception:
-    """The same error, or where no line of the file led to it (a layer called by another) one that names the model."""
+def told(error: Exception, user: UserFile) -> WorkerError:
+    """Of the same error, or where no line of the file led to it (a layer called by another) one that names the model."""
     oom = limits.ran_out(error, limits.enforced())
     if not isinstance(error, Fault) and not line_of(error, user.file):
         error = Fault(f"{user.line('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
-    error.oom = oom  # type: ignore[attr-defined]
-    return error
+    return WorkerError(error, oom)
 
 
 def write(file: Path, content: dict[str, Any]) -> None:
@@ -134,14 +133,20 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    return loaded(case, getattr(adapter, "model_options", {}))
+    return loaded(case, model_options(adapter))
+
+
+def model_options(adapter: Adapter) -> dict[str, Any]:
+    """What the model is built by, where the framework's adapter has such options."""
+    options: dict[str, Any] = getattr(getattr(adapter, "recipe", adapter), "model_options", {})
+    return options
 
 
 def loaded(case: Case, options: dict[str, Any]) -> Adapter:
     """The case in another adapter, its model built by these options."""
     other: Any = adapters.load(case)
     if options:
-        other.model_options |= options
+        model_options(other).update(options)
     other.build()
     return other
 

@@ -25,7 +25,8 @@ _BUFFERS = (
             Unsupported("the compiler already frees each gradient after its last use"),
             Unsupported("jt.grad returns all gradients at once; there are no hooks between them"),
         ),
-        clashes={f"accumulate{k}": "a gradient that is used up at once cannot be accumulated" for k in ("", "_2", "_8")},
+        clashes={f"accumulate{k}": "a gradient that is used up at once cannot be accumulated" for k in ("", "_2", "_8")}
+        | {"amp_fp16": "the update comes before the loss scale is divided out of the gradients"},
     ),
     Strategy(
         "keep_grads", ("train",), "gradients", "gradients zeroed, not freed, between steps", "gradients alive between steps",

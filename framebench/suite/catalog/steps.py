@@ -1,56 +1,10 @@
-"""How a step computes: recomputation, batching, loss, execution."""
+"""How a step computes: batching, loss, execution."""
 
 from __future__ import annotations
 
 from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsupported, cells
 
 _NO_SLOW_PATH = Unsupported("no slow path was found in this workload to write differently")
-
-_RECOMPUTATION = (
-    Strategy(
-        "checkpoint", ("train", "finetune"), "recomputation", "recompute each block in the backward pass",
-        "block executions per step; in a compiled step, products computed again",
-        cells(
-            Native(
-                "torch.utils.checkpoint per block, non-reentrant; batch norm's momentum 0 while a block is recomputed, or PyTorch "
-                "would move its running statistics twice"
-            ),
-            Native(
-                "jax.checkpoint per block, identical blocks as one scanned layer unless some are frozen; unrolled on XLA:CPU "
-                "with the pass cse_barrier_expander off, which would merge the recomputation away"
-            ),
-            Emulated("a jt.Function that re-runs the block in its backward"),
-        ),
-        quick=True,
-    ),
-    Strategy(
-        "checkpoint_every_2", ("train",), "recomputation", "recompute every second block only", "number of block executions per step",
-        cells(
-            Native("torch.utils.checkpoint around every second block"),
-            Native("jax.checkpoint around every second block, unrolled"),
-            Emulated("the jt.Function around every second block"),
-        ),
-        how="checkpoint", options={"every": 2},
-    ),
-    Strategy(
-        "checkpoint_dots", ("train",), "recomputation", "recompute all but the products", "products executed per step",
-        cells(
-            Native("torch.utils.checkpoint with a selective policy that saves convolutions and matrix products"),
-            Native("jax.checkpoint with the policy dots_saveable (convolutions saved likewise)"),
-            Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
-        ),
-    ),
-    Strategy(
-        "checkpoint_linear", ("train",), "recomputation", "recompute all but the products of linear layers: attention too",
-        "products executed per step",
-        cells(
-            Native("torch.utils.checkpoint with a selective policy that saves the products of linear layers alone"),
-            Native("jax.checkpoint with the policy dots_with_no_batch_dims_saveable"),
-            Unsupported("our jt.Function sees a block as one operator; it cannot save single results inside"),
-        ),
-        how="checkpoint_dots", options={"batched": False}, workloads=("transformer",),
-    ),
-)
 
 _BATCHING = (
     *(
@@ -89,6 +43,11 @@ _LOSS = (
             Emulated("the jt.Function of checkpoint around the loss of each chunk"),
         ),
         options={"chunks": 8}, workloads=("transformer",),
+        clashes={"distill": "each computes a loss of its own from the model's output"}
+        | dict.fromkeys(
+            ("compile", "memory_budget", "compile_reduce_overhead", "compile_max_autotune"),
+            "the head is computed piece by piece outside of the compiled model, whose proof is that nothing is",
+        ),
     ),
 )  # fmt: skip
 
@@ -110,9 +69,25 @@ _EXECUTION = (
             AlwaysOn("Jittor fuses and compiles every operator it meets"),
         ),
         clashes=dict.fromkeys(
-            ("amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads", "chunked_loss"),
+            (
+                "amp_bf16", "amp_fp16", "accumulate", "accumulate_2", "accumulate_8", "optimizer_in_backward", "keep_grads",
+                "chunked_loss", "distill",
+            ),
             "it compiles a plain step: one pass, its loss, and the update",
-        ),
+        )
+        | {
+            "fused_optimizer": "the compiler calls the fused kernel as it is: there is no update to compile",
+            "foreach": "a compiled update shows no operators on lists",
+            "adafactor": "PyTorch's update reads how large each weight is, which breaks the compiler's graph",
+            "adamw_8bit": "torchao compiles the update by itself",
+            "adamw_8bit_bnb": "bitsandbytes makes the update by kernels of its own",
+            **dict.fromkeys(
+                ("checkpoint", "checkpoint_every_2"), "the compiler recomputes in a backward graph of its own, not inside of a whole step"
+            ),
+            **dict.fromkeys(
+                ("offload", "offload_streamed"), "hooks on saved tensors are not called inside of a compiled step"
+            ),
+        },
         workloads=("transformer",),
     ),
     Strategy(
@@ -146,6 +121,15 @@ _EXECUTION = (
     Strategy(
         "jit_script", ("train", "eval"), "execution", "the blocks as TorchScript", "blocks that are ScriptModules",
         cells(Native("torch.jit.script, or trace where a block cannot be scripted"), *[Unsupported("PyTorch's own")] * 2),
+        clashes=dict.fromkeys(
+            ("checkpoint", "checkpoint_every_2", "checkpoint_dots", "checkpoint_linear"),
+            "batch norm's momentum, which recomputation sets to 0, is a constant of a scripted block",
+        )
+        | {
+            "int8_dynamic": "TorchScript does not call the products of quantized tensors",
+            "lean_rule": "TorchScript has no torch.autograd.Function",
+            "wasteful_rule": "TorchScript has no torch.autograd.Function",
+        },
     ),
     Strategy(
         "no_jit", ("train",), "execution", "the step executed operation by operation", "operations dispatched one by one",
@@ -192,7 +176,9 @@ _EXECUTION = (
             AlwaysOn("Jittor has no fused attention"),
         ),
         how="sdpa", options={"backend": "MATH"}, workloads=("transformer",),
-        clashes={amp: "it computes in float32 whatever autocast says" for amp in ("amp_bf16", "amp_fp16")},
+        clashes=dict.fromkeys(
+            ("amp_bf16", "amp_fp16", "bf16", "fp16"), "it computes in float32, whatever the weights' type or autocast says"
+        ),
     ),
     Strategy(
         "sdpa_efficient", ("train", "eval"), "attention", "the memory-efficient attention kernel alone", "attention operators executed",
@@ -253,4 +239,4 @@ _EXECUTION = (
 )  # fmt: skip
 
 
-ROWS = (*_RECOMPUTATION, *_BATCHING, *_LOSS, *_EXECUTION)
+ROWS = (*_BATCHING, *_LOSS, *_EXECUTION)

@@ -23,7 +23,7 @@ LOSSES = """
 
     def step(adapter):
         adapter.step()
-        kept.append(adapter.objective(*adapter.inputs))
+        kept.append(adapter.recipe.objective(*adapter.inputs))
 """
 CACHE = """
     cache = {}
@@ -53,7 +53,7 @@ SHAPES = """
 """
 MICRO_BATCH = """
     def step(adapter):
-        loss = adapter.loss_for(*adapter.inputs)
+        loss = adapter.recipe.loss(*adapter.inputs)
         adapter.optimizer.backward(loss)
         loss.item()
 """

@@ -178,7 +178,7 @@ import json, os, sys
 from pathlib import Path
 from framebench.suite.case import Case
 from framebench.features.user_model.reference import survey
-from framebench.worker.worker import blamed_file
+from framebench.worker.worker import failure
 from framebench.features.user_model import torch_model
 
 said = {}
@@ -192,7 +192,8 @@ for name, file in json.loads(sys.argv[1]).items():
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
     except (Exception, SystemExit) as error:
-        said[name] = "OOM " * getattr(error, "oom", False) + blamed_file(error)
+        told = failure(error)
+        said[name] = "OOM " * told["oom"] + told["blamed"]
 print(json.dumps(said))
 """
 

@@ -1,0 +1,123 @@
+"""What PyTorch and Jittor share of generation token by token: the caches, and what proves them. The tokens are those of the
+batch, not what the model would say next: so every one of its logits is known from one pass over the whole sequence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+from framebench.adapters.base import Adapter, Evidence, Proof
+from framebench.suite.case import Case
+
+Both = tuple[Any, Any]  # keys and values, (batch, head, tokens, width / heads) each
+
+
+class Cache(ABC):
+    """Of each layer, keys and values of the tokens so far."""
+
+    kept: list[Both | None]
+
+    @abstractmethod
+    def extend(self, layer: int, start: int, new: Both) -> Both:
+        """All of them, with those of the tokens from `start` on."""
+
+    @abstractmethod
+    def rewind(self, prompt: int) -> None:
+        """Back to where only those of the prompt were there."""
+
+    def arrays(self) -> list[Any]:
+        return [array for both in self.kept if both for array in both]
+
+
+class Static(Cache):
+    """Arrays as long as the sequence will be, made by `empty`."""
+
+    def __init__(self, layers: int, empty: Callable[[], Any]) -> None:
+        self.kept = [(empty(), empty()) for _ in range(layers)]
+
+    def extend(self, layer: int, start: int, new: Both) -> Both:
+        end = start + new[0].shape[2]
+        arrays = self.kept[layer]
+        assert arrays
+        for whole, part in zip(arrays, new):
+            whole[:, :, start:end] = part
+        keys, values = arrays
+        return keys[:, :, :end], values[:, :, :end]
+
+    def rewind(self, prompt: int) -> None: ...
+
+
+class Growing(Cache):
+    """Arrays that `join` makes longer by each token. A rewound one is the first part of the longest: a view in PyTorch, gone
+    when the first new token has made another; a copy in Jittor."""
+
+    def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:
+        self.kept = [None] * layers
+        self.join = join
+
+    def extend(self, layer: int, start: int, new: Both) -> Both:
+        old = self.kept[layer]
+        if start and old:
+            new = self.join(old[0], new[0]), self.join(old[1], new[1])
+        self.kept[layer] = new
+        return new
+
+    def rewind(self, prompt: int) -> None:
+        self.kept = [(both[0][:, :, :prompt], both[1][:, :, :prompt]) if both else None for both in self.kept]
+
+
+class Generation:
+    """One step gives every token after the prompt, whose loss and cache are there already."""
+
+    def __init__(self, run: Adapter) -> None:
+        self.case, self.config = run.case, run.config
+        self.prompt = run.config.length - run.case.decoded
+        self.computed = 0  # tokens of a sequence, in the last step
+        self.cache_bytes = 0  # when it had its last token
+        self.cache: Cache | None = None
+        self.layers: Iterator[int] = cycle(range(run.config.layers))
+        self.start = 0
+
+    def cached(self, new: Both) -> Both:
+        """Keys and values of the layer whose turn it is: those of the tokens so far, and the new ones."""
+        assert self.cache
+        return self.cache.extend(next(self.layers), self.start, new)
+
+    def number_bytes(self) -> int:
+        """Of each number in the cache."""
+        return 4
+
+    def evidence(self) -> Evidence:
+        return {
+            "tokens_decoded": self.case.decoded,
+            "tokens_computed": self.computed,
+            "cache_bytes": self.cache_bytes,
+            "cache_bytes_by_formula": bytes_by_formula(self.case, self.number_bytes()),
+        }
+
+
+def bytes_by_formula(case: Case, number_bytes: int) -> int:
+    """Of keys and values of every layer and token."""
+    c = case.config
+    return int(2 * c.layers * c.width * c.length * case.batch * number_bytes)
+
+
+def computed_once(e: Evidence) -> bool:
+    """Each token, by every block; and the cache is as large as it must be."""
+    once = e["tokens_computed"] == e["tokens_decoded"] == e["forward_passes"]
+    return bool(
+        once and e["block_runs"] == e["blocks"] * e["forward_passes"] and e["cache_bytes"] == e["cache_bytes_by_formula"]
+    )
+
+
+def computed_anew(generation: Generation) -> Proof:
+    """Each token is computed with all those before it."""
+
+    def proof(e: Evidence) -> bool:
+        e |= generation.evidence()
+        anew = sum(range(generation.prompt + 1, generation.config.length + 1))
+        return bool(e["tokens_computed"] == anew and e["forward_passes"] == e["tokens_decoded"])
+
+    return proof

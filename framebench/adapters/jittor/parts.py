@@ -1,0 +1,33 @@
+"""What Jittor's switches set or wrap beside Jittor's own flags, see `adapters/parts.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jittor import Module, Var
+
+from framebench.adapters.parts import Hooks, Options, Parts
+
+
+def unset() -> Any:
+    """Of a scenario that is not the case's, or whose strategies make it."""
+    raise LookupError("no strategy of the case has set this part")
+
+
+@dataclass
+class Recipe(Parts):
+    """How a case is built, and what its step does."""
+
+    step: Callable[[], None]  # the whole of it
+    loss: Callable[[Var, Var], Var]  # of inputs and targets
+    evaluates: bool  # the mode of batch norm
+    keeps_graph: bool
+    build_options: Options  # of the model
+    on_model: Hooks[[Module]]  # what is done to the model once it has its weights
+    dtype: str = "float32"  # of weights and inputs
+    keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
+    decoded: Callable[[], np.ndarray] = unset  # `generate`: the logits of all tokens
+    models: Callable[[], Iterator[Module]] = unset  # `pair`: the two, in turn

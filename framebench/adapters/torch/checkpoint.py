@@ -1,0 +1,97 @@
+"""How PyTorch switches on the strategies of `suite/catalog/checkpoint.py`, and what proves that they were on. See `base.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint as recompute
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.batch_norm import frozen_statistics
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.observe import BATCHED, Observed
+
+switch = Switches()
+
+
+def batch_norms(block: nn.Module) -> list[Any]:
+    return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+
+
+@contextmanager
+def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+@switch
+def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
+    chosen: dict[nn.Module, dict[str, Any]] = {}  # with how they are recomputed
+    compiled = any(part.how == "compile" for part in run.case.parts)  # the compiler repeats no update of statistics
+
+    def options(block: nn.Module) -> dict[str, Any]:
+        if compiled or not batch_norms(block):
+            return {}
+        return {"context_fn": lambda: (nullcontext(), frozen_statistics(batch_norms(block)))}
+
+    def attach(model: Any) -> None:
+        chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
+
+    def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
+        if block not in chosen:
+            return block(*xs, **named)
+        return recompute(block, *xs, use_reentrant=False, **chosen[block], **named)
+
+    run.recipe.block_runner = remat
+    run.recipe.on_model.append(attach)
+
+    def proof(e: Evidence) -> bool:
+        """A block below every trained weight has nothing to recompute for. In a compiled step the products tell."""
+        again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
+        if "products_recomputed" in e:
+            return e["products_recomputed"] >= run.micro * len(again) > 0
+        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+
+    return proof
+
+
+SAVED_PRODUCTS = ("mm", "addmm", "convolution")
+
+
+def batched_products(run: TorchAdapter) -> int:
+    """Of one forward pass: those of its attention."""
+    with torch.no_grad(), run.context(), Observed([], []) as seen:
+        run.model(run.inputs[0])
+    return sum(seen.operators[name] for name in BATCHED)
+
+
+@switch
+def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
+    """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
+    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + BATCHED * batched]
+
+    def contexts(block: nn.Module) -> tuple[Any, Any]:
+        forward, again = create_selective_checkpoint_contexts(saved)
+        return forward, both(again, frozen_statistics(batch_norms(block)))
+
+    def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
+        return recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named)
+
+    def proof(e: Evidence) -> bool:
+        model: Any = run.model
+        remat, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
+        e["products_without"] = run.observe()["products"]
+        model.remat = remat
+        again = len(run.model_module.blocks_of(model))  # not a teacher's
+        more = sum(e["products"].values()) - sum(e["products_without"].values())
+        e["products_of_attention"] = 0 if batched else run.micro * batched_products(run)
+        return e["block_runs"] == run.micro * (e["blocks"] + again) and more == e["products_of_attention"]
+
+    run.recipe.block_runner = remat
+    return proof

@@ -1,0 +1,153 @@
+"""Every pair of strategies that the registry takes is refused with a reason, or is right and proves both effects.
+
+What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need variables of their own
+before the framework's import get a process of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.instruments import nvml
+from framebench.records.provenance import ROOT
+from framebench.suite.case import Case
+from framebench.suite.registry import SCENARIOS, STRATEGIES, find
+from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
+from tests.suite.pairs import once_broken, pairs, sample
+
+SAMPLE = {"torch": 40, "jax": 6, "jittor": 8}  # about a minute of each
+AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
+
+
+def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
+    """What became of each case, by its id; of those that ended their process, nothing."""
+    kept = environments.cache() / "tests"  # as in test_strategies.py
+    caches = {
+        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
+    }
+    variables = os.environ | environment.variables() | caches | dict(cases[0].support.env)
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(cases), AT_ONCE):
+        ids = [case.id for case in cases[start : start + AT_ONCE]]
+        done = subprocess.run(
+            [str(environment.python), "-m", "tests.suite.build_pairs", *ids],
+            env=variables | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
+        found |= {line["case"]: line for line in lines}
+        assert lines, done.stderr[-4000:]
+    return found
+
+
+def fault(case: Case, found: dict[str, Any] | None) -> str:
+    """What is wrong with what became of a case; empty if nothing is."""
+    if found is None:
+        return "its process ended"
+    if why := found.get("refused"):
+        unnamed = [part.name for part in case.plan.parts if part.name not in why]
+        return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else ""
+    if "error" in found:
+        return str(found["error"])
+    if not found["right"]:
+        return f"wrong: {found['verification']}"
+    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that says no elsewhere
+    undone = bool(case.support.undone_on_cpu) and found["on_cpu"]
+    return f"proven: {found['proven']}, by {found['evidence']}" if found["proven"] == undone else ""
+
+
+def check(environment: Environment, cases: list[Case]) -> None:
+    found = built(environment, cases) if cases else {}
+    faults = {case.id: fault(case, found.get(case.id)) for case in cases}
+    assert {case_id: why for case_id, why in faults.items() if why} == {}
+
+
+def sharing(framework: str) -> list[Case]:
+    """Those that one process can build after each other."""
+    return [c for c in pairs(framework) if not (c.support.gpu or c.support.env)]
+
+
+def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
+    for scenario in SCENARIOS:
+        names = [name for where, name in STRATEGIES if where == scenario]
+        for pair in combinations(names, 2):
+            try:
+                find(scenario, "+".join(pair))
+            except IncompatibleStrategies as error:
+                name, _, why = str(error).partition(": ")
+                assert all(one in name for one in pair)
+                assert len(why) > 20, (pair, why)
+
+
+def test_the_registry_takes_most_pairs() -> None:
+    """A rule that refuses more than it should would leave nothing to build."""
+    assert sum(len(pairs(framework)) for framework in FRAMEWORKS) > 2000
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        ({"env": {"POOL": "1"}}, {"env": {"POOL": "2"}}, "one and other each set POOL"),
+        ({"package": "deepspeed"}, {"package": "apex"}, "one and other need environments of their own"),
+        ({"env": {"POOL": "1"}}, {"env": {"POOL": "1", "SIZE": "2"}}, ""),
+    ],
+)
+def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
+    rows = [
+        Strategy(name, ("train",), name, "", "", everywhere(Native("", **options)))
+        for name, options in (("one", one), ("other", other))
+    ]
+    cell = join("torch", tuple(rows))
+    assert (cell.supported, cell.why) == (not why, why)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment: dict[str, Environment]) -> None:
+    small = [case for case in sharing(framework) if case.size == "tiny"]
+    always = [case for case in pairs(framework) if once_broken(case)]
+    check(environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework]))))
+
+
+@pytest.mark.all_cells
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_pair_is_refused_or_right_and_proven(framework: str, scenario: str, environment: dict[str, Environment]) -> None:
+    check(environment[framework], [case for case in sharing(framework) if case.scenario == scenario])
+
+
+def by_variables(cases: Iterable[Case]) -> list[list[Case]]:
+    """Cases with the same variables together."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(str(sorted(case.support.env.items())), []).append(case)
+    return list(groups.values())
+
+
+@pytest.mark.all_cells
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_pairs_with_variables_of_their_own(framework: str, environment: dict[str, Environment]) -> None:
+    for cases in by_variables(c for c in pairs(framework) if c.support.env and not c.support.gpu):
+        check(environment[framework], cases)
+
+
+@pytest.mark.gpu
+@pytest.mark.all_cells
+@pytest.mark.slow
+@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_pairs_that_need_a_gpu(framework: str, environment: dict[str, Environment]) -> None:
+    for cases in by_variables(c for c in pairs(framework) if c.support.gpu):
+        check(environment[framework], cases)
