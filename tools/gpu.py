@@ -160,7 +160,7 @@ def tell(blocks: Blocks, ready: dict[str, Environment], results: Path) -> None:
 def frameworks(blocks: Blocks, rehearse: bool) -> dict[str, Environment]:
     """Here the pinned ones, as if they could launch to a card; there what its Python has. Raises SetupError."""
     named = [one.case.framework for rows in blocks.values() for one in rows]
-    ready = installed.ready(named, None if rehearse else installed.HERE, say)
+    ready = installed.ready(named, None if rehearse else installed.INSTALLED, say)
     return {name: replace(e, installed=True) for name, e in ready.items()} if rehearse else ready
 
 

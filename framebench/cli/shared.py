@@ -35,7 +35,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done; 1 no, or something broke; 2 a mistake; 3 cannot tell; 130 interrupted (docs/commands.md).",
 )
 # the headings of --help
-MEASURE, READ, BUDGET, HERE = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
+MEASURE, READ, BUDGET, UPKEEP = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
 MACHINES = "Many machines"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)

@@ -1,4 +1,4 @@
-"""Commands that keep the suite in order: `setup`, and `dev golden | honest`."""
+"""Commands that keep the suite in order: `setup`, and `dev golden | rounding`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import HERE, app, fail, say
+from framebench.cli.shared import UPKEEP, app, fail, say
 from framebench.engine import environments
 from framebench.models.spec import Workload
 from framebench.records.pins import pinned_version
@@ -15,10 +15,10 @@ from framebench.suite.profiles import profile_name
 from framebench.suite.strategy import FRAMEWORKS, TITLES
 
 dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
-app.add_typer(dev, name="dev", rich_help_panel=HERE)
+app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=UPKEEP)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now (they are built when first needed otherwise)."""
     for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
@@ -78,7 +78,7 @@ def makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
 
 
 @dev.command()
-def honest(
+def rounding(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
     size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
     take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,

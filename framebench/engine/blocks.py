@@ -20,12 +20,12 @@ from typing import TypeVar
 
 from framebench.engine import page_cache as pages
 from framebench.engine import pending, references, runner
-from framebench.engine.capacity import Room, fits, free_memory
+from framebench.engine.capacity import Capacity, fits, free_memory
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group
 from framebench.engine.runner import RESULTS, USUAL, Memory, Options
 from framebench.engine.supervisor import Outcome
-from framebench.engine.timed_process import Arm, Live, Product, Timed
+from framebench.engine.timed_process import Arm, ReferenceProduct, Timed, TimedProcess
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.record import Record, Turns
@@ -113,15 +113,15 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
     if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
         left = [arm for arm in left if number not in map(number_of, blocks[arm])]
-    lot = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
+    sub_block = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
     while left:
         arms, later = together(group, left, run)
-        timed, left, crowded = one_block(f"{name}.{lot}", arms, len(group.always), run)
+        timed, left, crowded = one_block(f"{name}.{sub_block}", arms, len(group.always), run)
         left += later
         for arm in crowded:  # memory ran out among others: the answer is what it does alone
-            lot += 1
-            timed += one_block(f"{name}.{lot}", [arm], 1, run)[0]
-        lot += 1
+            sub_block += 1
+            timed += one_block(f"{name}.{sub_block}", [arm], 1, run)[0]
+        sub_block += 1
         pending.write(run.results, name, timed)
         complete(timed, run)
 
@@ -142,7 +142,7 @@ def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[A
 def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
     """A block of as many arms as fit, of which the `first` and one more are tried in any case: what became of each, the arms
     that did not fit, and those that ran out of memory beside others."""
-    options, load, lives, files = run.options, runner.load_average(), list[Live](), set[Path]()
+    options, load, lives, files = run.options, runner.load_average(), list[TimedProcess](), set[Path]()
     try:
         start(arms, first, lives, run)
         files = set[Path]().union(*(live.files() for live in lives))
@@ -167,18 +167,18 @@ def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[T
     return [t for t in timed if t not in crowded], arms[len(lives) :], [t.arm for t in crowded]
 
 
-def start(arms: list[Arm], first: int, lives: list[Live], run: Run) -> None:
+def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> None:
     """Fill `lives`, of which the `first` and one more are tried in any case. What compiles is alone, since its first step is
     timed; what finds everything compiled is built beside others, each on a core of its own."""
-    room, cores = Room(), run.options.cores()
+    room, cores = Capacity(), run.options.cores()
     while left := arms[len(lives) :]:
-        ready, some = [live for live in lives if live.ready], list[Live]()
+        ready, some = [live for live in lives if live.ready], list[TimedProcess]()
         for arm, core in zip(left, cores):
             must = len(lives) <= first
             alone = some and (not run.can_share(arm) or (some[0].cold and run.compiles_alone))
             if alone or not (must or room.fits_more(ready, 1 + len(some))):
                 break
-            live = Live(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
+            live = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
             lives.append(live)
             some.append(live)
             live.start(reference(arm.case, run, lives), core)
@@ -194,12 +194,12 @@ def parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
         yield items[i : i + at_once]
 
 
-def take_turns(lives: list[Live], seed: int, run: Run) -> Product | None:
+def take_turns(lives: list[TimedProcess], seed: int, run: Run) -> ReferenceProduct | None:
     """The rounds: in each the reference product, then every arm in random order."""
     if not lives or run.without_times:
         return None
     order, start = random.Random(seed), time.monotonic()
-    with Product(run.options, run.scratch) as product:
+    with ReferenceProduct(run.options, run.scratch) as product:
         for number in range(run.options.rounds):
             run.told.phase(lives[0].arm.case, f"round {number + 1} of {run.options.rounds}, {len(lives)} in turn")
             product.turn(number)
@@ -209,13 +209,15 @@ def take_turns(lives: list[Live], seed: int, run: Run) -> Product | None:
     return product
 
 
-def outcome(live: Live) -> Outcome:
+def outcome(live: TimedProcess) -> Outcome:
     assert live.outcome
     live.outcome.seconds = live.seconds
     return live.outcome
 
 
-def turns(live: Live, number: int, lives: list[Live], block: str, seed: int, product: Product | None) -> Turns:
+def turns(
+    live: TimedProcess, number: int, lives: list[TimedProcess], block: str, seed: int, product: ReferenceProduct | None
+) -> Turns:
     """Without rounds where there are no times."""
     timed = bool(outcome(live).result.get("step_s"))
     seconds = product.seconds if product else {}
@@ -232,13 +234,13 @@ def turns(live: Live, number: int, lives: list[Live], block: str, seed: int, pro
     )
 
 
-def reference(case: Case, run: Run, lives: list[Live]) -> references.Reference | None:
+def reference(case: Case, run: Run, lives: list[TimedProcess]) -> references.Reference | None:
     """What the case is verified against where there are no float64 values: an arm of this block, or a record of the run."""
     alive = [(live.arm.case, live.verification) for live in lives if live.verification]
     return references.among(case, alive) or references.find(case, run.id, run.results / "records" / provenance.machine_name())
 
 
-def disown(lives: list[Live]) -> None:
+def disown(lives: list[TimedProcess]) -> None:
     """An arm that was verified against one that came out wrong in the end is not verified."""
     for live in lives:
         against = live.verification.get("against")

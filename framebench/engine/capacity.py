@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from framebench.engine.timed_process import Live
+from framebench.engine.timed_process import TimedProcess
 from framebench.instruments import nvml
 
 SHARE = 0.6  # of what is free when a block begins: the rest is for steps, and for whoever else is there
@@ -14,7 +14,7 @@ OF_CARD = 0.85  # of a card, where pools keep what a step took
 CGROUP = Path("/sys/fs/cgroup")
 
 
-class Room:
+class Capacity:
     """What was free before any arm was alive, and what each has taken since."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Room:
         if self.card is not None and (free := free_on_card()) is not None:
             self.on_card.append(max(0, self.card - free - sum(self.on_card)))
 
-    def fits_more(self, alive: list[Live], more: int = 1) -> bool:
+    def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
         """Whether so many more, each as large as the largest alive, would fit."""
         return fits([live.held() for live in alive], self.host, more) and (
             self.card is None or fits(self.on_card, self.card, more, OF_CARD)

@@ -18,7 +18,7 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.suite.strategy import FRAMEWORKS
 
-HERE = "installed"  # what --env says for the interpreter that runs framebench
+INSTALLED = "installed"  # what --env says for the interpreter that runs framebench
 NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "flax", "optax", "numpy"), "jittor": ("jittor", "numpy")}
 LIMIT_S = 300.0  # for importing a framework from a slow disk
 # Importing Jittor compiles its core for minutes, so it is only looked for; a build that fails is found by the first worker.
@@ -50,12 +50,12 @@ sys.stdout.flush()
 
 def interpreter(env: str) -> Path:
     """The interpreter that `--env` names. Raises SetupError."""
-    if env == HERE:
+    if env == INSTALLED:
         return Path(sys.executable)
     found = shutil.which(os.path.expanduser(env))
     if found is None or Path(found).is_dir():
         raise SetupError(
-            f"--env {env!r} is no interpreter; give {HERE!r} for this one ({sys.executable}), or a path to a python"
+            f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one ({sys.executable}), or a path to a python"
         )
     return Path(found).absolute()  # a link into a virtual environment must stay one
 

@@ -26,7 +26,7 @@ PATIENCE = 20.0  # times as long as expected a turn may take,
 LEAST_S = 60.0  # and at least so long
 LONGEST_S = 120.0  # of all turns of an arm, where that leaves it LEAST_ROUNDS
 LEAST_ROUNDS = 4
-HERE = Environment("numpy", "", Path(sys.executable))  # what the reference product runs in
+CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference product runs in
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Timed:
 
 
 @dataclass
-class Live:
+class TimedProcess:
     """Life: `start`, `get_ready`, then turns while it is `ready`, then `finish` and `end`. Whatever goes wrong ends this arm
     alone, and becomes its `outcome`. Between the first two and between the last two it works by itself."""
 
@@ -181,19 +181,19 @@ def resident(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-class Product:
+class ReferenceProduct:
     """The reference process of a block: how long a fixed product takes, asked in every round. Use as a context."""
 
     def __init__(self, options: Options, scratch: Path) -> None:
         one = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         self.worker = Worker(
-            HERE, "framebench.worker.reference", {"core": options.core()}, one, scratch / "reference.log", live=True
+            CONTROL, "framebench.worker.reference", {"core": options.core()}, one, scratch / "reference.log", live=True
         )
         self.flop, self.seconds = 0.0, dict[int, float]()
         if told := self.worker.hear(lambda _: None, LEAST_S):
             self.flop = told.get("flop", 0.0)
 
-    def __enter__(self) -> Product:
+    def __enter__(self) -> ReferenceProduct:
         return self
 
     def __exit__(self, *error: object) -> None:

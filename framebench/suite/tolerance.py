@@ -1,8 +1,8 @@
 """How far a verified value may be off: a small multiple of what honest computations were off by, as measured.
 
 `models/<workload>/honest.json` has the errors of supported cases against float64, the largest of each family of tensors, by
-machine and framework; `framebench dev honest` measures them and adds the machine that it runs on. Where a key was not measured
-(a size without float64 values), the nearest that were stand in for it.
+machine and framework; `framebench dev rounding` measures them and adds the machine that it runs on. Where a key was not
+measured (a size without float64 values), the nearest that were stand in for it.
 """
 
 from __future__ import annotations

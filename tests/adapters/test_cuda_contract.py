@@ -23,7 +23,7 @@ from framebench.engine import blocks, environments, runner, supervisor
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome
-from framebench.engine.timed_process import Arm, Live
+from framebench.engine.timed_process import Arm, TimedProcess
 from framebench.features.doctor import cuda_check
 from framebench.instruments import limits, nvml
 from framebench.instruments.nvml import ProcessPeak
@@ -129,11 +129,13 @@ def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch
     assert limits.card_bytes() is None
 
 
-def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> Live:
+def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> TimedProcess:
     """An arm whose worker answers what it was told last."""
     answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}, "synced": 1.5}
     worker: Any = SimpleNamespace(tell=orders.append, hear=lambda *_: {name: answers[name] for name in orders[-1]})
-    live = Live(Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print)
+    live = TimedProcess(
+        Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print
+    )
     live.worker, live.turn_s, live.steps, live.queues = worker, 1.0, steps, queues
     live.turn(0, 0.0)
     assert live.round == [0]

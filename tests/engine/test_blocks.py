@@ -17,7 +17,7 @@ from framebench.engine.blocks import Listener, Run, measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, groups
 from framebench.engine.runner import USUAL, Options
-from framebench.engine.timed_process import Arm, Live, Product
+from framebench.engine.timed_process import Arm, ReferenceProduct, TimedProcess
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -93,7 +93,7 @@ def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor
 
 
 def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path: Path) -> None:
-    with Product(USUAL, tmp_path) as product:
+    with ReferenceProduct(USUAL, tmp_path) as product:
         product.turn(0)
         hear = product.worker.hear
         product.worker.hear = lambda *_: {"error": {}}  # type: ignore[method-assign]
@@ -306,7 +306,7 @@ def test_the_same_case_may_be_both_arms(impostor: Environment, results: Path, di
 def test_as_many_are_alive_as_memory_suffices_for(
     impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Live, "held", lambda live: 2**30)
+    monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
     monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
     with run(results) as opened:
         measure([group(impostor)], opened)
@@ -328,14 +328,14 @@ def test_as_many_are_alive_as_memory_suffices_for(
 def test_memory_that_runs_out_beside_others_is_asked_for_alone(
     impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Live.start
+    start = TimedProcess.start
 
-    def counted(live: Live, reference: Any, core: int | None) -> None:
+    def counted(live: TimedProcess, reference: Any, core: int | None) -> None:
         beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
         monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
         start(live, reference, core)
 
-    monkeypatch.setattr(Live, "start", counted)
+    monkeypatch.setattr(TimedProcess, "start", counted)
     monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
     with run(results) as opened:
         measure([group(impostor, CASES[:3])], opened)
@@ -356,7 +356,7 @@ def test_room_counts_what_the_control_group_allows(tmp_path: Path) -> None:
 def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter((1000, 700, 350))
     monkeypatch.setattr(room, "free_on_card", lambda: next(free))
-    found = room.Room()
+    found = room.Capacity()
     alive: Any = [SimpleNamespace(held=lambda: 1)]
     found.enter()
     assert (found.on_card, found.fits_more(alive)) == ([300], True)

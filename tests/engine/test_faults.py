@@ -45,13 +45,7 @@ PLANTED = {  # file, right text, wrong text, case, expected status
     "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "eval/no_grad", "wrong"),
     "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
-    "strategy did nothing": (
-        SWITCHES,
-        ATTACH,
-        ATTACH.replace("run.recipe.block_runner = remat", "pass"),
-        "train/checkpoint",
-        "ok",
-    ),
+    "strategy did nothing": (SWITCHES, ATTACH, NOTHING, "train/checkpoint", "ok"),
     "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
 }
 

@@ -43,7 +43,7 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
 def test_this_interpreter_lacks_the_frameworks() -> None:
     """The control environment holds none, and none is installed into it."""
     with pytest.raises(SetupError, match=r"No module named 'torch'.*No module named 'jittor'"):
-        installed.ready(["torch", "jittor"], installed.HERE)
+        installed.ready(["torch", "jittor"], installed.INSTALLED)
 
 
 @pytest.mark.parametrize("nonsense", ["no-such-python", "/"])

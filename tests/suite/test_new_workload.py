@@ -56,7 +56,7 @@ def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed")
     assert "8 keys, by PyTorch alone, confirmed by no other framework" in said
     assert "no key is without values" in framebench(folder, "dev", "golden", "mixer", "--unconfirmed", "--missing")
-    said = framebench(folder, "dev", "honest", "mixer", "--size", "tiny", "--only", "mixer/torch/train/[cf]*[2t]/b4/tiny")
+    said = framebench(folder, "dev", "rounding", "mixer", "--size", "tiny", "--only", "mixer/torch/train/[cf]*[2t]/b4/tiny")
     assert "honest.json" in said
     framebench(folder, "run", CASES, "--results", str(where), "--rounds", "3")
     return where
@@ -82,7 +82,7 @@ def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path)
     assert "written for PyTorch alone: write" in said
     assert "flax_model.py, or take the values of one framework with --unconfirmed" in said
     assert not (folder / "mixer/golden.json").exists()
-    assert "make them first: framebench dev golden mixer" in framebench(folder, "dev", "honest", "mixer")
+    assert "make them first: framebench dev golden mixer" in framebench(folder, "dev", "rounding", "mixer")
     (folder / "mixer/torch_model.py").rename(folder / "mixer/jittor_model.py")
     said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed", code=1)
     assert "references are made by PyTorch or JAX" in said

@@ -17,7 +17,7 @@ Numbers = dict[str, float]
 
 
 def accumulated(waits: bool) -> float:
-    """Live variables for each micro-batch whose gradients are added, if somebody waits for the sums or nobody does."""
+    """TimedProcess variables for each micro-batch whose gradients are added, if somebody waits for the sums or nobody does."""
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
     x = jt.array(np.ones((8, 64), np.float32))
     sums = [jt.zeros_like(p) for p in model.parameters()]

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import HERE, AsJson, Results, app, measuring, out, say
+from framebench.cli.shared import UPKEEP, AsJson, Results, app, measuring, out, say
 from framebench.engine import runner
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=UPKEEP)
 def doctor(
     as_json: AsJson = False,
     results: Results = runner.RESULTS,

@@ -24,9 +24,9 @@ Kept = dict[str, Any]  # a row of the answer: records.growth.Kept
 PLAIN = (int, float, complex, str, bool, type(None), CodeType, type)  # too many, too small, or made by looking
 
 FOREIGN = tuple(str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib"))
-HERE = Path(__file__)
-WATCHERS = (str(HERE), str(HERE.with_name("worker.py")))
-ROOT = HERE.parents[3]
+THIS_FILE = Path(__file__)
+WATCHERS = (str(THIS_FILE), str(THIS_FILE.with_name("worker.py")))
+ROOT = THIS_FILE.parents[3]
 FRAMEBENCH = str(ROOT / "framebench")
 
 

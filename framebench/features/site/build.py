@@ -14,7 +14,7 @@ from framebench.analysis.results import Results
 from framebench.features.site import asv, casepage
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
-from framebench.features.site.writer import HERE, Writer
+from framebench.features.site.writer import THIS_FOLDER, Writer
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
     everywhere = machines(found, results)
     empty(target)
-    shutil.copytree(HERE / "static", target / "static")
+    shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     writer.common["without_asv"] = write_asv(writer, results.root)
     writer.page("index.html", "overview.html")

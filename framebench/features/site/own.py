@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.figures import page
 from framebench.features.site.build import empty
-from framebench.features.site.writer import HERE, Writer
+from framebench.features.site.writer import THIS_FOLDER, Writer
 
 
 def write(target: Path, tables: Sequence[Comparison], sentences: Sequence[str], figure: Figure | None) -> Path:
     """Its file. A page of ours that is in the folder is replaced. Raises Unbuildable if something else is there."""
     empty(target)
-    shutil.copytree(HERE / "static", target / "static")
+    shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer, finding = Writer(target), ""
     if figure is not None:
         writer.file("pareto.svg", page.svg(figure))

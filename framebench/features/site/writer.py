@@ -15,7 +15,7 @@ from framebench.features.site import drawn
 from framebench.features.site.links import anchors, case_page, machine_folder
 from framebench.features.site.titles import case_title, figure_title, title, verdict_class
 
-HERE = Path(__file__).parent
+THIS_FOLDER = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
 NUMBER = re.compile(r"[+-]?\d")
 
@@ -53,7 +53,7 @@ class Writer:
     common: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loader = FileSystemLoader([HERE / "templates", extensions.FOLDER])
+        loader = FileSystemLoader([THIS_FOLDER / "templates", extensions.FOLDER])
         self.environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )

@@ -16,7 +16,7 @@ from framebench.analysis.figures.fronts import pareto
 from framebench.analysis.figures.page import said as said_in
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import HERE, Arm
+from framebench.engine.timed_process import CONTROL, Arm
 from framebench.features.user_model import command as cli
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.strategies import why_not
@@ -126,7 +126,9 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     """What is slow or not right is in the first alone; there are more blocks than the least while a ratio is undecided.
     What takes a compiler is last."""
     asked, skipped = list[list[str]](), list[str]()
-    arms = [Arm(Case("transformer", "torch", "train", name, 4), HERE) for name in ("fp32", "compile", "amp_bf16", "checkpoint")]
+    arms = [
+        Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in ("fp32", "compile", "amp_bf16", "checkpoint")
+    ]
     wrong = {"compile"}
     run = SimpleNamespace(
         records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong)],
