@@ -1,0 +1,117 @@
+"""An installed copy has one importable name, and works outside of a checkout."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from framebench.engine.environments import Environment
+from framebench.records.pins import pins
+from tests.processes import ROOT
+
+CASE = "transformer/torch/train/fp32/b4/tiny"
+FRAMEWORKS = {"torch", "torchao", "bitsandbytes", "deepspeed", "jax", "flax", "optax", "jittor", "jittor_utils"}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `pip install` of the wheel puts into an environment, beside what the wheel depends on."""
+    folder = tmp_path_factory.mktemp("wheel")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", ":!results", ":!docs", ":!tests"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).exists():
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name, follow_symlinks=False)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, folder / "source"], check=True)
+    (wheel,) = folder.glob("framebench-*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", folder / "installed", wheel], check=True)
+    return folder / "installed"
+
+
+def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line of the installed copy."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "framebench.cli", *arguments],
+        cwd=cwd, env=os.environ | {"PYTHONPATH": str(installed)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_has_one_name_and_its_data(installed: Path) -> None:
+    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} - {"bin"} == {"framebench"}
+    ours = installed / "framebench"
+    data = {
+        str(path.relative_to(ROOT))
+        for folder in ("requirements", "models", "framebench/features", "framebench/adapters")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert len(data) > 30
+    assert {name for name in data if not (ours / name.removeprefix("framebench/")).is_file()} == set()
+
+
+@pytest.mark.slow
+def test_it_measures_in_the_folder_where_one_stands(
+    installed: Path, tmp_path: Path, environment: dict[str, Environment]
+) -> None:
+    """In a repository of the user's own, whose commit is not ours."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    done = run(installed, tmp_path, "run", CASE, "--rounds", "0")
+    assert done.returncode == 0, done.stderr
+    (record,) = (tmp_path / "results/records").rglob("*.json")
+    told = json.loads(record.read_text())
+    assert (told["case"], told["status"], told["provenance"]["commit"]) == (CASE, "ok", None)
+    code = "import framebench; print(framebench.__file__, len(framebench.load()))"
+    env = os.environ | {"PYTHONPATH": str(installed)}
+    said = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
+    (tmp_path / "empty").mkdir()
+    assert "results is no folder" in run(installed, tmp_path / "empty", "answer").stderr
+
+
+def declared() -> dict[str, Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {canonical(one.name): one for one in map(Requirement, project["dependencies"])}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def imported() -> set[str]:
+    """The libraries that the package imports anywhere, beside the standard one and the frameworks."""
+    found = set()
+    for file in [*(ROOT / "framebench").rglob("*.py"), *(ROOT / "models").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names - FRAMEWORKS - {"framebench"}
+
+
+def test_it_depends_on_what_it_imports() -> None:
+    of_module = packages_distributions()
+    needed = {canonical(name) for module in imported() for name in of_module.get(module, [module])}
+    notebooks = {"nbclient", "nbformat", "jupytext"}  # only where notebooks are executed, which says what is missing
+    assert needed - notebooks == declared().keys()
+
+
+def test_the_pinned_versions_are_in_the_ranges() -> None:
+    pinned = {canonical(name): version for name, version in pins(ROOT / "requirements/control.txt").items()}
+    assert {name: pinned.get(name) for name, one in declared().items() if pinned.get(name, "0") not in one.specifier} == {}
