@@ -38,14 +38,14 @@ MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"
 AUTOCAST = "torch.autocast, run.where.type, torch.bfloat16"
-ATTACH = "    run.recipe.block_runner = remat\n    run.recipe.on_model"
-NOTHING = ATTACH.replace("run.recipe.block_runner = remat", "pass")
+ATTACH = "run.recipe.block_runner = remat\n    run.recipe.on_model"
+UNATTACHED = ATTACH.replace("run.recipe.block_runner = remat", "pass")
 PLANTED = {  # file, right text, wrong text, case, expected status
     "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "train/fp32", "wrong"),
     "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "eval/no_grad", "wrong"),
     "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
-    "strategy did nothing": (SWITCHES, ATTACH, NOTHING, "train/checkpoint", "ok"),
+    "strategy did nothing": (SWITCHES, ATTACH, UNATTACHED, "train/checkpoint", "ok"),
     "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
 }
 

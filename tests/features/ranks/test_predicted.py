@@ -102,7 +102,7 @@ GONE = """
 import json, sys
 import torch.distributed._tools.fsdp2_mem_tracker as tools
 del tools.FSDPMemTracker
-from framebench.adapters.torch import predicted_rank
+from framebench.features.ranks import torch_predicted as predicted_rank
 from framebench.suite.hypothetical import over_ranks
 try:
     predicted_rank.predict(over_ranks(sys.argv[1]))
