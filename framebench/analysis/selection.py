@@ -1,8 +1,8 @@
 """Which records count: which of a case, under which protocol, of which version of a framework. Nothing else decides this.
 
 Records made under a limit of memory are in no table: what a case does under a limit is not what it needs. Numbers of two
-protocols are never compared: a machine's records of older protocols than its newest do not count. Both are left out by
-`counting`, and whatever compares records starts from what it leaves.
+protocols are never compared: of a machine only records of the newest protocol that has given it numbers count. `counting`
+leaves the others out, and whatever compares records starts from what it leaves.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from framebench.records.record import Record
 
 
 def counting(found: Iterable[Record]) -> list[Record]:
-    """Those that were made under no limit of memory, with nothing planted, and under the newest protocol of their machine."""
+    """Those that were made under no limit of memory, with nothing planted, and under the newest protocol of their machine: of
+    those with an ok record, if any has one, since what has no numbers hides none."""
     free = [r for r in found if r.provenance.memory_limit is None and not r.provenance.planted]
-    newest: dict[str, int] = defaultdict(int)
+    newest: dict[str, tuple[bool, int]] = {}
     for r in free:
-        newest[r.provenance.machine] = max(newest[r.provenance.machine], r.provenance.protocol)
-    return [r for r in free if r.provenance.protocol == newest[r.provenance.machine]]
+        machine, own = r.provenance.machine, (r.status == "ok", r.provenance.protocol)
+        newest[machine] = max(newest.get(machine, own), own)
+    return [r for r in free if r.provenance.protocol == newest[r.provenance.machine][1]]
 
 
 def measured_at(r: Record) -> datetime:
