@@ -32,7 +32,7 @@ def load(
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one if it has records, or
     else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
-    a row for each version of a case. Each case is there under the newest protocol that it was measured under.
+    a row for each version of a case. Records of older protocols than the machine's newest are left out.
 
     docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their
     ratios are float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of

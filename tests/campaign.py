@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from framebench.records.record import ROUNDS, Record
-from framebench.suite.protocol import VERSION
 
 Tried = Callable[..., None]
 
@@ -19,9 +18,7 @@ def believed(record: Record) -> bool:
 def borne_out(record: Record) -> bool:
     """Whether an `ok` is complete, and right by its own observations, compared with golden.json anew."""
     assert record.verification
-    observed, golden = record.verification.observed, record.verification.golden
-    if record.provenance.protocol == VERSION:  # earlier ones had other canonical values
-        golden = record.parsed.spec.golden[record.parsed.golden_key]
+    observed, golden = record.verification.observed, record.parsed.spec.golden[record.parsed.golden_key]
     scale = golden | {"logits_checksum": golden.get("logits_norm")}  # a projection of the logits may be near zero
     error = {k: abs((observed.get(k) or 0) - golden[k]) / abs(scale[k]) for k in record.verification.tolerance if k in golden}
     near = {k: e <= record.verification.tolerance[k] for k, e in error.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import pandas as pd
@@ -23,13 +23,27 @@ def provenance(**changes: Any) -> Provenance:
     fields = {
         "session": "s", "measured_at": datetime(2026, 1, 2, tzinfo=UTC), "command": "framebench run", "commit": "c" * 40,
         "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"},
-        "protocol": 1,
+        "protocol": VERSION,
     }  # fmt: skip
     return Provenance(**{**fields, **changes})
 
 
+NUMBER = count()
+
+
 def record(case: Case = CASE, **changes: Any) -> Record:
+    """With times it is the only arm of a block; of fewer rounds than a block's times take each is there as often."""
+    if (step_s := changes.get("step_s")) and "turns" not in changes:
+        changes["step_s"] = step_s if len(step_s) >= ROUNDS else [*step_s] * ROUNDS
+        changes["turns"] = turns(f"alone {next(NUMBER)}", case, len(changes["step_s"]))
     return Record(**{"case": case.id, "status": "ok", "provenance": provenance(), **changes})
+
+
+def turns(block: str, case: Case, rounds: int, arm: int = 0) -> Turns:
+    return Turns(
+        block=block, arm=arm, arms=[case.id], seed=0, steps=1, round=list(range(rounds)), at_s=[0.0] * rounds,
+        reference_s=[0.05] * rounds, reference_flop=1e9,
+    )  # fmt: skip
 
 
 def made(
@@ -68,7 +82,7 @@ def blocks(
         case, times = arms[arm]
         seconds = times[number] if len(times[number]) >= ROUNDS else [*times[number]] * ROUNDS
         kept = {i: s for i, s in enumerate(seconds) if not math.isnan(s)}
-        turns = Turns(
+        taken = Turns(
             block=f"block {number}", arm=arm, arms=[c.id for c, _ in arms], seed=number, steps=1, round=list(kept),
             at_s=[float(i) for i in kept], reference_s=[reference[0]] * len(kept), reference_flop=reference[1],
         )  # fmt: skip
@@ -78,26 +92,22 @@ def blocks(
         if peaks and number == 0:
             read = {"peaks": {"host.rss": peaks[arm]}, "cold_peaks": {"host.rss": 2 * peaks[arm]}}
         counted = [] if instructions is None else [instructions] * len(kept)
-        steps = {"step_s": list(kept.values()), "instructions": counted, "turns": turns}
+        steps = {"step_s": list(kept.values()), "instructions": counted, "turns": taken}
         found.append(record(case, provenance=provenance(**proof), **steps, **read, **RIGHT))
     return found
 
 
-def in_blocks(found: Iterable[Record], count: int = 3) -> Iterator[Record]:
-    """The same records, as if those with times had been timed in blocks: all of one batch in the same ones, always alike."""
+def in_blocks(found: Iterable[Record], several: int = 3) -> Iterator[Record]:
+    """The same records, as if those with times had been timed in several blocks: all of one batch in the same ones, always
+    alike."""
     for arm, r in enumerate(found):
-        case, step_s = r.parsed, r.step_s if len(r.step_s) >= ROUNDS else r.step_s * ROUNDS
-        if not step_s:
+        case = r.parsed
+        if not r.step_s:
             yield r
             continue
-        rounds = len(step_s)
-        for number in range(count):
+        for number in range(several):
             block = f"{r.provenance.machine}/{case.workload}/{case.scenario}/b{case.batch}/{case.size}/{number}"
-            turns = Turns(
-                block=block, arm=arm, arms=[r.case], seed=0, steps=1, round=list(range(rounds)), at_s=[0.0] * rounds,
-                reference_s=[0.05] * rounds, reference_flop=1e9,
-            )  # fmt: skip
-            yield r.model_copy(update={"turns": turns, "step_s": step_s})
+            yield r.model_copy(update={"turns": turns(block, case, len(r.step_s), arm)})
 
 
 def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:

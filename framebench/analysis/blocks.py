@@ -1,6 +1,6 @@
 """Ratios of step times from the records of live blocks. Arms that share no block have no ratio.
 
-An arm is a case in one version of its framework, on one machine under one protocol; all its blocks count, of whatever session.
+An arm is a case in one version of its framework, on one machine; all its blocks count, of whatever session.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ class Arm(NamedTuple):
     """What repeats from block to block."""
 
     machine: str
-    protocol: int
     case: str
     version: str  # empty where a process ended before it could tell
 
 
 def arm_of(r: Record) -> Arm:
-    return Arm(r.provenance.machine, r.provenance.protocol, r.case, r.framework_version or "")
+    return Arm(r.provenance.machine, r.case, r.framework_version or "")
 
 
 def timed(found: Iterable[Record]) -> list[Record]:
@@ -34,7 +33,7 @@ def timed(found: Iterable[Record]) -> list[Record]:
 
 def by_round(r: Record) -> dict[int, float]:
     """Seconds of a step in each round."""
-    return dict(zip(r.turns.round, r.step_s, strict=True)) if r.turns else {}
+    return dict(zip(r.turns_taken.round, r.step_s, strict=True))
 
 
 def blocks_of_both(base: Iterable[Record], change: Iterable[Record]) -> list[tuple[Record, Record]]:
@@ -57,12 +56,12 @@ def grouped(found: Iterable[Record]) -> dict[str, list[Record]]:
     """By block, in the order of its arms."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for r in sorted(timed(found), key=place):
-        groups[r.turns.block if r.turns else ""].append(r)
+        groups[r.turns_taken.block].append(r)
     return groups
 
 
 def place(r: Record) -> int:
-    return r.turns.arm if r.turns else -1
+    return r.turns_taken.arm
 
 
 Pair = tuple[tuple[Arm, int], tuple[Arm, int]]  # sorted; processes of one arm in one block are numbered

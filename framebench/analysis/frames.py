@@ -48,11 +48,9 @@ class Row(NamedTuple):
         int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
     ]
     step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
-    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians; missing where there are no blocks"]
+    step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians"]
     step_high_s: Annotated[float | None, "s", "the longest of them"]
-    blocks: Annotated[
-        int, "", "that it was timed in, a fresh process each; 0 without times, or where they are from before blocks"
-    ]
+    blocks: Annotated[int, "", "that it was timed in, a fresh process each; 0 without times"]
     samples: Annotated[int, "", "timed turns, over all blocks"]
     instructions_per_step: Annotated[float | None, "", "in user space; missing where the processor does not count them"]
     reference_share: Annotated[float | None, "", "rate of the model's operations over that of the block's reference product"]
@@ -123,17 +121,14 @@ def calibrated(found: Calibration | None) -> str:
 
 
 def rows(found: Iterable[Record]) -> list[Row]:
-    """One for each machine, case and framework version among these records, under its newest protocol, sorted by these.
+    """One for each machine, case and framework version among these records, sorted by these.
 
-    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size, machine and protocol, also where
-    the baseline was measured again under a newer one. They are missing where the baseline is; of peaks where two instruments
-    read them; of times where the two share no block.
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and machine. They are missing
+    where the baseline is; of peaks where two instruments read them; of times where the two share no block.
     """
-    kept = list(found)
-    cases = select_cases(kept)
+    cases = select_cases(found)
     known = Blocks(r for measured in cases for r in measured.timed)
-    older = select_cases((r for r in kept if is_base(r)), by_protocol=True)
-    bases = {alike(m): m for m in (*older, *cases) if is_base(m.newest)}
+    bases = {alike(m): m for m in cases if is_base(m.newest)}
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
     by_parts = {(alike(m), parts_of(m)): m for m in cases}
@@ -162,15 +157,15 @@ def alike(m: Measured) -> tuple[object, ...]:
 
 def of_torch(m: Measured) -> tuple[object, ...]:
     """What it shares with PyTorch's baseline."""
-    case, proof = m.newest.parsed, m.newest.provenance
-    return case.workload, case.scenario, case.batch, case.size, case.ranks, proof.machine, proof.protocol
+    case = m.newest.parsed
+    return case.workload, case.scenario, case.batch, case.size, case.ranks, m.newest.provenance.machine
 
 
 def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, known: Blocks) -> Row:
-    r, read, steps = m.newest, m.read, m.timed or (() if m.newest.turns else (m.newest,))
+    r, read = m.newest, m.read
     case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
     of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
-    times = [one.step_time_s for one in steps if one.step_time_s is not None]
+    times = [one.step_time_s for one in m.timed if one.step_time_s is not None]
     step_s = median(times) if times else None
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     counted = [median(one.instructions) for one in m.timed if one.instructions]
@@ -199,17 +194,17 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         live_bytes=read.live_bytes,
         activation_bytes=read.effect.evidence.get("activation_bytes") if read.effect else None,
         step_time_s=step_s,
-        step_low_s=min(times) if m.timed else None,
-        step_high_s=max(times) if m.timed else None,
+        step_low_s=min(times, default=None),
+        step_high_s=max(times, default=None),
         blocks=len(m.timed),
-        samples=sum(len(one.step_s) for one in steps),
+        samples=sum(len(one.step_s) for one in m.timed),
         instructions_per_step=median(counted) if counted else None,
         reference_share=reference_share(m.timed),
         throughput=None if step_s is None else work_of(case) / step_s,
         unit=case.spec.unit,
-        first_step_s=next((one.first_step_s for one in reversed(steps) if one.first_step_s is not None), r.first_step_s),
-        collector_share=steps[-1].shares.get("collector") if steps else None,
-        wait_share=steps[-1].shares.get("wait") if steps else None,
+        first_step_s=next((one.first_step_s for one in reversed(m.timed) if one.first_step_s is not None), r.first_step_s),
+        collector_share=m.timed[-1].shares.get("collector") if m.timed else None,
+        wait_share=m.timed[-1].shares.get("wait") if m.timed else None,
         machine=proof.machine,
         device=proof.hardware.get("device"),
         cpu=proof.hardware.get("cpu"),
@@ -259,9 +254,9 @@ def reference_share(timed: Sequence[Record]) -> float | None:
     over blocks. None where a step's operations are not counted (`flops.step_flops`)."""
     work = step_flops(timed[0].parsed) if timed else None
     shares = [
-        median((work or 0) / step / (r.turns.reference_flop / product) for step, product in zip(r.step_s, r.turns.reference_s))
+        median((work or 0) / step / (t.reference_flop / product) for step, product in zip(r.step_s, t.reference_s))
         for r in timed
-        if r.turns and r.turns.reference_s
+        if (t := r.turns_taken).reference_s
     ]
     return median(shares) if work and shares else None
 

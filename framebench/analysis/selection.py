@@ -1,6 +1,8 @@
 """Which records count: which of a case, under which protocol, of which version of a framework. Nothing else decides this.
 
-Records made under a limit of memory are in no table (`unlimited`): what a case does under a limit is not what it needs.
+Records made under a limit of memory are in no table: what a case does under a limit is not what it needs. Numbers of two
+protocols are never compared: of a machine only records of the newest protocol that has given it numbers count. `counting`
+leaves the others out, and whatever compares records starts from what it leaves.
 """
 
 from __future__ import annotations
@@ -14,9 +16,15 @@ from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 
 
-def unlimited(found: Iterable[Record]) -> list[Record]:
-    """Those that were made under no limit of memory, and with nothing planted."""
-    return [r for r in found if r.provenance.memory_limit is None and not r.provenance.planted]
+def counting(found: Iterable[Record]) -> list[Record]:
+    """Those that were made under no limit of memory, with nothing planted, and under the newest protocol of their machine: of
+    those with an ok record, if any has one, since what has no numbers hides none."""
+    free = [r for r in found if r.provenance.memory_limit is None and not r.provenance.planted]
+    newest: dict[str, tuple[bool, int]] = {}
+    for r in free:
+        machine, own = r.provenance.machine, (r.status == "ok", r.provenance.protocol)
+        newest[machine] = max(newest.get(machine, own), own)
+    return [r for r in free if r.provenance.protocol == newest[r.provenance.machine][1]]
 
 
 def measured_at(r: Record) -> datetime:
@@ -25,7 +33,7 @@ def measured_at(r: Record) -> datetime:
 
 def select(found: Iterable[Record]) -> list[Record]:
     """The records of one version of each framework on each machine: what `framebench.load` shows."""
-    return of_one_version(unlimited(found))
+    return of_one_version(counting(found))
 
 
 class Measured(NamedTuple):
@@ -36,28 +44,28 @@ class Measured(NamedTuple):
     timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times that do not count
 
 
-def select_cases(found: Iterable[Record], by_protocol: bool = False) -> list[Measured]:
-    """One for each machine, case and framework version, sorted by these; all of its records are of its newest protocol, or
-    `by_protocol` there is one for each. A process that died before it could name its version is of the only one there is."""
-    kept = unlimited(found)
+def select_cases(found: Iterable[Record]) -> list[Measured]:
+    """One for each machine, case and framework version, sorted by these. A process that died before it could name its version
+    is of the only one there is."""
+    kept = counting(found)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for r in kept:
         versions[r.provenance.machine, r.case] |= {r.framework_version} if r.framework_version else set()
-    every: dict[tuple[str, str, str, int], list[Record]] = defaultdict(list)
+    every: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for r in kept:
         known = versions[r.provenance.machine, r.case]
         version = r.framework_version or ("" if len(known) != 1 else next(iter(known)))
-        every[r.provenance.machine, r.case, version, r.provenance.protocol if by_protocol else 0].append(r)
+        every[r.provenance.machine, r.case, version].append(r)
     return [select_case(every[key]) for key in sorted(every)]
 
 
 def select_case(found: list[Record]) -> Measured:
-    """Of one case's records: the newest decides whether there are numbers."""
+    """Of one case's records, which all count: the newest decides whether there are numbers."""
     ordered = sorted(found, key=measured_at)
     last = ordered[-1]
     if last.status != "ok":
         return Measured(last, last, ())
-    good = [r for r in ordered if r.status == "ok" and r.provenance.protocol == last.provenance.protocol]
+    good = [r for r in ordered if r.status == "ok"]
     read = next((r for r in reversed(good) if r.peaks), last)
     return Measured(last, read, tuple(r for r in good if r.timed))
 

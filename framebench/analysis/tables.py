@@ -26,7 +26,6 @@ IN_BLOCKS = (
     f"round, median over a block's rounds, then mean over blocks with its {CONFIDENCE:.0%} interval (moderated t); an interval "
     f"wider than {WIDE:.0%} either way is undecided; ~ = of fewer than {FEW} blocks, without an interval"
 )
-BEFORE_BLOCKS = "measured before blocks, so that times have no ratio and no interval"
 WITHOUT = "without times (framebench run --rounds 0)"
 
 
@@ -194,13 +193,11 @@ def timing(df: pd.DataFrame) -> str:
     """How the times of these rows were measured."""
     fine = df[df["status"] == "ok"]
     timed = df[df["step_time_s"].notna()]
-    before, without = int((timed["blocks"] == 0).sum()), int(fine["step_time_s"].isna().sum())
+    without = int(fine["step_time_s"].isna().sum())
     left = f" {without} of {len(fine)} rows were measured {WITHOUT}." if without else ""
     if timed.empty:
         return left.strip()
-    if before == len(timed):
-        return f"Times were {BEFORE_BLOCKS}.{left}"
-    return f"{IN_BLOCKS}{f'; {before} of {len(timed)} rows were {BEFORE_BLOCKS}' if before else ''}.{left}"
+    return f"{IN_BLOCKS}.{left}"
 
 
 @cache

@@ -46,11 +46,6 @@ MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
 CASES = "such as transformer/torch/train/fp32/b4/cpu; parts may be globs, or left out"
-# the parts one by one, as they were named before: they work, and no help shows them
-Workload = Annotated[str | None, typer.Option(hidden=True)]
-Scenario = Annotated[str | None, typer.Option(hidden=True)]
-Frameworks = Annotated[list[str] | None, typer.Option(hidden=True)]
-Size = Annotated[str | None, typer.Option(hidden=True)]
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]

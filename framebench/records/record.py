@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from framebench.models.spec import OWN
 from framebench.records.provenance import as_machine
@@ -56,8 +56,8 @@ class Again(Part):
 
 
 class Verification(Part):
-    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet; since protocol 3 also of
-    every tensor, and of what was timed."""
+    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet; also of every tensor, and
+    of what was timed."""
 
     passed: bool
     reason: str | None = None
@@ -196,7 +196,7 @@ class Record(Part):
     energy_j_per_step: Annotated[float, Field(ge=0)] | None = None  # of the whole card, idle power included
     cpu_s_per_step: Seconds | None = None
     instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
-    turns: Turns | None = None  # since protocol 3
+    turns: Turns | None = None  # of a case that was in a block
     ranks: list[Rank] = []  # of a case over several, by their number; `peaks` and what goes with them are the fullest one's
     predicted_bytes: Bytes | None = None  # of the fullest rank, by `framebench predict`
     shares: dict[str, Annotated[float, Field(ge=0)]] = {}  # of the step time: `wait` for input, Python's `collector`
@@ -211,6 +211,12 @@ class Record(Part):
     def known(cls, text: str) -> str:
         case_of(text)
         return text
+
+    @model_validator(mode="after")
+    def times_are_of_turns(self) -> Self:
+        if self.step_s and self.turns is None:
+            raise ValueError("step_s without turns")
+        return self
 
     @property
     def parsed(self) -> Case:
@@ -227,7 +233,13 @@ class Record(Part):
     @property
     def timed(self) -> bool:
         """Whether its times count: of a block, of enough rounds, and ok."""
-        return self.status == "ok" and self.turns is not None and len(self.step_s) >= ROUNDS
+        return self.status == "ok" and len(self.step_s) >= ROUNDS
+
+    @property
+    def turns_taken(self) -> Turns:
+        """Those of a record with times, which always has them."""
+        assert self.turns is not None
+        return self.turns
 
     @property
     def step_time_s(self) -> float | None:

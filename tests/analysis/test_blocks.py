@@ -294,4 +294,4 @@ def test_failed_arms_and_single_processes_have_no_ratio() -> None:
     found = blocks([(BASE, [[1.0, 1.0]]), (CHECKPOINT, [[1.5, 1.5]])])
     base, change = found
     assert Blocks(found).ratio([base], [change.model_copy(update={"status": "crashed"})]) is None
-    assert Blocks(found).ratio([base], [change.model_copy(update={"turns": None})]) is None
+    assert Blocks(found).ratio([base], [change.model_copy(update={"turns": None, "step_s": []})]) is None

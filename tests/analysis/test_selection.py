@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framebench.analysis.frames import rows
-from framebench.analysis.selection import Measured, of_one_version, select_case, select_cases, select_version
+from framebench.analysis.selection import Measured, counting, of_one_version, select_case, select_cases, select_version
 from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from tests.handmade import CASE, blocks, died, made, provenance, record
@@ -32,7 +32,7 @@ def provenance_of(origin: dict[str, Any]) -> dict[str, Any]:
 def test_the_newest_record_counts() -> None:
     old, new = made("fp32", 200, 1.0), later(made("fp32", 300, 1.0))
     (case,) = select_cases([new, old])
-    assert (case.newest, case.read, case.timed) == (new, new, ())
+    assert (case.newest, case.read, case.timed) == (new, new, (old, new))
 
 
 def test_times_are_of_every_block_and_the_peak_is_of_the_newest_that_read_one() -> None:
@@ -44,7 +44,8 @@ def test_times_are_of_every_block_and_the_peak_is_of_the_newest_that_read_one() 
     elsewhere = [changed(r, session="another", commit="d" * 40) for r in found]
     assert len(select_case([*found, *elsewhere]).timed) == 6, "sessions and commits do not matter"
     old = [changed(r, protocol=1) for r in found]
-    assert select_case([*old, *found]).timed == tuple(found), "protocols do"
+    (case,) = select_cases([*old, *found])
+    assert case.timed == tuple(found), "protocols do"
     planted = [changed(r, planted={"spin": 0.05}) for r in found]
     assert select_cases(planted) == [], "a record of a study is no measurement of the case"
 
@@ -92,11 +93,16 @@ def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() ->
     assert select_version("torch", {"9.9.9": first, "1.0": second}) == "1.0"
 
 
-def test_of_a_case_the_newest_protocol_counts_or_each_for_itself() -> None:
-    old, other = changed(made("fp32", 200, 1.0), protocol=1), made("checkpoint", 100, 1.0)
-    new = later(made("fp32", 210, 1.0), protocol=2)
-    assert [m.newest for m in select_cases([new, old, other])] == [other, new]
-    assert [m.newest for m in select_cases([new, old, other], by_protocol=True)] == [other, old, new]
+def test_the_newest_protocol_with_numbers_counts_on_each_machine() -> None:
+    """An older one has no place beside it, not even of another case; what has no numbers hides none."""
+    old, other = (changed(made(strategy, 200, 1.0), protocol=1) for strategy in ("fp32", "checkpoint"))
+    new, elsewhere = changed(old, protocol=2), changed(other, machine="n")
+    assert counting([new, old, other, elsewhere]) == [new, elsewhere]
+    without = new.model_copy(update={"status": "unsupported"})
+    assert counting([without, old, other]) == [old, other]
+    assert counting([without]) == [without]
+    limited = changed(new, memory_limit=2**20)
+    assert counting([limited, old]) == [old], "what does not count hides nothing either"
 
 
 @st.composite
@@ -106,7 +112,7 @@ def several(draw: st.DrawFn) -> list[Record]:
     for minute in draw(st.lists(st.integers(0, 500), min_size=1, max_size=8, unique=True)):
         (r,) = blocks([(CASE, [[1.0]])], peaks=draw(st.sampled_from([[], [100 + minute]])))
         changes = {"status": draw(st.sampled_from(["ok", "ok", "ok", "oom"]))}
-        changes |= draw(st.sampled_from([{}, {"turns": None}]))
+        changes |= draw(st.sampled_from([{}, {"turns": None, "step_s": []}]))
         origin = {
             "measured_at": (datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)).isoformat(),
             "versions": {"torch": draw(st.sampled_from(["1", "2"]))}, "session": draw(st.sampled_from("abc")),
@@ -121,18 +127,23 @@ def test_one_row_for_each_version_whatever_the_order_of_the_files(found: list[Re
     shuffled = random.sample(found, len(found))
     cases = select_cases(found)
     assert cases == select_cases(shuffled)
-    free = [r for r in found if r.provenance.memory_limit is None]
+    free = counting(found)
     assert [c.newest.framework_version for c in cases] == sorted({r.framework_version for r in free if r.framework_version})
 
 
 @given(several())
 def test_numbers_are_of_the_newest_protocol_and_every_block_of_it_counts(found: list[Record]) -> None:
+    unlimited = [r for r in found if r.provenance.memory_limit is None]
+    protocol = max((r.provenance.protocol for r in unlimited if r.status == "ok"), default=None)
     for case in select_cases(found):
         version = case.newest.framework_version
-        free = [r for r in found if r.provenance.memory_limit is None and r.framework_version == version]
+        assert protocol in (None, case.newest.provenance.protocol)
+        free = [
+            r for r in unlimited if (r.framework_version, r.provenance.protocol) == (version, case.newest.provenance.protocol)
+        ]
         newest = max(free, key=lambda r: r.provenance.measured_at)
         assert case.newest == newest, "a case that no longer runs has no numbers"
-        rivals = [r for r in free if r.status == "ok" and r.provenance.protocol == newest.provenance.protocol]
+        rivals = [r for r in free if r.status == "ok"]
         wanted = [r for r in rivals if r.turns] if newest.status == "ok" else []
         assert sorted(case.timed, key=lambda r: r.provenance.measured_at) == list(case.timed)
         assert {id(r) for r in case.timed} == {id(r) for r in wanted}

@@ -95,7 +95,7 @@ def test_show_and_report_for_people(measured: Path) -> None:
         (["show", "--results", "nowhere"], "make bench"),
         (["run", CASE, "--memory-limit=-1"], "512MiB"),
         (["run", CASE, "--time-limit=-1"], "0.01"),
-        (["fit", "--workload", "resnet50", "--budget", "0"], "512MiB"),
+        (["max-batch", "resnet50", "--budget", "0"], "512MiB"),
         (["advise", "--budget", "inf"], "512MiB"),
         (["advise", "--budget", "1GiB", "--from", "f*"], "fp32"),
         (["advise", "--budget", "1GiB", "--from", "fp23"], "choose from: fp32, "),
@@ -104,8 +104,8 @@ def test_show_and_report_for_people(measured: Path) -> None:
             "--width, --layers: of a model that is only described",
         ),
         (["advise", "--budget", "1GiB", "--parameters", "124Q"], "124M, 1.3B or 124e6"),
-        (["advise", "--budget", "1GiB", "--workload", "*"], "resnet50"),
-        (["evaluate", "--workload", "*", "--framework", "torch", "--budget", "1GiB"], "not 3"),
+        (["advise", "--budget", "1GiB", "re*"], "resnet50"),
+        (["evaluate", "*/torch", "--budget", "1GiB"], "not 3"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
         (["dev", "golden", "resnet51"], "resnet50"),
         (["advise", "--budget", "256"], "256MiB"),
@@ -147,7 +147,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
         ["claims", "B5", "--run"],
         ["show"],
         ["advise", "--budget", "1GiB"],
-        ["fit", "--workload", "transformer", "--budget", "1GiB"],
+        ["max-batch", "transformer", "--budget", "1GiB"],
     ],
     ids=lambda command: command[0],
 )
@@ -235,8 +235,8 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         ["compare", CASE, CASE],
         ["versions", "run", "--framework", "jax"],
         ["claims", "B5", "--run", "--size", "tiny"],
-        ["fit", "--workload", "transformer", "--budget", "1GiB"],
-        ["evaluate", "--workload", "transformer", "--framework", "torch", "--budget", "1GiB"],
+        ["max-batch", "transformer", "--budget", "1GiB"],
+        ["evaluate", "transformer/torch", "--budget", "1GiB"],
         ["explain", CASE],
         ["doctor"],
         ["dev", "overhead"],
@@ -279,13 +279,6 @@ def test_a_size_may_be_written_as_people_do(text: str) -> None:
 def test_a_size_that_holds_no_model_is_refused_before_anything_is_measured(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"less than 0\.1 MiB"):
         shared.parse_bytes(text)
-
-
-def test_fit_is_max_batch_by_its_first_name() -> None:
-    asked = ("--workload", "resnet51", "--budget", "1GiB")
-    first, now = framebench("fit", *asked), framebench("max-batch", *asked)
-    assert first.returncode == now.returncode == 2
-    assert first.stderr == f"fit is called max-batch; both names work\n{now.stderr}"
 
 
 def test_every_command_explains_itself_by_h_and_says_its_version() -> None:

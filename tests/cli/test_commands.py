@@ -86,21 +86,18 @@ def test_a_selector_that_is_none_is_answered(selector: str) -> None:
 
 
 def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    """By one selector, or by its parts, as it used to be: the same question."""
+    """By one selector, whose missing parts have defaults."""
     asked = []
     monkeypatch.setattr(advice, "machine_of", lambda *_: "m")
 
-    def remember(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
-        asked.append((workload, scenario, frameworks, size))
+    def remember(*parts: str) -> tuple[str, ...]:
+        asked.append(parts)
         raise UnknownCase("enough")
 
     monkeypatch.setattr(advice, "checked", remember)
     framebench("advise", "unet3d/jax/eval/*/b4/tiny", "--budget", "1GiB")
-    framebench(
-        "advise", "--workload", "unet3d", "--framework", "jax", "--scenario", "eval", "--size", "tiny", "--budget", "1GiB"
-    )
     framebench("advise", "--budget", "1GiB")
-    assert asked == [("unet3d", "eval", ["jax"], "tiny")] * 2 + [("transformer", "train", ["*"], "cpu")]
+    assert asked == [("unet3d", "jax", "eval", "tiny"), ("transformer", "*", "train", "cpu")]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from tests.campaign import Tried
-from tests.handmade import CASE, provenance, record
+from tests.handmade import CASE, provenance, record, turns
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,6 +34,7 @@ made = st.builds(
     peak_samples=st.lists(st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size), max_size=3),
     live_bytes=st.none() | size,
     step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
+    turns=st.just(turns("block", CASE, 5)),
     first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
     | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
@@ -124,6 +125,14 @@ def test_a_machine_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None
     whole["provenance"]["machine"] = name
     (tmp_path / "r.json").write_text(json.dumps(whole))
     with pytest.raises(BadRecord, match="no name of a machine"):
+        store.read(tmp_path / "r.json")
+
+
+def test_times_without_turns_are_refused(tmp_path: Path) -> None:
+    """Nothing says in which block they were taken."""
+    whole = json.loads(record(step_s=[0.1]).model_dump_json()) | {"turns": None}
+    (tmp_path / "r.json").write_text(json.dumps(whole))
+    with pytest.raises(BadRecord, match="step_s without turns"):
         store.read(tmp_path / "r.json")
 
 

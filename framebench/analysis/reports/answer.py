@@ -28,7 +28,7 @@ SHOWN = {
     "peak_instrument": Shown("instrument"),
 }
 MORE = (
-    "framebench report: every strategy, with intervals; framebench advise --workload transformer --budget 200MiB: what to use",
+    "framebench report: every strategy, with intervals; framebench advise 'transformer/*/train' --budget 200MiB: what to use",
     "make bench PROFILE=quick, or standard: evaluation, larger batches, all strategies; framebench doctor: is this machine fit",
     "framebench run SELECTOR --blocks 5: as many as what is published takes; framebench claims: what articles say, tested",
 )

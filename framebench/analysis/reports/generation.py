@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.analysis.selection import of_one_version, unlimited
+from framebench.analysis.selection import counting, of_one_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
@@ -17,7 +17,7 @@ def bytes_of_a_token(case: Case) -> int:
 
 def comparison(found: Iterable[Record]) -> Comparison:
     newest: dict[tuple[str, str], Record] = {}
-    for r in of_one_version(unlimited(found)):
+    for r in of_one_version(counting(found)):
         if r.parsed.scenario == "generate" and r.usable and r.effect and r.peaks:
             newest[r.provenance.machine, r.case] = r
     return Comparison.of_text(

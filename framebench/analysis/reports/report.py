@@ -12,7 +12,7 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports import columns, generation, ground_truth, in_words, support, tolerances, verified
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
-from framebench.analysis.selection import of_one_version, unlimited
+from framebench.analysis.selection import counting, of_one_version
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def of_records(found: Sequence[Record], results: Path) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and what features add of them."""
-    table = frames.frame(of_one_version(unlimited(found)))
+    table = frames.frame(of_one_version(counting(found)))
     more = [comparison for report in extensions.every("report") for comparison in report(found, results)]
     return [*report_of(table), *tables.claim_arms(table), *more]
 

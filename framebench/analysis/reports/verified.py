@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from framebench.analysis.comparison import Comparison, number
-from framebench.analysis.selection import measured_at, unlimited
+from framebench.analysis.selection import counting, measured_at
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
 from framebench.suite.protocol import VERSION
@@ -18,7 +18,7 @@ def comparison(found: Iterable[Record]) -> Comparison:
     """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
     cases = {case.id: case for case in profile("standard") if case.support.supported and not case.support.gpu}
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
-    for r in sorted(unlimited(found), key=measured_at):
+    for r in sorted(counting(found), key=measured_at):
         if r.case in cases and r.provenance.protocol == VERSION:
             newest[r.provenance.machine, r.parsed.framework][r.case] = r
     rows, notes = [], []

@@ -157,8 +157,6 @@ def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    newest = max((r.protocol for r in asked if r.throughput), default=None)  # speeds of two protocols are not ranked together
-    asked = [r if r.protocol == newest else r._replace(throughput=None) for r in asked]
     offers = answers(evidence_of(asked, question), question, searches)
     fitting = by_speed(o for o in offers if o.fits)
     beyond = sorted((o for o in offers if not o.fits), key=lambda o: (o.peak.needs, o.case))

@@ -16,12 +16,8 @@ import typer
 from framebench.cli.shared import (
     BUDGET,
     AsJson,
-    Frameworks,
     Machine,
     Results,
-    Scenario,
-    Size,
-    Workload,
     app,
     fail,
     machine_of,
@@ -58,11 +54,6 @@ def number_of(text: str) -> float:
 def advise(
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
     asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
-    workload: Workload = None,
-    scenario: Scenario = None,
-    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    framework: Frameworks = None,
-    size: Size = None,
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
     parameters: Annotated[
@@ -90,9 +81,9 @@ def advise(
     given = parts(asked)
     if given.strategy:
         fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
-    workload, scenario = workload or given.workload or "transformer", scenario or given.scenario or "train"
-    batch, size = batch or given.batch, size or given.size or DEFAULT_SIZE
-    chosen = checked(workload, scenario, framework or [given.framework or "*"], size)
+    workload, scenario = given.workload or "transformer", given.scenario or "train"
+    batch, size = given.batch, given.size or DEFAULT_SIZE
+    chosen = checked(workload, given.framework or "*", scenario, size)
     if ranks is not None:
         if have or machine or parameters:
             fail("--ranks predicts this suite's own models: leave --from, --machine and --parameters out", 2)
@@ -136,11 +127,10 @@ def tell(sentences: Iterable[str]) -> None:
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
-def checked(workload: str, scenario: str, frameworks: list[str], size: str) -> tuple[str, ...]:
+def checked(workload: str, framework: str, scenario: str, size: str) -> tuple[str, ...]:
     """The frameworks, in their order. Raises UnknownCase, with what is valid."""
-    for framework in frameworks:
-        selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")
-    return tuple(f for f in FRAMEWORKS if any(fnmatchcase(f, pattern) for pattern in frameworks))
+    named = {c.framework for c in selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")}
+    return tuple(f for f in FRAMEWORKS if f in named)
 
 
 def baseline(scenario: str) -> str:
@@ -172,7 +162,7 @@ def changes_from(have: str, found: Advice, question: Question, timed: Blocks) ->
         case = selectors.parse(have)
         framework, strategy = case.framework, case.strategy
         if (case.workload, case.scenario) != (question.workload, question.scenario):
-            asked = f"--workload {question.workload} --scenario {question.scenario}"
+            asked = f"{question.workload}/*/{question.scenario}"
             raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
     if "/" not in have and not any(fnmatchcase(name, have) for name in names(question.scenario)):
         known = selectors.few(in_use(question.scenario), have)

@@ -18,7 +18,6 @@ from framebench.features.claims.rule import Verdict, decide, summary
 from framebench.features.claims.samples import SHARE, TIME
 from framebench.features.claims.store import Measured
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.protocol import VERSION
 
 GPU: Verdict = "needs a GPU"
 NOT_MEASURED: Verdict = "not measured"
@@ -113,21 +112,14 @@ def shown(value: float | None, low: float | None, high: float | None, form: str)
 
 
 def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
-    """Every claim (or those named) as measured on a machine: under the protocol that most of its arms were measured under, of
-    several the newest. Raises UnknownClaim."""
-    claims = REGISTRY.chosen(ids)
-    protocols = sorted({r.provenance.protocol for r in results.of_machine(machine)}, reverse=True) or [VERSION]
-    under = [Measured(results, machine, protocol) for protocol in protocols]
-    return [max((entry(claim, measured, size) for measured in under), key=arms_measured) for claim in claims]
+    """Every claim (or those named) as measured on a machine. Raises UnknownClaim."""
+    measured = Measured(results, machine)
+    return [entry(claim, measured, size) for claim in REGISTRY.chosen(ids)]
 
 
 def measured_there(found: Entry) -> bool:
     """Whether its machine has records behind it: a claim about GPUs, or by definition, has a verdict without any."""
     return bool(found.records) and found.verdict != NOT_MEASURED
-
-
-def arms_measured(found: Entry) -> int:
-    return sum(one.decides and one.value is not None for one in found.lines)
 
 
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:

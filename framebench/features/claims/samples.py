@@ -144,11 +144,6 @@ def fullest(name: str, *parts: str) -> Quantity:
     return exact(name, most)
 
 
-def observed(*names: str) -> Quantity:
-    """A value that verification looked at, such as grad_norm: the first of these that a record has."""
-
-    def value(record: Record) -> float | None:
-        seen = record.verification.observed if record.verification else {}
-        return next((seen[name] for name in names if name in seen), None)
-
-    return exact(names[0], value)
+def observed(name: str) -> Quantity:
+    """A value that verification looked at, such as grad_norm."""
+    return exact(name, lambda r: r.verification.observed.get(name) if r.verification else None)

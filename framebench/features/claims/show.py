@@ -30,7 +30,7 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     return Comparison.of_text(
         title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
-        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocols(entries)}",
+        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocol(entries)}",
         HEAD,
         tuple(row(entry) for entry in entries),
         left=len(HEAD),
@@ -39,14 +39,9 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
     )
 
 
-def protocols(entries: Sequence[Entry]) -> str:
-    """What the claims with numbers were measured under; where that differs, which of them."""
-    under: dict[int, list[str]] = {}
-    for entry in entries:
-        if entry.value is not None:
-            under.setdefault(entry.protocol, []).append(entry.name)
-    said = (f"{n}" + (f" ({', '.join(names)})" if len(under) > 1 else "") for n, names in sorted(under.items()))
-    return f" Measured under protocol {', '.join(said)}." if under else ""
+def protocol(entries: Sequence[Entry]) -> str:
+    """What the claims with numbers were measured under."""
+    return next((f" Measured under protocol {entry.protocol}." for entry in entries if entry.value is not None), "")
 
 
 def row(entry: Entry) -> tuple[str, ...]:

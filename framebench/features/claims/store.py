@@ -1,7 +1,7 @@
 """What was measured on one machine, by case and with the files' names.
 
-Of a framework one version counts, and one protocol: arms of one ratio must be measured alike. Of a case all ok records
-count that are of its newest one's commit; times are compared in all blocks that two cases share, whenever they were.
+Of a framework one version counts: arms of one ratio must be measured alike. Of a case all ok records count that are of its
+newest one's commit; times are compared in all blocks that two cases share, whenever they were.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
-from framebench.analysis.selection import measured_at, of_one_version, unlimited
+from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.features.claims import probed_record
 from framebench.features.claims.probed_record import Probed
@@ -23,17 +23,17 @@ from framebench.suite.protocol import VERSION
 
 
 class Measured:
-    """The records and probes of one machine below a results folder, under the newest protocol or the one named."""
+    """The records and probes of one machine below a results folder."""
 
-    def __init__(self, results: Results, machine: str, protocol: int | None = None) -> None:
+    def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
-        own = sorted(unlimited(results.of_machine(machine)), key=measured_at)
+        own = sorted(counting(results.of_machine(machine)), key=measured_at)
         self.file = {id(r): name for name, r in results.files}
         self.last = {r.case: r for r in own}
         self.every: dict[str, list[Record]] = defaultdict(list)
-        self.protocol = protocol or max((r.provenance.protocol for r in own), default=VERSION)
+        self.protocol = own[-1].provenance.protocol if own else VERSION
         for r in of_one_version(own):
-            if r.provenance.protocol == self.protocol and r.status == "ok" and not r.provenance.planted:
+            if r.status == "ok":
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
         self.probes = probes(results.root / "claims" / machine)

@@ -213,19 +213,18 @@ def times(r: Record) -> Iterator[str]:
     if not r.step_s:
         return
     total = r.spent_s.get("total")
-    steps = r.turns.steps if r.turns else 1
-    if total is not None and steps * sum(r.step_s) > total + CLOCK_S:
-        yield f"{steps * len(r.step_s)} steps took {steps * sum(r.step_s):.3g} s of a process that took {total:.3g} s"
+    t = r.turns_taken
+    if total is not None and t.steps * sum(r.step_s) > total + CLOCK_S:
+        yield f"{t.steps * len(r.step_s)} steps took {t.steps * sum(r.step_s):.3g} s of a process that took {total:.3g} s"
     if len(r.step_s) >= 4 and len(set(r.step_s)) == 1:
         yield f"{len(r.step_s)} steps of exactly the same time"
     if (fastest := rate(r)) and fastest[0] > fastest[1]:
         yield f"{fastest[0]:.3g} floating-point operations a second, where at most {fastest[1]:.3g} are possible"
-    if t := r.turns:
-        lists = {len(r.step_s), len(t.round), len(t.at_s)}
-        if len(lists) != 1 or t.round != sorted(set(t.round)) or t.at_s != sorted(t.at_s):
-            yield "rounds, their times and when they began do not belong together"
-        if not 0 <= t.arm < len(t.arms) or t.arms[t.arm] != r.case:
-            yield f"is no arm {t.arm} of its block"
+    lists = {len(r.step_s), len(t.round), len(t.at_s)}
+    if len(lists) != 1 or t.round != sorted(set(t.round)) or t.at_s != sorted(t.at_s):
+        yield "rounds, their times and when they began do not belong together"
+    if not 0 <= t.arm < len(t.arms) or t.arms[t.arm] != r.case:
+        yield f"is no arm {t.arm} of its block"
 
 
 def rate(r: Record) -> tuple[float, float] | None:
@@ -236,9 +235,10 @@ def rate(r: Record) -> tuple[float, float] | None:
     fastest = flops / min(r.step_s)
     if r.provenance.hardware.get("device") != "cpu":
         return fastest, MOST_FLOPS
-    if not r.turns or not r.turns.reference_s or not r.provenance.threads:
+    t = r.turns_taken
+    if not t.reference_s or not r.provenance.threads:
         return None
-    reference = r.turns.reference_flop / min(r.turns.reference_s)
+    reference = t.reference_flop / min(t.reference_s)
     most = reference * FASTER["fp32" if r.parsed.plan.precision == "fp32" else "narrow"] * r.provenance.threads
     return fastest, min(most, MOST_FLOPS)
 

@@ -13,11 +13,7 @@ from framebench.cli.shared import (
     BUDGET,
     AsJson,
     Env,
-    Frameworks,
     Results,
-    Scenario,
-    Size,
-    Workload,
     app,
     err,
     fail,
@@ -34,22 +30,14 @@ from framebench.models import spec
 from framebench.records.search import Fit
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.strategy import FRAMEWORKS
 
 
-@app.command("fit", hidden=True)
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
-    context: typer.Context,
     budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
     asked: Annotated[
         str, typer.Argument(metavar="CASES", help="such as transformer/*/train/checkpoint; by default the baseline of training")
     ] = "",
-    workload: Workload = None,
-    scenario: Scenario = None,
-    framework: Frameworks = None,
-    strategy: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    size: Size = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
@@ -63,20 +51,16 @@ def max_batch_(
     """
     from framebench.features.max_batch import table as searches
 
-    if context.info_name == "fit":
-        say("fit is called max-batch; both names work")
     given = parts(asked)
     if given.batch:
         fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
-    if not (workload := workload or given.workload):
-        known = spec.names()
-        fail(f"which workload? {', '.join(known)}: framebench max-batch '{known[-1]}/*/train' --budget {budget}", 2)
-    frameworks = framework or ([given.framework] if given.framework else list(FRAMEWORKS))
-    strategies = strategy or ([given.strategy] if given.strategy else [])
-    named = workload, scenario or given.scenario or "train", frameworks, strategies, size or given.size or DEFAULT_SIZE
+    if not given.workload:
+        workloads = spec.names()
+        fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
+    framework, scenario, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     found: list[Fit] = []
-    for case in search.chosen(*named):
+    for case in search.chosen(given.workload, framework, scenario, given.strategy, size):
         one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
@@ -113,10 +97,6 @@ def evaluate(
         str, typer.Argument(metavar="CASE", help="such as transformer/torch/eval/no_grad/b64, whose batch is tried first")
     ] = "",
     samples: Annotated[int, typer.Option(min=1, help="that are evaluated in all")] = 64,
-    workload: Workload = None,
-    framework: Annotated[str | None, typer.Option(hidden=True)] = None,
-    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    size: Size = None,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -126,9 +106,8 @@ def evaluate(
     given = parts(asked)
     if (given.scenario or "eval", given.strategy or "no_grad") != ("eval", "no_grad"):
         fail(f"evaluate does eval/no_grad alone, and not {asked}", 2)
-    wanted = f"{workload or given.workload or '*'}/{framework or given.framework or '*'}/eval/no_grad/*"
-    every = selectors.select(f"{wanted}/{size or given.size or DEFAULT_SIZE}")
-    found_cases = {replace(c, batch=batch or given.batch or 64) for c in every}
+    every = selectors.select(f"{given.workload or '*'}/{given.framework or '*'}/eval/no_grad/*/{given.size or DEFAULT_SIZE}")
+    found_cases = {replace(c, batch=given.batch or 64) for c in every}
     if len(found_cases) > 1:
         fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
     (case,) = found_cases

@@ -65,11 +65,10 @@ class Search:
         return not self.stopped
 
 
-def chosen(workload: str, scenario: str, frameworks: list[str], strategies: list[str], size: str) -> list[Case]:
+def chosen(workload: str, framework: str, scenario: str, strategy: str | None, size: str) -> list[Case]:
     """The cases to search for, at the smallest batch that their micro-batches allow. Raises UnknownCase, with what is valid."""
-    if not strategies:
-        strategies = [SCENARIOS[scenario].baseline] if scenario in SCENARIOS else ["*"]
-    found = [c for f in frameworks for s in strategies for c in select(f"{workload}/{f}/{scenario}/{s}/*/{size}")]
+    strategy = strategy or (SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*")
+    found = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
     smallest = dict.fromkeys(replace(c, batch=c.plan.micro_batches) for c in found)
     return sorted(smallest, key=lambda c: FRAMEWORKS.index(c.framework))
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from framebench.analysis.comparison import MIB, Comparison, Shown
 from framebench.analysis.frames import rows
-from framebench.analysis.selection import of_one_version, select_cases, unlimited
+from framebench.analysis.selection import counting, of_one_version, select_cases
 from framebench.records.record import Record
 from framebench.suite.registry import OVER_RANKS
 from framebench.suite.strategy import FRAMEWORKS
@@ -43,7 +43,7 @@ CAPTION = (
 
 def comparisons(found: Iterable[Record]) -> Iterator[Comparison]:
     """A table for each machine, scenario and size that has any."""
-    kept = [r for r in of_one_version(unlimited(found)) if r.parsed.ranks > 1]
+    kept = [r for r in of_one_version(counting(found)) if r.parsed.ranks > 1]
     measured = {(m.newest.provenance.machine, m.newest.case): m.read for m in select_cases(kept)}
     every = [row._asdict() | held(measured[row.machine, row.case]) for row in rows(kept)]
     for (machine, scenario, size), group in groupby(sorted(every, key=place), key=lambda row: place(row)[:3]):

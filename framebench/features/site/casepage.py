@@ -11,8 +11,8 @@ import pandas as pd
 
 from framebench.analysis import breakdown
 from framebench.analysis.comparison import MIB, Comparison, missing, number
-from framebench.analysis.selection import Measured, select_case
-from framebench.analysis.tables import BEFORE_BLOCKS, interval, mark, relative
+from framebench.analysis.selection import Measured, counting, select_case
+from framebench.analysis.tables import interval, mark, relative
 from framebench.records.record import Compared, Record
 
 
@@ -72,7 +72,7 @@ def key_numbers(r: pd.Series) -> Comparison:
 
 
 def blocks(r: pd.Series) -> str:
-    return f"{r['samples']} turns in {r['blocks']} blocks" if r["blocks"] else f"{r['samples']} steps, {BEFORE_BLOCKS}"
+    return f"{r['samples']} turns in {r['blocks']} blocks"
 
 
 def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
@@ -192,7 +192,7 @@ def dots(record: Record, found: list[Record]) -> list[Dot]:
 
 
 def of_its_version(record: Record, found: list[Record]) -> Measured:
-    return select_case([r for r in found if r.framework_version == record.framework_version])
+    return select_case(counting(r for r in found if r.framework_version == record.framework_version))
 
 
 def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:

@@ -11,7 +11,7 @@ from framebench import extensions
 from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.results import Results
-from framebench.analysis.selection import measured_at, of_one_version, unlimited
+from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.extensions import Page
 from framebench.features.site import casepage, drawn, headlines
 from framebench.features.site.titles import SCENARIO_ORDER, title
@@ -39,7 +39,7 @@ class Machine:
     @cached_property
     def shown(self) -> pd.DataFrame:
         """The rows of one version of each framework."""
-        return frames.frame(of_one_version(unlimited(self.records)))
+        return frames.frame(of_one_version(counting(self.records)))
 
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:

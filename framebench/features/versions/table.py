@@ -23,7 +23,7 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.reports import verdicts
 from framebench.analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
-from framebench.analysis.selection import measured_at, unlimited
+from framebench.analysis.selection import counting, measured_at
 from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
 from framebench.analysis.statistics import FEW as BLOCKS
 from framebench.records.record import Record
@@ -97,7 +97,7 @@ def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | 
     """
     if base == change or parse(base)[0] != parse(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
-    usable = [r for r in unlimited(found) if r.status != "unsupported"]
+    usable = [r for r in counting(found) if r.status != "unsupported"]
     one, other = side(usable, base), side(usable, change)
     known = Blocks(usable)
     both = sorted(one.keys() & other.keys())
@@ -129,11 +129,7 @@ def side(found: list[Record], text: str) -> dict[Key, list[Record]]:
 def judged(
     key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], known: Blocks, threshold: float | None = None
 ) -> list[Row]:
-    """The rows of one case, from the records of the newest protocol that both versions have; p not yet corrected."""
-    protocols = {r.provenance.protocol for r in base} & {r.provenance.protocol for r in change}
-    if not protocols:
-        return []
-    base, change = ([r for r in arm if r.provenance.protocol == max(protocols)] for arm in (base, change))
+    """The rows of one case; p not yet corrected."""
     blank = Row(*key, *arms, conditions(base, change))
     fine = good(base), good(change)
     rows = [] if fine == (base, change) else [status_row(blank, base, change)]

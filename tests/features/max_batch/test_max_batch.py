@@ -164,7 +164,7 @@ def test_batches_are_multiples_of_the_micro_batches(
     unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    (case,) = chosen("transformer", "train", ["torch"], ["accumulate"], "tiny")
+    (case,) = chosen("transformer", "torch", "train", "accumulate", "tiny")
     fit = find(case, int(11.5 * MIB), unchecked, results=results)
     assert (fit.largest, {p.batch % 4 for p in fit.probes}) == (8, {0})
 
@@ -203,7 +203,7 @@ def test_what_arrives_twice_is_counted() -> None:
 )
 def test_a_real_search(framework: str, environment: dict[str, Environment], results: Path) -> None:
     """The bracket holds: one fits by its measured peak, the next does not, and without a limit it needs more than before."""
-    (case,) = chosen("transformer", "train", [framework], [], "tiny")
+    (case,) = chosen("transformer", framework, "train", None, "tiny")
     fit = find(case, 8 * MIB, environment[framework], options=OPTIONS, results=results)
     assert fit.status == "found", fit.answer
     outcomes = {p.batch: p for p in fit.probes}
@@ -255,7 +255,7 @@ print(json.dumps([losses, whole]))
 
 
 def test_the_command_for_people_and_programs(environment: dict[str, Environment], results: Path) -> None:
-    arguments = ("fit", "--workload", "transformer", "--framework", "torch", "--size", "tiny", "--max-batch", "2")
+    arguments = ("max-batch", "transformer/torch////tiny", "--max-batch", "2")
     done = framebench(*arguments, "--budget", "64MiB", "--results", str(results), "--json")
     assert done.returncode == 0, done.stderr
     (fit,) = json.loads(done.stdout)
@@ -266,13 +266,13 @@ def test_the_command_for_people_and_programs(environment: dict[str, Environment]
 
 
 def test_the_evaluation_command(environment: dict[str, Environment], results: Path) -> None:
-    arguments = ("evaluate", "--workload", "transformer", "--framework", "torch", "--results", str(results), "--size", "tiny")
-    done = framebench(*arguments, "--samples", "600", "--budget", "4MiB", "--batch", "512")
+    where = ("--results", str(results))
+    done = framebench("evaluate", "transformer/torch///b512/tiny", *where, "--samples", "600", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
     # one sample's logits take 2 MiB at the size `cpu`
-    tight = framebench(*arguments[:-2], "--samples", "2", "--budget", "1MiB", "--json")
+    tight = framebench("evaluate", "transformer/torch", *where, "--samples", "2", "--budget", "1MiB", "--json")
     assert tight.returncode == 1
     assert "batch 1 does not fit" in tight.stderr
     assert json.loads(tight.stdout)["done"] == 0
@@ -281,14 +281,14 @@ def test_the_evaluation_command(environment: dict[str, Environment], results: Pa
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["fit", "--workload", "resnet51", "--budget", "1GiB"], "resnet50"),
-        (["fit", "--workload", "resnet50", "--budget", "1GiB", "--scenario", "infer"], "finetune"),
-        (["fit", "--workload", "resnet50", "--budget", "1GiB", "--framework", "tensorflow"], "jittor"),
-        (["fit", "--workload", "resnet50", "--budget", "1GiB", "--strategy", "magic"], "checkpoint"),
-        (["fit", "--workload", "resnet50", "--budget", "1GiB", "--size", "huge"], "tiny"),
-        (["fit", "--workload", "resnet50", "--budget", "plenty"], "512MiB"),
-        (["evaluate", "--workload", "resnet51", "--framework", "torch", "--budget", "1GiB"], "transformer"),
-        (["evaluate", "--workload", "resnet50", "--framework", "tensorflow", "--budget", "1GiB"], "jax"),
+        (["max-batch", "resnet51", "--budget", "1GiB"], "resnet50"),
+        (["max-batch", "resnet50/*/infer", "--budget", "1GiB"], "finetune"),
+        (["max-batch", "resnet50/tensorflow", "--budget", "1GiB"], "jittor"),
+        (["max-batch", "resnet50/*/train/magic", "--budget", "1GiB"], "checkpoint"),
+        (["max-batch", "resnet50/////huge", "--budget", "1GiB"], "tiny"),
+        (["max-batch", "resnet50", "--budget", "plenty"], "512MiB"),
+        (["evaluate", "resnet51/torch", "--budget", "1GiB"], "transformer"),
+        (["evaluate", "resnet50/tensorflow", "--budget", "1GiB"], "jax"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
@@ -300,7 +300,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
 
 def test_an_absent_environment_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, and nothing to build from."""
-    arguments = ("fit", "--workload", "transformer", "--framework", "jittor", "--budget", "1GiB", "--results", str(tmp_path))
+    arguments = ("max-batch", "transformer/jittor", "--budget", "1GiB", "--results", str(tmp_path))
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     done = framebench(*arguments)
@@ -316,4 +316,4 @@ def test_an_order_survives_its_command_line() -> None:
 
 def test_unknown_strategies_name_the_known() -> None:
     with pytest.raises(UnknownCase, match="no_grad"):
-        chosen("resnet50", "eval", ["torch"], ["no_gard"], "tiny")
+        chosen("resnet50", "torch", "eval", "no_gard", "tiny")

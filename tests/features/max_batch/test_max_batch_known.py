@@ -1,4 +1,4 @@
-"""What `framebench fit` found before is answered at once, while it still is an answer."""
+"""What `framebench max-batch` found before is answered at once, while it still is an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
 
 
 def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> Fit:
-    """A fit of this machine, as `framebench fit` leaves it."""
+    """A fit of this machine, as `framebench max-batch` leaves it."""
     origin = provenance(machine=machine_name(), protocol=version)
     fields = {"status": "found", "answer": "largest batch that fits: 11", "largest": 11, "provenance": origin} | changes
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
@@ -33,9 +33,9 @@ def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> 
     return fit
 
 
-def test_fit_answers_at_once_what_was_found_before(results: Path) -> None:
+def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
     saved(results)
-    arguments = ("fit", "--workload", "transformer", "--framework", "torch", "--size", "tiny", "--budget", "8MiB")
+    arguments = ("max-batch", "transformer/torch////tiny", "--budget", "8MiB")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with alone(results):  # it disturbs no measurement
         done = framebench(*arguments, "--results", str(results), "--json")

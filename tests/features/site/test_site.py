@@ -26,6 +26,7 @@ from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
 from tests.handmade import in_blocks, provenance, record
 from tests.processes import ROOT
 
@@ -171,7 +172,7 @@ def test_differences_within_the_noise_are_none() -> None:
 
 def test_the_summary_and_the_answer_in_words_are_of_one_protocol() -> None:
     """A strategy that only an earlier protocol measured is in neither."""
-    new = {"protocol": 2}
+    new = {"protocol": VERSION + 1}
     earlier = [made("fp32", 1000, [1.0]), made("accumulate", 100, [1.0])]
     later = [made("fp32", 1000, [1.0], day=2, where=new), made("checkpoint", 500, [2.0], day=2, where=new)]
     (comparison,) = headlines.headlines(frames.frame([*in_blocks(earlier), *in_blocks(later)]))
