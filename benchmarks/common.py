@@ -52,9 +52,9 @@ class CaseBenchmarks(ABC):
         """Abstract so that asv, which collects every concrete class, passes over this one."""
 
     def __init_subclass__(cls) -> None:
-        own = [case for case in ALL if (case.workload, case.size) == (cls.workload, cls.size)]
-        scenarios, strategies = dict.fromkeys(case.scenario for case in own), dict.fromkeys(case.strategy for case in own)
-        cls.params = list(scenarios), list(strategies), sorted({case.batch for case in own})
+        cases = [case for case in ALL if (case.workload, case.size) == (cls.workload, cls.size)]
+        scenarios, strategies = dict.fromkeys(case.scenario for case in cases), dict.fromkeys(case.strategy for case in cases)
+        cls.params = list(scenarios), list(strategies), sorted({case.batch for case in cases})
         cls.unit = f"{spec.workload(cls.workload).unit}/s"
 
     def setup(self, scenario: str, strategy: str, batch: int) -> None:

@@ -62,7 +62,7 @@ class Feature:
 @cache
 def features() -> dict[str, Feature]:
     """All that are there, by name."""
-    names = sorted(found.name for found in pkgutil.iter_modules([str(FOLDER)]) if found.ispkg)
+    names = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]) if module.ispkg)
     return {name: importlib.import_module(f"framebench.features.{name}").FEATURE for name in names}
 
 
@@ -71,8 +71,8 @@ def every(hook: str) -> Iterator[Any]:
     for name, feature in features().items():
         if target := feature.adds.get(hook):
             module, _, function = target.partition(":")
-            found = importlib.import_module(f"framebench.features.{name}.{module}")
-            yield getattr(found, function) if function else found
+            feature_module = importlib.import_module(f"framebench.features.{name}.{module}")
+            yield getattr(feature_module, function) if function else feature_module
 
 
 def of_framework(feature: str, part: str, framework: str) -> Any:

@@ -62,8 +62,8 @@ BACK: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
 
 def layout_of(module: nnx.Module, leaf: str) -> Callable[[np.ndarray], np.ndarray]:
     """What turns the canonical array of this leaf into Flax's; subclasses keep their parent's layout."""
-    known = [f for kind, f in LAYOUTS.items() if isinstance(module, kind)]
-    return known[0] if known and leaf == "kernel" else np.asarray
+    layouts = [f for kind, f in LAYOUTS.items() if isinstance(module, kind)]
+    return layouts[0] if layouts and leaf == "kernel" else np.asarray
 
 
 def canonical(path: Sequence[Any]) -> str:
@@ -121,9 +121,9 @@ class Names:
 
     def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """The tensors of the leaf at `path`."""
-        found = self.of(path)
-        layers = [value] if found == [canonical(path)] else value
-        for name, layer in zip(found, layers, strict=True):
+        names = self.of(path)
+        layers = [value] if names == [canonical(path)] else value
+        for name, layer in zip(names, layers, strict=True):
             yield name, self.back[key(path)](layer)
 
 

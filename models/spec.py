@@ -219,7 +219,7 @@ class Workload:
             order = np.argsort(flat[2], kind="stable")
             flat = flat[0][order], flat[1][order], flat[2][order]
         quarter = max(1, config.length // 4)
-        found = []
+        batches = []
         for i in range(0, len(flat[0]), batch):
             x, y, length = (part[i : i + batch] for part in flat)
             longest = {"padded": config.length, "bucketed": -(-length.max() // quarter) * quarter, "raw": length.max()}
@@ -227,8 +227,8 @@ class Workload:
                 raise ValueError(f"no way {how!r} to batch sequences; choose from: {', '.join(longest)}")
             real = np.arange(config.length) < length[:, None]
             cut = slice(None), slice(0, int(longest[how]))
-            found.append((np.where(real, x, 0)[cut].copy(), np.where(real, y, -1)[cut].copy()))
-        return found
+            batches.append((np.where(real, x, 0)[cut].copy(), np.where(real, y, -1)[cut].copy()))
+        return batches
 
     @cached_property
     def references(self) -> dict[str, Any]:
@@ -279,8 +279,8 @@ class Workload:
 def workload(name: str) -> Workload:
     """The declaration of a workload. Raises UnknownName, with the valid names."""
     if name == OWN and (declare := extensions.one("workload")):
-        own: Workload = declare()
-        return own
+        user_workload: Workload = declare()
+        return user_workload
     return declared(name)
 
 
@@ -295,12 +295,14 @@ def declared(name: str) -> Workload:
     if name not in folders():
         raise UnknownName(f"no workload {name!r}; workloads: {', '.join(folders())} (${FURTHER} may name a folder with others)")
     try:
-        found = importlib.import_module(f"framebench.models.{name}.spec").WORKLOAD
+        declaration = importlib.import_module(f"framebench.models.{name}.spec").WORKLOAD
     except Exception as error:
         raise BadWorkload(f"{folders()[name] / 'spec.py'} declares no workload: {type(error).__name__}: {error}") from error
-    if found.name != name:
-        raise BadWorkload(f"{folders()[name] / 'spec.py'} calls its workload {found.name!r}: it must be called as its folder")
-    return found
+    if declaration.name != name:
+        raise BadWorkload(
+            f"{folders()[name] / 'spec.py'} calls its workload {declaration.name!r}: it must be called as its folder"
+        )
+    return declaration
 
 
 @cache
@@ -308,16 +310,18 @@ def folders() -> dict[str, Path]:
     """Workloads by name: what has a `spec.py`, here and in $FRAMEBENCH_MODELS, whose workloads are imported under the same name
     as those here. Raises BadWorkload."""
     here = Path(__file__).parent
-    found = {file.parent.name: file.parent for file in sorted(here.glob("*/spec.py"))}
+    built_in_folders = {file.parent.name: file.parent for file in sorted(here.glob("*/spec.py"))}
     if not os.environ.get(FURTHER):
-        return found
+        return built_in_folders
     further = Path(os.environ[FURTHER]).expanduser().resolve()
     theirs = {file.parent.name: file.parent for file in sorted(further.glob("*/spec.py"))}
     if not theirs:
         raise BadWorkload(f"${FURTHER} is {further}, where no folder has a spec.py")
     for name, folder in theirs.items():
-        if name in found or name == OWN or not name.isidentifier():
-            raise BadWorkload(f"{folder}: {name!r} cannot be the name of a workload; taken are {OWN}, {', '.join(found)}")
+        if name in built_in_folders or name == OWN or not name.isidentifier():
+            raise BadWorkload(
+                f"{folder}: {name!r} cannot be the name of a workload; taken are {OWN}, {', '.join(built_in_folders)}"
+            )
     os.environ[FURTHER] = str(further)  # workers may run in another folder
     models.__path__.append(str(further))
-    return found | theirs
+    return built_in_folders | theirs

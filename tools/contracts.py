@@ -47,8 +47,10 @@ class Hidden(Contract):
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for module in check.metadata["wrong"]:
-            said = "imports what a text names" if module in check.metadata["hiding"] else "is named in the contract for nothing"
-            output.print_error(f"{module} {said}")
+            complaint = (
+                "imports what a text names" if module in check.metadata["hiding"] else "is named in the contract for nothing"
+            )
+            output.print_error(f"{module} {complaint}")
 
 
 def hides(source: str) -> bool:
@@ -90,7 +92,7 @@ class Reach(Contract):
         foreign = {m for m in graph.modules if graph.is_module_squashed(m)} - sys.stdlib_module_names - set(self.allowed)
         modules = whole(graph, self.modules) - whole(graph, self.without or [])
         chains = (graph.find_shortest_chain(importer=module, imported=other) for module in modules for other in foreign)
-        return ContractCheck(kept=not (found := sorted(filter(None, chains))), metadata={"chains": found})
+        return ContractCheck(kept=not (forbidden_chains := sorted(filter(None, chains))), metadata={"chains": forbidden_chains})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for chain in check.metadata["chains"]:

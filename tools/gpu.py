@@ -59,14 +59,14 @@ Blocks = dict[str, list[Planned]]
 
 def planned(file: Path) -> Blocks:
     """By block, in order. Raises UnknownCase."""
-    found: Blocks = {}
+    rows_by_block: Blocks = {}
     with file.open() as lines:
         for row in csv.DictReader(lines):
             one = Planned(
                 row["half"], row["block"], int(row["rounds"]), parse(row["case"]), float(row["seconds"]), float(row["gib"])
             )
-            found.setdefault(one.block, []).append(one)
-    return found
+            rows_by_block.setdefault(one.block, []).append(one)
+    return rows_by_block
 
 
 def rehearsed(blocks: Blocks) -> Blocks:
@@ -88,8 +88,8 @@ def answered(results: Path, timed: bool) -> dict[Case, Record]:
 
 
 def left_of(rows: list[Planned], results: Path, ready: dict[str, Environment]) -> list[Planned]:
-    known = answered(results, timed=rows[0].rounds > 0)
-    return [one for one in rows if one.case not in known and one.case.framework in ready]
+    answered_cases = answered(results, timed=rows[0].rounds > 0)
+    return [one for one in rows if one.case not in answered_cases and one.case.framework in ready]
 
 
 def pace(blocks: Blocks, results: Path) -> float:
@@ -120,14 +120,14 @@ def measure(name: str, rows: list[Planned], ready: dict[str, Environment], resul
     """Each case's status. Interrupted, its session is gone on with by the next call."""
     options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S)
     opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
-    found = measure_all([one.case for one in rows], opened, ready, options, results)
+    statuses = measure_all([one.case for one in rows], opened, ready, options, results)
     opened.close(results)
-    return found
+    return statuses
 
 
 def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: float) -> list[str]:
     """Statuses of what was measured until the end."""
-    found: list[str] = []
+    statuses: list[str] = []
     for name, rows in blocks.items():
         if not (rows := left_of(rows, results, ready)):
             continue
@@ -138,9 +138,9 @@ def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: floa
             continue
         began = time.monotonic()
         say(f"== {name}: {len(rows)} cases, about {seconds:.0f} s of {left:.0f}")
-        found += measure(name, rows, ready, results)
+        statuses += measure(name, rows, ready, results)
         say(f"   {name} took {time.monotonic() - began:.0f} s")
-    return found
+    return statuses
 
 
 def tell(blocks: Blocks, ready: dict[str, Environment], results: Path) -> None:

@@ -81,8 +81,8 @@ class Loader:
         return self.images.nbytes
 
     def counted(self) -> dict[str, Any]:
-        found = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
-        return found | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
+        counts = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
+        return counts | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
 
     @property
     def mapped(self) -> bool:

@@ -30,11 +30,11 @@ def errors(product: Multiply, convolution: Multiply) -> dict[str, float]:
     }
 
 
-def exact(found: dict[str, Any]) -> bool:
+def exact(errors: dict[str, Any]) -> bool:
     """Neither was rounded."""
-    return max(found["error_of_a_product"], found["error_of_a_convolution"]) < LIMIT
+    return max(errors["error_of_a_product"], errors["error_of_a_convolution"]) < LIMIT
 
 
-def rounded(found: dict[str, Any]) -> bool:
+def rounded(errors: dict[str, Any]) -> bool:
     """Both were."""
-    return min(found["error_of_a_product"], found["error_of_a_convolution"]) > LIMIT
+    return min(errors["error_of_a_product"], errors["error_of_a_convolution"]) > LIMIT

@@ -26,9 +26,9 @@ def arm_of(r: Record) -> Arm:
     return Arm(r.provenance.machine, r.case, r.framework_version or "")
 
 
-def timed(found: Iterable[Record]) -> list[Record]:
+def timed(records: Iterable[Record]) -> list[Record]:
     """Those whose times count."""
-    return [r for r in found if r.timed]
+    return [r for r in records if r.timed]
 
 
 def by_round(r: Record) -> dict[int, float]:
@@ -52,10 +52,10 @@ def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
     return [log for log in logs if log is not None]
 
 
-def grouped(found: Iterable[Record]) -> dict[str, list[Record]]:
+def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
     """By block, in the order of its arms."""
     groups: dict[str, list[Record]] = defaultdict(list)
-    for r in sorted(timed(found), key=place):
+    for r in sorted(timed(records), key=place):
         groups[r.turns_taken.block].append(r)
     return groups
 
@@ -74,8 +74,8 @@ class Blocks:
     a block has none, against the first arm. The pair that is asked for is left out of what it is moderated by.
     """
 
-    def __init__(self, found: Iterable[Record]) -> None:
-        self.found = timed(found)
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.found = timed(records)
 
     @cached_property
     def pairs(self) -> dict[Pair, list[float]]:
@@ -112,8 +112,10 @@ class Blocks:
 
 def anchor(r: Record, members: Sequence[Record]) -> Record:
     """What an arm is set against to learn how blocks differ."""
-    own = [m for m in members if m.parsed.framework == r.parsed.framework and m.framework_version == r.framework_version]
-    base = next((m for m in own if m.parsed.strategy == m.parsed.stage.baseline), members[0])
+    same_framework = [
+        m for m in members if m.parsed.framework == r.parsed.framework and m.framework_version == r.framework_version
+    ]
+    base = next((m for m in same_framework if m.parsed.strategy == m.parsed.stage.baseline), members[0])
     return members[0] if base is r else base
 
 

@@ -88,8 +88,8 @@ class Comparison:
         console.print(self.key, style="italic", markup=False, highlight=False)
         without = terminal.draw(console, self.head, self.rows, self.left)
         if without:
-            said = f"No room in {console.width} columns for: {', '.join(without)}"
-            console.print(said, style="italic", markup=False, highlight=False)
+            message = f"No room in {console.width} columns for: {', '.join(without)}"
+            console.print(message, style="italic", markup=False, highlight=False)
         if self.caption:
             console.print(self.caption, style="dim italic", markup=False, highlight=False)
         for note in self.notes:

@@ -114,26 +114,26 @@ def column(name: str, annotated: Any) -> Column:
 COLUMNS = tuple(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items())
 
 
-def calibrated(found: Calibration | None) -> str:
-    if found is None:
+def calibrated(calibration: Calibration | None) -> str:
+    if calibration is None:
         return "not done"
-    return "passed" if found.passed else f"FAILED ({', '.join(found.failed)})"
+    return "passed" if calibration.passed else f"FAILED ({', '.join(calibration.failed)})"
 
 
-def rows(found: Iterable[Record]) -> list[Row]:
+def rows(all_records: Iterable[Record]) -> list[Row]:
     """One for each machine, case and framework version among these records, sorted by these.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and machine. They are missing
     where the baseline is; of peaks where two instruments read them; of times where the two share no block.
     """
-    cases = select_cases(found)
-    known = Blocks(r for measured in cases for r in measured.timed)
+    cases = select_cases(all_records)
+    timed_blocks = Blocks(r for measured in cases for r in measured.timed)
     bases = {alike(m): m for m in cases if is_base(m.newest)}
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
     by_parts = {(alike(m), parts_of(m)): m for m in cases}
     eager = [by_parts.get((alike(m), parts_of(m) - compiled)) if (compiled := compiled_parts(m)) else None for m in cases]
-    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, known) for m, e in zip(cases, eager)]
+    return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, timed_blocks) for m, e in zip(cases, eager)]
 
 
 def compiled_parts(m: Measured) -> frozenset[str]:
@@ -161,7 +161,7 @@ def of_torch(m: Measured) -> tuple[object, ...]:
     return case.workload, case.scenario, case.batch, case.size, case.ranks, m.newest.provenance.machine
 
 
-def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, known: Blocks) -> Row:
+def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, timed_blocks: Blocks) -> Row:
     r, read = m.newest, m.read
     case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
     of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
@@ -169,7 +169,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
     step_s = median(times) if times else None
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
     counted = [median(one.instructions) for one in m.timed if one.instructions]
-    of_base, of_torchs = ratio(known, base, m), ratio(known, torch, m)
+    of_base, of_torchs = ratio(timed_blocks, base, m), ratio(timed_blocks, torch, m)
     return Row(
         case=r.case,
         workload=case.workload,
@@ -234,19 +234,19 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
     )
 
 
-def ratio(known: Blocks, base: Measured | None, m: Measured) -> Ratio | None:
+def ratio(timed_blocks: Blocks, base: Measured | None, m: Measured) -> Ratio | None:
     """Step time over that of `base`; 1 of a case over itself, which needs no interval."""
     if base is None or not base.timed or not m.timed:
         return None
-    return Ratio(1.0, 1.0, 1.0, None, len(m.timed)) if base is m else known.ratio(base.timed, m.timed)
+    return Ratio(1.0, 1.0, 1.0, None, len(m.timed)) if base is m else timed_blocks.ratio(base.timed, m.timed)
 
 
 def peak_ratio(m: Measured, base: Measured | None) -> float | None:
     """Both are the largest over the steps of one process; None where two instruments read them."""
     if base is None or m.read.peak_instrument != base.read.peak_instrument:
         return None
-    own, other = m.read.peak_bytes, base.read.peak_bytes
-    return own / other if own and other else None
+    peak, other = m.read.peak_bytes, base.read.peak_bytes
+    return peak / other if peak and other else None
 
 
 def reference_share(timed: Sequence[Record]) -> float | None:
@@ -261,10 +261,10 @@ def reference_share(timed: Sequence[Record]) -> float | None:
     return median(shares) if work and shares else None
 
 
-def frame(found: Iterable[Record]) -> pd.DataFrame:
+def frame(all_records: Iterable[Record]) -> pd.DataFrame:
     """The `rows` of these records with the columns of COLUMNS, in the order of the published tables. What one rank of several
     needs is compared with other ranks alone, in `framebench.features.ranks.table`, and is in none of them."""
-    single = (r for r in found if r.parsed.ranks == 1)
+    single = (r for r in all_records if r.parsed.ranks == 1)
     table = pd.DataFrame(rows(single), columns=list(Row._fields))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     return in_order(table.astype({c.name: c.dtype for c in COLUMNS}))
@@ -278,7 +278,7 @@ def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
 
 def decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
     """Whether a row has this ratio, and an interval that is narrow enough to tell."""
-    return pd.Series([found is not None and found.decided for found in ratios(df, name)], df.index, dtype=bool)
+    return pd.Series([step_ratio is not None and step_ratio.decided for step_ratio in ratios(df, name)], df.index, dtype=bool)
 
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -294,5 +294,5 @@ def in_order(table: pd.DataFrame) -> pd.DataFrame:
 @cache
 def rank(scenario: str, strategy: str) -> int:
     """The strategy's place among those of the scenario; a combination that is in no profile comes last."""
-    known = names(scenario)
-    return known.index(strategy) if strategy in known else len(known)
+    strategies = names(scenario)
+    return strategies.index(strategy) if strategy in strategies else len(strategies)

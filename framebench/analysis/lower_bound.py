@@ -73,13 +73,13 @@ def size(param: Param) -> int:
 def held(case: Case, trainable: bool) -> int:
     """Bytes of parameters, or of buffers: of the model, the second of a pair, the teacher of a student."""
     what, spec = options(case), case.spec
-    found: list[tuple[Any, str | tuple[str, ...]]] = [(case.config, "")]
+    models: list[tuple[Any, str | tuple[str, ...]]] = [(case.config, "")]
     if case.plan.mathematics == "distill":
-        found.append((spec.config(case.size), ""))
+        models.append((spec.config(case.size), ""))
     if case.scenario == "pair" and "in_turn" not in what:
         shared = any(o.get("shared") for o in what.values())
-        found.append((case.config, spec.head if shared else ""))
-    chosen = (p for config, begins in found for p in spec.params(config) if p.name.startswith(begins))
+        models.append((case.config, spec.head if shared else ""))
+    chosen = (p for config, begins in models for p in spec.params(config) if p.name.startswith(begins))
     return sum(stored(case, p) for p in chosen if p.trainable == trainable)
 
 
@@ -92,11 +92,11 @@ def stored(case: Case, param: Param) -> int:
 @cache
 def gradient_bytes(case: Case) -> dict[str, int]:
     """By layer: of all trained parameters, as they are when the backward pass ends."""
-    found: dict[str, int] = {}
+    bytes_by_layer: dict[str, int] = {}
     for p in trained(case):
         layer = p.name.rpartition(".")[0]
-        found[layer] = found.get(layer, 0) + storage(case) * size(p)
-    return found
+        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + storage(case) * size(p)
+    return bytes_by_layer
 
 
 def trained(case: Case) -> list[Param]:
@@ -147,10 +147,10 @@ def layers(case: Case) -> list[Layer]:
 
 def graph(case: Case) -> list[Layer]:
     """The layers that a backward pass goes through: none below the first trained one. A frozen product needs no input."""
-    prefixes, found = trained_prefixes(case) or ("",), layers(case)
-    trained = [f"{k.name}.".startswith(prefixes) for k in found]
-    first = trained.index(True) if True in trained else len(found)
-    return [k if t or not k.output else replace(k, elements=0) for k, t in zip(found[first:], trained[first:])]
+    prefixes, all_layers = trained_prefixes(case) or ("",), layers(case)
+    trained = [f"{k.name}.".startswith(prefixes) for k in all_layers]
+    first = trained.index(True) if True in trained else len(all_layers)
+    return [k if t or not k.output else replace(k, elements=0) for k, t in zip(all_layers[first:], trained[first:])]
 
 
 def recomputed(case: Case) -> set[str]:
@@ -175,21 +175,21 @@ def backward(case: Case) -> tuple[int, int]:
     in_place = case.framework == "jax" and "no_donate" not in what
     one_by_one = "optimizer_in_backward" in what or in_place
 
-    own = [gradients.get(k.name, 0) for k in kept]
-    above = sum(own)  # gradients of this layer and of those above it
+    layer_gradients = [gradients.get(k.name, 0) for k in kept]
+    above = sum(layer_gradients)  # gradients of this layer and of those above it
     stays, turn = 0, dict.fromkeys(again, 0)  # elements up to this layer: kept all along, and of each recomputed block
-    found = []
-    for k, gradient in zip(kept, own):
+    layer_bytes = []
+    for k, gradient in zip(kept, layer_gradients):
         if k.border or k.block not in again:
             stays += k.elements
         else:
             turn[k.block] += k.elements
-        whose = sum(own) if always else gradient if one_by_one else above
-        found.append((whose, per_element * (stays + turn.get(k.block, 0))))
+        whose = sum(layer_gradients) if always else gradient if one_by_one else above
+        layer_bytes.append((whose, per_element * (stays + turn.get(k.block, 0))))
         above -= gradient
-    if not found:  # nothing is known of activations: the end of the backward pass
+    if not layer_bytes:  # nothing is known of activations: the end of the backward pass
         return max(gradients.values()) if one_by_one and not always else sum(gradients.values()), 0
-    return max(found, key=sum)
+    return max(layer_bytes, key=sum)
 
 
 def forward(case: Case) -> int:

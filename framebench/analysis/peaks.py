@@ -67,19 +67,19 @@ def useless(r: Row) -> str | None:
 def evidence_about(results: Path, machine: str, workload: str, scenario: str) -> tuple[list[Row], Blocks]:
     """The rows of a machine's records of a workload in a scenario, of one version, and the blocks that they were timed
     in. Reads no other record."""
-    found = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
-    return rows(r for r in found if r.parsed.ranks == 1), Blocks(found)
+    selected_records = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
+    return rows(r for r in selected_records if r.parsed.ranks == 1), Blocks(selected_records)
 
 
 def bearing(every: Sequence[Row], case: Case) -> list[Row]:
     """The rows that a peak of this case can rest on, by batch: of its strategy, framework and size, and of every size where the
     model is only described. Raises NoRecords, with the reason."""
-    own = [r for r in every if (r.framework, r.strategy) == (case.framework, case.strategy)]
+    strategy_rows = [r for r in every if (r.framework, r.strategy) == (case.framework, case.strategy)]
     if not isinstance(case, Described):
-        own = [r for r in own if r.size == case.size]
-    usable = sorted((r for r in own if not useless(r)), key=lambda r: r.batch)
+        strategy_rows = [r for r in strategy_rows if r.size == case.size]
+    usable = sorted((r for r in strategy_rows if not useless(r)), key=lambda r: r.batch)
     if not usable:
-        raise NoRecords("; ".join(f"{r.case}: {useless(r)}" for r in own) or nothing_of(case))
+        raise NoRecords("; ".join(f"{r.case}: {useless(r)}" for r in strategy_rows) or nothing_of(case))
     return [r for r in usable if limited_instrument(r) == limited_instrument(usable[-1])]
 
 
@@ -91,55 +91,55 @@ def nothing_of(case: Case) -> str:
 
 def expected(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak, Row]:
     """The peak of a case, and a row that says where it was measured. Raises NoRecords, with the reason."""
-    own = bearing(every, case)
-    return peak_of(own, case, searches), own[-1]
+    bearing_rows = bearing(every, case)
+    return peak_of(bearing_rows, case, searches), bearing_rows[-1]
 
 
-def peak_of(own: Sequence[Row], case: Case, searches: Searches) -> Peak:
+def peak_of(bearing_rows: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """`own`: the rows that bear on it. What was measured comes first, by a record or by a search."""
-    newest, kept = own[-1], searches.kept(case) if limited_instrument(own[-1]) == "host.rss" else None
-    exact = next((r for r in own if r.case == case.id and not isinstance(case, Described)), None)
+    newest, kept = bearing_rows[-1], searches.kept(case) if limited_instrument(bearing_rows[-1]) == "host.rss" else None
+    exact = next((r for r in bearing_rows if r.case == case.id and not isinstance(case, Described)), None)
     if exact is not None:
         return Peak("measured", "record", limited_bytes(exact), kept=kept or 0)
     ran = searches.tried(case, newest.machine, newest.framework_version).ran(case.batch)
     if ran is not None and (value := ran.peaks.get(limited_instrument(newest) or "")):
         return Peak("measured", "search under a limit", value, kept=ran.kept_bytes or 0)
-    return predicted(own, case)._replace(kept=kept or 0)
+    return predicted(bearing_rows, case)._replace(kept=kept or 0)
 
 
-def predicted(own: Sequence[Row], case: Case) -> Peak:
+def predicted(bearing_rows: Sequence[Row], case: Case) -> Peak:
     if isinstance(case, Described):
-        return by_ratio(own, case)
-    batches = [r.batch for r in own]
+        return by_ratio(bearing_rows, case)
+    batches = [r.batch for r in bearing_rows]
     if len(set(batches)) < 2:
-        return by_parts(own[-1], case)
-    value, low, high = fit(batches, [limited_bytes(r) for r in own]).at(case.batch)
-    known, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
+        return by_parts(bearing_rows[-1], case)
+    value, low, high = fit(batches, [limited_bytes(r) for r in bearing_rows]).at(case.batch)
+    method, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
     if low is None or high is None:
-        return Peak("predicted", known, max(value, least))
-    return Peak("predicted", known, max(value, least), max(low, least), max(high, least))
+        return Peak("predicted", method, max(value, least))
+    return Peak("predicted", method, max(value, least), max(low, least), max(high, least))
 
 
 def by_parts(r: Row, case: Case) -> Peak:
     """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
     is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
-    known, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
-    peak, fixed = float(limited_bytes(r)), known.parameters + known.buffers + known.optimizer
+    measured_bound, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
+    peak, fixed = float(limited_bytes(r)), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
-    low, high = sorted((max(line, least.total), max(least.total + peak - known.total, least.total)))
+    low, high = sorted((max(line, least.total), max(least.total + peak - measured_bound.total, least.total)))
     method = f"line through batch {r.batch} and what no batch changes"
     return Peak("predicted", method, max(line, least.total), low, high)
 
 
-def by_ratio(own: Sequence[Row], case: Case) -> Peak:
+def by_ratio(bearing_rows: Sequence[Row], case: Case) -> Peak:
     """Of a model that was only described: its lower bound, times what peaks of the same strategy were to theirs.
 
     The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
     holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [limited_bytes(r) / lower_bound(case_of(r.case)).total for r in own]
+    ratios = [limited_bytes(r) / lower_bound(case_of(r.case)).total for r in bearing_rows]
     least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits
-    known = f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
-    return Peak("predicted", known, (low + high) / 2, low, high)
+    method = f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
+    return Peak("predicted", method, (low + high) / 2, low, high)

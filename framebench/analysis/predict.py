@@ -107,16 +107,16 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
 
 def held_out_of(group: pd.DataFrame) -> pd.Series:
     bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
-    known, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
-    line, batch = through(known), int(group["batch"].iloc[-1])
-    over = fit(line.batches, (known["peak_bytes"] - bounds[:-1]).tolist())
+    smaller_batches, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
+    line, batch = through(smaller_batches), int(group["batch"].iloc[-1])
+    over = fit(line.batches, (smaller_batches["peak_bytes"] - bounds[:-1]).tolist())
     expected = line.at(batch)
-    found = {
+    prediction = {
         "known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value,
         "predicted": expected.value, "low": expected.low, "high": expected.high, "error": expected.value / peak - 1,
         "error_over_bound": (over.at(batch).value + bounds[-1]) / peak - 1,
     }  # fmt: skip
-    return pd.concat([last, pd.Series(found, dtype=object)])
+    return pd.concat([last, pd.Series(prediction, dtype=object)])
 
 
 BYTES = Shown("", ",.1f", 1 / MIB)
@@ -139,15 +139,15 @@ SHOWN = {
 
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     """The held-out largest batch, for each machine, scenario and size."""
-    found = held_out(table)
-    if found.empty:
+    predictions = held_out(table)
+    if predictions.empty:
         return
-    ends = zip(found["low"], found["high"])
-    found = found.assign(
+    ends = zip(predictions["low"], predictions["high"])
+    predictions = predictions.assign(
         interval=["-" if missing(low) else f"{mib(low)} to {mib(high)}" for low, high in ends],
-        place=[FRAMEWORKS.index(framework) for framework in found["framework"]],
+        place=[FRAMEWORKS.index(framework) for framework in predictions["framework"]],
     )
-    for (machine, scenario, size), group in found.groupby(["machine", "scenario", "size"]):
+    for (machine, scenario, size), group in predictions.groupby(["machine", "scenario", "size"]):
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
             "MiB (2^20 bytes). A straight line through the peaks at the smaller batches (least squares) predicts the largest; "

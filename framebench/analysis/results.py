@@ -87,7 +87,7 @@ class Results:
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         chosen = self.machine(machine)
-        found = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
-        if not found:
+        records = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
+        if not records:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
-        return frames.frame(found)
+        return frames.frame(records)

@@ -39,8 +39,8 @@ def usual_batch(df: pd.DataFrame) -> int:
 
 def in_order(df: pd.DataFrame) -> pd.DataFrame:
     """Sorted; `framework` (its proper name) and `strategy` as categories in the catalog's order, those that occur."""
-    known = [name for scenario in df["scenario"].unique() for name in names(scenario)]
-    order = dict.fromkeys([*known, *sorted(set(df["strategy"]) - set(known))])
+    catalog_strategies = [name for scenario in df["scenario"].unique() for name in names(scenario)]
+    order = dict.fromkeys([*catalog_strategies, *sorted(set(df["strategy"]) - set(catalog_strategies))])
     made = df.assign(
         framework=pd.Categorical(df["framework"].astype(str).replace(NAMES), [*NAMES.values()]).remove_unused_categories(),
         strategy=pd.Categorical(df["strategy"].astype(str), [*order]).remove_unused_categories(),
@@ -67,8 +67,8 @@ def times(value: float) -> str:
 
 def listed(parts: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    found = [*parts]
-    return " and ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
+    texts = [*parts]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def between(values: Iterable[Any], form: str = "{:.2f}x") -> str:
@@ -83,9 +83,13 @@ def suffix(size: str) -> str:
 
 def heading(framework: str, df: pd.DataFrame) -> str:
     """A panel's title: framework, version, and who read its peaks."""
-    own = df[df["framework"] == framework]
+    framework_rows = df[df["framework"] == framework]
     return " ".join(
-        [framework, *sorted(own["framework_version"].dropna().unique()), f"({', '.join(instruments(own)) or 'no peak'})"]
+        [
+            framework,
+            *sorted(framework_rows["framework_version"].dropna().unique()),
+            f"({', '.join(instruments(framework_rows)) or 'no peak'})",
+        ]
     )
 
 
@@ -98,8 +102,8 @@ def shared_peak(df: pd.DataFrame) -> tuple[str, str] | None:
     shown = df[df["usable"]]
     if len(shown) and shown["host_rss_bytes"].notna().all():
         return "host_rss_bytes", FOR_ALL
-    found = instruments(shown)
-    return ("peak_bytes", found[0]) if len(found) == 1 else None
+    instrument_names = instruments(shown)
+    return ("peak_bytes", instrument_names[0]) if len(instrument_names) == 1 else None
 
 
 def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
@@ -115,12 +119,12 @@ def left_out(df: pd.DataFrame) -> str:
     """By outcome, the rows that have no numbers."""
     without = df[~df["usable"]]
     cases = without["framework"].astype(str) + " " + without["strategy"].astype(str)
-    by = cases.groupby(outcome(without)).agg(lambda found: shortened(list(found)))
-    return f"Without numbers: {'; '.join(f'{why}: {found}' for why, found in by.items())}." if len(by) else ""
+    by = cases.groupby(outcome(without)).agg(lambda case_names: shortened(list(case_names)))
+    return f"Without numbers: {'; '.join(f'{why}: {case_names}' for why, case_names in by.items())}." if len(by) else ""
 
 
-def shortened(found: Iterable[str]) -> str:
-    different = list(dict.fromkeys(found))
+def shortened(case_names: Iterable[str]) -> str:
+    different = list(dict.fromkeys(case_names))
     more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
     return ", ".join(different[:NAMED]) + more
 

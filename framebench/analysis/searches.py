@@ -31,16 +31,16 @@ def read(results: Path) -> Iterator[Fit]:
             yield fit
 
 
-def newest(found: Iterable[Fit]) -> list[Fit]:
+def newest(fits: Iterable[Fit]) -> list[Fit]:
     """The last search of each case and budget, on each machine and in each version of the framework."""
-    ordered = sorted(found, key=lambda fit: fit.provenance.measured_at)
+    ordered = sorted(fits, key=lambda fit: fit.provenance.measured_at)
     return list({(fit.case, fit.budget_bytes, fit.provenance.machine, version(fit)): fit for fit in ordered}.values())
 
 
 def version(fit: Fit) -> str | None:
     """Without the build's label, as `Record.framework_version`."""
-    found = fit.provenance.versions.get(case_of(fit.case).framework)
-    return found and found.split("+")[0]
+    full_version = fit.provenance.versions.get(case_of(fit.case).framework)
+    return full_version and full_version.split("+")[0]
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Tried:
 class Searches:
     """All that were made."""
 
-    def __init__(self, found: Iterable[Fit] = ()) -> None:
-        self.fits = newest(found)
+    def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
+        self.fits = newest(all_fits)
 
     def of_case(self, case: Case, machine: str) -> list[Tried]:
         """Each search of any batch of this case. What is only described by its parameters was never searched."""

@@ -31,9 +31,9 @@ def measured_at(r: Record) -> datetime:
     return r.provenance.measured_at
 
 
-def select(found: Iterable[Record]) -> list[Record]:
+def select(all_records: Iterable[Record]) -> list[Record]:
     """The records of one version of each framework on each machine: what `framebench.load` shows."""
-    return of_one_version(counting(found))
+    return of_one_version(counting(all_records))
 
 
 class Measured(NamedTuple):
@@ -44,24 +44,24 @@ class Measured(NamedTuple):
     timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times that do not count
 
 
-def select_cases(found: Iterable[Record]) -> list[Measured]:
+def select_cases(all_records: Iterable[Record]) -> list[Measured]:
     """One for each machine, case and framework version, sorted by these. A process that died before it could name its version
     is of the only one there is."""
-    kept = counting(found)
+    kept = counting(all_records)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for r in kept:
         versions[r.provenance.machine, r.case] |= {r.framework_version} if r.framework_version else set()
     every: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for r in kept:
-        known = versions[r.provenance.machine, r.case]
-        version = r.framework_version or ("" if len(known) != 1 else next(iter(known)))
+        case_versions = versions[r.provenance.machine, r.case]
+        version = r.framework_version or ("" if len(case_versions) != 1 else next(iter(case_versions)))
         every[r.provenance.machine, r.case, version].append(r)
     return [select_case(every[key]) for key in sorted(every)]
 
 
-def select_case(found: list[Record]) -> Measured:
+def select_case(case_records: list[Record]) -> Measured:
     """Of one case's records, which all count: the newest decides whether there are numbers."""
-    ordered = sorted(found, key=measured_at)
+    ordered = sorted(case_records, key=measured_at)
     last = ordered[-1]
     if last.status != "ok":
         return Measured(last, last, ())
@@ -77,10 +77,10 @@ def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
     return pinned if pinned in measured else max(measured, key=lambda version: measured[version])
 
 
-def of_one_version(found: Iterable[Record]) -> list[Record]:
+def of_one_version(records: Iterable[Record]) -> list[Record]:
     """Those of one version of each framework and machine (`select_version`). A process that died before it could name its
     version counts as one of it, until its case was measured again."""
-    every = sorted(found, key=measured_at)
+    every = sorted(records, key=measured_at)
     measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
     for r in every:
         if r.framework_version is not None:

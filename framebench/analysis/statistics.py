@@ -99,21 +99,21 @@ def over_blocks(logs: Sequence[float], others: Pool = NOTHING) -> Ratio:
     """
     from scipy import special  # scipy.stats takes four times as long to import
 
-    found = np.asarray(logs, dtype=float)
-    if not found.size or not np.isfinite(found).all():
-        raise ValueError(f"log ratios of blocks must be numbers, one at least: {found.tolist()}")
-    mean, own = float(found.mean()), len(found) - 1
-    if len(found) < FEW:
-        return Ratio(math.exp(mean), blocks=len(found))
-    variance = float(found.var(ddof=1))
+    log_ratios = np.asarray(logs, dtype=float)
+    if not log_ratios.size or not np.isfinite(log_ratios).all():
+        raise ValueError(f"log ratios of blocks must be numbers, one at least: {log_ratios.tolist()}")
+    mean, sample_freedom = float(log_ratios.mean()), len(log_ratios) - 1
+    if len(log_ratios) < FEW:
+        return Ratio(math.exp(mean), blocks=len(log_ratios))
+    variance = float(log_ratios.var(ddof=1))
     prior = min(PRIOR, others.freedom)
-    if prior and variance > others.variance * float(special.fdtri(own, others.freedom, CONFIDENCE)):
+    if prior and variance > others.variance * float(special.fdtri(sample_freedom, others.freedom, CONFIDENCE)):
         prior = 0
-    freedom = prior + own
-    error = math.sqrt((prior * others.variance + own * variance) / freedom / len(found))
+    freedom = prior + sample_freedom
+    error = math.sqrt((prior * others.variance + sample_freedom * variance) / freedom / len(log_ratios))
     half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     p = float(2 * special.stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, len(found))
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, len(log_ratios))
 
 
 def of_peaks(base: Sequence[float], change: Sequence[float], instrument: str) -> Ratio:

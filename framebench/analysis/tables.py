@@ -40,7 +40,10 @@ def interval(low: float | None, high: float | None) -> str:
 
 def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     """Of each row the ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
-    return ["-" if found is None else "1.00" if found.low == found.high == 1 else found.text for found in ratios(df, name)]
+    return [
+        "-" if step_ratio is None else "1.00" if step_ratio.low == step_ratio.high == 1 else step_ratio.text
+        for step_ratio in ratios(df, name)
+    ]
 
 
 def in_short(df: pd.DataFrame) -> list[str]:
@@ -71,7 +74,7 @@ SHARES = {"wait_share": Shown("waiting", ".1%"), "collector_share": Shown("colle
 def cells(df: pd.DataFrame) -> pd.DataFrame:
     """The rows with the columns of SHOWN and SHARES; what has no numbers shows its status instead of a peak, and its reason
     stands in the notes."""
-    found = df.assign(
+    shown_rows = df.assign(
         range=[interval(*ends) for ends in zip(df["step_low_s"], df["step_high_s"])],
         relative=relative(df),
         throughput=[
@@ -79,9 +82,9 @@ def cells(df: pd.DataFrame) -> pd.DataFrame:
         ],
     )
     numbers, fine = [*list(SHOWN)[2:], *SHARES], df["status"] == "ok"
-    found[numbers] = found[numbers].astype(object).where(fine, None)
-    found["peak_bytes"] = found["peak_bytes"].where(fine, df["status"])
-    return found
+    shown_rows[numbers] = shown_rows[numbers].astype(object).where(fine, None)
+    shown_rows["peak_bytes"] = shown_rows["peak_bytes"].where(fine, df["status"])
+    return shown_rows
 
 
 def used(df: pd.DataFrame) -> pd.DataFrame:
@@ -209,6 +212,6 @@ def precisions(df: pd.DataFrame) -> str:
     """The precision of the rows' baseline, and the strategies that have another."""
     scenario = str(df["scenario"].iloc[0])
     default = find(scenario, BASELINES[scenario]).precision
-    found = sorted((find(scenario, name).precision, name) for name in df["strategy"].unique())
-    others = [f"{strategy} {precision}" for precision, strategy in found if precision != default]
+    strategy_precisions = sorted((find(scenario, name).precision, name) for name in df["strategy"].unique())
+    others = [f"{strategy} {precision}" for precision, strategy in strategy_precisions if precision != default]
     return f"Precision {default}; {', '.join(others)}." if others else f"Precision {default}."

@@ -59,14 +59,14 @@ def dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
 
 def widths(columns: Sequence[Cells], room: int) -> list[int]:
     """As wide as the longest word of each; what is left goes where it saves most lines."""
-    found = [longest_word(cells) for cells in columns]
+    column_widths = [longest_word(cells) for cells in columns]
     wanted = [max(map(len, cells)) for cells in columns]
-    for _ in range(room - sum(found)):
-        most = max(range(len(found)), key=lambda i: wanted[i] / found[i])
-        if wanted[most] <= found[most]:
+    for _ in range(room - sum(column_widths)):
+        most = max(range(len(column_widths)), key=lambda i: wanted[i] / column_widths[i])
+        if wanted[most] <= column_widths[most]:
             break
-        found[most] += 1
-    return found
+        column_widths[most] += 1
+    return column_widths
 
 
 def longest_word(cells: Cells) -> int:

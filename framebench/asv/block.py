@@ -65,5 +65,5 @@ def selected() -> set[str]:
 def ready(wanted: list[Case], where: Environment) -> dict[str, Environment]:
     """Of the frameworks that this run measures those whose environment is there; of the one that asks, its version."""
     others = {c.framework: environments.describe(c.framework) for c in wanted if c.framework != where.framework}
-    found = {name: other for name, other in others.items() if environments.built(other)} | {where.framework: where}
-    return {name: found[name] for name in FRAMEWORKS if name in found}
+    built_environments = {name: other for name, other in others.items() if environments.built(other)} | {where.framework: where}
+    return {name: built_environments[name] for name in FRAMEWORKS if name in built_environments}

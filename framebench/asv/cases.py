@@ -39,8 +39,8 @@ def measured(selection: dict[str, Any]) -> list[Case]:
 
 def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
     """Those of one framework."""
-    found = {case for name in benchmarks if framework_of(name) == framework for _, case in selected(benchmarks, name)}
-    return [case for case in profile() if case in found and not unsupported(case)]
+    selected_cases = {case for name in benchmarks if framework_of(name) == framework for _, case in selected(benchmarks, name)}
+    return [case for case in profile() if case in selected_cases and not unsupported(case)]
 
 
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:

@@ -166,15 +166,15 @@ def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             _Run.open()
             wanted = dict.fromkeys(e.framework for e in _Run.selection["environments"] if cases.own(benchmarks, e.framework))
             _Run.building = Building(missing(list(wanted)))
-        own = cases.own(benchmarks, env.framework)
-        for _ in range(len(benchmarks) - len(own)):
+        framework_benchmarks = cases.own(benchmarks, env.framework)
+        for _ in range(len(benchmarks) - len(framework_benchmarks)):
             log.step()
-        if own and _Run.building and env.version == pinned_version(env.framework):
+        if framework_benchmarks and _Run.building and env.version == pinned_version(env.framework):
             env.failure = env.failure or _Run.building.wait(env.framework, log.info)
         if env.failure:
             log.error(f"{env.name} cannot be used: {env.failure}")
-            return skip_benchmarks(own, env, results=results)
-        return run_benchmarks(own, env, results=results, **kwargs) if own else results
+            return skip_benchmarks(framework_benchmarks, env, results=results)
+        return run_benchmarks(framework_benchmarks, env, results=results, **kwargs) if framework_benchmarks else results
 
     return run_own
 

@@ -39,9 +39,9 @@ def main() -> None:
 def mistake(error: typer.TyperException) -> str:
     """What was wrong on the command line, and where all of it is explained. Ends the command where the help was shown."""
     context: typer.Context | None = getattr(error, "ctx", None)
-    if not (said := error.format_message().strip().rstrip(".")):
+    if not (message := error.format_message().strip().rstrip(".")):
         sys.exit(2)
-    return f"{said}; `{context.command_path if context else 'framebench'} --help` has all of it"
+    return f"{message}; `{context.command_path if context else 'framebench'} --help` has all of it"
 
 
 def plain_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -105,15 +105,15 @@ def asked(
 
 def measure_here(wanted: Asked, results: Path) -> list[str]:
     """Each case's status (`measure_all`)."""
-    env, found = wanted.env, chosen(list(wanted.selectors), [], wanted.profile)
+    env, chosen_cases = wanted.env, chosen(list(wanted.selectors), [], wanted.profile)
     with session(results, wanted.named, keep=wanted.block is not None) as opened:
-        frameworks = [c.framework for c in found if env or not runner.unsupported(c)]
+        frameworks = [c.framework for c in chosen_cases if env or not runner.unsupported(c)]
         beside = FRAMEWORKS[:1] if wanted.beside_torch and frameworks else ()
         ready = installed.ready([*frameworks, *beside], env, say)
-        found = [c for c in found if not env or c.framework in ready]
+        chosen_cases = [c for c in chosen_cases if not env or c.framework in ready]
         for environment in ready.values():
             environments.warm(environment, wanted.profile or "quick", say)
-        return measure_all(found, opened, ready, wanted.options, results, wanted.blocks)
+        return measure_all(chosen_cases, opened, ready, wanted.options, results, wanted.blocks)
 
 
 def measure_on_slurm(wanted: Asked, results: Path, settings: list[str]) -> list[str]:
@@ -125,7 +125,7 @@ def measure_on_slurm(wanted: Asked, results: Path, settings: list[str]) -> list[
 
 
 def measure_all(
-    found: list[Case],
+    cases: list[Case],
     session: Session,
     ready: dict[str, Environment],
     options: runner.Options,
@@ -135,15 +135,15 @@ def measure_all(
 ) -> list[str]:
     """Each case's status, the worst of its blocks; what this session has measured already is not repeated. Cases of `pairs`,
     which are among those found, are measured in a block with the other one."""
-    able = [case for case in found if not runner.unsupported(case)]
+    able = [case for case in cases if not runner.unsupported(case)]
     over_ranks = needed("measure_over_ranks", "ranks") if any(case.ranks > 1 for case in able) else None
     paired = {case for pair in pairs for case in pair}
-    where = {case: environments.of_case(case, ready.get(case.framework), say) for case in found}
+    where = {case: environments.of_case(case, ready.get(case.framework), say) for case in cases}
     with (
-        CaseProgress(found, results, err, blocks) as progress,
+        CaseProgress(cases, results, err, blocks) as progress,
         measured.Run(session.id, options, results, progress) as run,
     ):
-        for case in found:
+        for case in cases:
             if case not in able:
                 measured.not_measured(case, run, where[case])
         for case in able:
@@ -151,7 +151,7 @@ def measure_all(
                 over_ranks(case, where[case], run)
         alone = groups([case for case in able if case not in paired and case.ranks == 1], ready)
         measured.measure([*alone, *(pair(*both, ready) for both in pairs if set(both) <= set(able))], run, blocks)
-        records = {case: run.records(Arm(case, where[case])) for case in found}
+        records = {case: run.records(Arm(case, where[case])) for case in cases}
     return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
 
 
@@ -187,13 +187,13 @@ def compare_(
             if missing := {c.framework for c in pair} - ready.keys():
                 raise compare.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
             with CaseProgress(list(dict.fromkeys(pair)), results, err, blocks) as progress:
-                found = compare.measure(pair, blocks, opened.id, ready, options, results, progress)
+                measured_rounds = compare.measure(pair, blocks, opened.id, ready, options, results, progress)
         except compare.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    arms = [r.base for r in found], [r.change for r in found]
-    known = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
+    arms = [r.base for r in measured_rounds], [r.change for r in measured_rounds]
+    machine_blocks = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
     if as_json:
-        typer.echo(json.dumps(verdicts.as_json(*arms, known)))
+        typer.echo(json.dumps(verdicts.as_json(*arms, machine_blocks)))
     else:
-        verdicts.table(*arms, known).terminal(out)
+        verdicts.table(*arms, machine_blocks).terminal(out)

@@ -56,12 +56,12 @@ def list_(
             for part in support.every_table():
                 part.terminal(out)
         return
-    found = chosen(selectors, profiles.profile(), profile)
+    chosen_cases = chosen(selectors, profiles.profile(), profile)
     if as_json:
-        kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in found]
+        kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in chosen_cases]
         typer.echo(json.dumps(kinds, indent=1))
         return
-    for case in found:
+    for case in chosen_cases:
         note = "" if case.support.supported else f"  unsupported: {case.support.why}"
         typer.echo(f"{case.id}{note}")
 
@@ -77,33 +77,33 @@ def show(
 
     folder, wanted = Folder(results), named(selectors)
     machines = machines_of(folder, machine, has(folder, selectors))
-    found = kept(selectors, machines, folder)
+    kept_records = kept(selectors, machines, folder)
     if as_json:  # a row's ratios are to other cases
         every = rows(r for r in folder.records if r.provenance.machine in machines)
         chosen_rows = [row._asdict() for row in every if wanted(row.case)]
         typer.echo(json.dumps(chosen_rows, indent=1, default=lambda moment: moment.isoformat()))
         return
-    if not found:
+    if not kept_records:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    selected = [measured.read for measured in select_cases(found)]
+    selected = [measured.read for measured in select_cases(kept_records)]
     several = len({r.case for r in selected}) < len(selected)
-    times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(found)}
+    times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(kept_records)}
     for record in selected:
         origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
         step_s = times[record.provenance.machine, record.framework_version, record.case]
         typer.echo(f"{line(record, step_s)}{origin}")
 
 
-def has(found: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
+def has(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
     """Whether a machine has records of the cases that are named. Raises UnknownCase."""
     wanted = named(selectors)
-    return lambda machine: not selectors or any(wanted(record.case) for record in found.of_machine(machine))
+    return lambda machine: not selectors or any(wanted(record.case) for record in folder.of_machine(machine))
 
 
-def kept(selectors: list[str] | None, machines: list[str], found: Folder) -> list[Record]:
+def kept(selectors: list[str] | None, machines: list[str], folder: Folder) -> list[Record]:
     """The records of the cases that are named, and of these machines. Raises UnknownCase."""
     wanted = named(selectors)
-    return [r for r in found.records if wanted(r.case) and r.provenance.machine in machines]
+    return [r for r in folder.records if wanted(r.case) and r.provenance.machine in machines]
 
 
 def named(selectors: list[str] | None) -> Callable[[str], bool]:

@@ -86,14 +86,14 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
 
     if whole:
         writable(folder.root / "tables")
-    found = of_records(shown, folder.root)
-    for comparison in found:
+    comparisons = of_records(shown, folder.root)
+    for comparison in comparisons:
         if whole or comparison.machine:  # of some cases no comparison with what others have published
             comparison.terminal(out)
     for name in whole:
         target = folder.root / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)
-        target.write_text("\n".join(c.markdown() for c in found if c.machine == name))
+        target.write_text("\n".join(c.markdown() for c in comparisons if c.machine == name))
         say(f"the same as Markdown: {target}")
     every = generated(folder) if docs else []
     for document in docs:
@@ -129,15 +129,15 @@ def run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | Non
 
     if not notebook.can_execute():
         fail("notebooks are executed by nbclient, which is not installed here: call `make setup`", 1)
-    known = {source.stem: source for source in notebook.sources()}
-    if wrong := [name for name in names if name not in (*known, provenance.ALL)]:
-        fail(f"no notebook {wrong[0]!r}; there are: {', '.join(known)}, and {provenance.ALL}", 2)
+    sources_by_name = {source.stem: source for source in notebook.sources()}
+    if wrong := [name for name in names if name not in (*sources_by_name, provenance.ALL)]:
+        fail(f"no notebook {wrong[0]!r}; there are: {', '.join(sources_by_name)}, and {provenance.ALL}", 2)
     writable(to or notebook.EXECUTED)
     empty = False
-    for name in known if provenance.ALL in names else names:
+    for name in sources_by_name if provenance.ALL in names else names:
         say(f"running {name}")
         try:
-            made = notebook.execute(known[name], folder.root, machine)
+            made = notebook.execute(sources_by_name[name], folder.root, machine)
         except notebook.NotFilled as error:
             empty = True
             say(f"left out {name}: the records of {machine} do not fill it ({error})")

@@ -190,27 +190,27 @@ def broken(statuses: list[str], what: str = "cases") -> bool:
     return bool(bad)
 
 
-def machine_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> str:
+def machine_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> str:
     """The machine that a command reads (`WHOSE`): the first whose records answer. Where none was named it says which, and which
     others there are. Ends the command if there are no records, or none of the machine that was named."""
     from framebench.analysis.results import NoRecords, UnknownMachine
 
-    if named == ALL and found.machines:
-        fail(f"this is about one machine, not {ALL}; choose from: {', '.join(found.machines)}", 2)
+    if named == ALL and folder.machines:
+        fail(f"this is about one machine, not {ALL}; choose from: {', '.join(folder.machines)}", 2)
     try:
-        chosen = found.machine(named, answers)
+        chosen = folder.machine(named, answers)
     except (NoRecords, UnknownMachine) as error:
         fail(str(error), 1 if isinstance(error, NoRecords) else 2)
-    if others := [name for name in found.machines if name != chosen and named is None]:
+    if others := [name for name in folder.machines if name != chosen and named is None]:
         here = provenance.machine_name()
         why = ", this one" if chosen == here else f", as this one, {here}, has no such records" if here in others else ""
         say(f"machine {chosen}{why}; --machine takes the records of another: {', '.join(others)}")
     return chosen
 
 
-def machines_of(found: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
+def machines_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
     """The same where `all` may be said. The one with the most records comes first."""
-    return found.machines if named == ALL and found.machines else [machine_of(found, named, answers)]
+    return folder.machines if named == ALL and folder.machines else [machine_of(folder, named, answers)]
 
 
 class Parts(NamedTuple):
@@ -241,18 +241,18 @@ def parse_bytes(text: str) -> int:
     """`2GiB`, `512 mib`, `256MB` (10^6 bytes), `1e9B`; at least 0.1 MiB. Raises typer.BadParameter."""
     parts = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
     try:
-        found = int(float(parts[1]) * UNITS.get(parts[2], 1)) if parts else 0
+        byte_count = int(float(parts[1]) * UNITS.get(parts[2], 1)) if parts else 0
     except (ValueError, OverflowError):  # `1.2.3`, `1e999`
-        found = 0
-    if not 1 <= found <= MOST:
+        byte_count = 0
+    if not 1 <= byte_count <= MOST:
         raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
     assert parts
     if parts[2] not in UNITS:
         raise typer.BadParameter(f"{text!r} {f'has the unit {parts[2]!r}' if parts[2] else 'has no unit'}; write for instance "
                                  f"{parts[1]}MiB (2^20 bytes) or {parts[1]}MB (10^6 bytes)")  # fmt: skip
-    if found < LEAST:
+    if byte_count < LEAST:
         raise typer.BadParameter(f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB")
-    return found
+    return byte_count
 
 
 def say(message: Any) -> None:

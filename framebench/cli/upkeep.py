@@ -43,17 +43,17 @@ def golden(
 
     makers = {name: makers_of(workload(name), unconfirmed) for name in workloads or names()}
     for name, frameworks in makers.items():
-        known = tuple(workload(name).golden) if missing else ()
-        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=known) for f in frameworks)
+        existing_keys = tuple(workload(name).golden) if missing else ()
+        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=existing_keys) for f in frameworks)
         if not made:
             typer.echo(f"{name}: no key is without values")
             continue
         try:
             if confirmed:
-                path = references.write(name, made, confirmed[0], known)
+                path = references.write(name, made, confirmed[0], existing_keys)
                 by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
             else:
-                path = references.write_unconfirmed(name, frameworks[0], made, known)
+                path = references.write_unconfirmed(name, frameworks[0], made, existing_keys)
                 by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
@@ -94,17 +94,17 @@ def rounding(
         if not workload(name).golden:
             typer.echo(f"{name}: no reference values to be off from; make them first: framebench dev golden {name}")
             continue
-        found = errors.measure(
+        errors_by_case = errors.measure(
             name,
             size or workload(name).referenced,
             say,
             lambda case: fnmatchcase(case.id, only) and (not missing or errors.unknown(case)),
         )
-        if not found:
+        if not errors_by_case:
             typer.echo(f"{name}: no such case" if only != "*" else f"{name}: no case's errors are unknown")
             continue
-        for line in (strange := errors.outliers(found)):
+        for line in (strange := errors.outliers(errors_by_case)):
             say(line)
         if strange and not take_all:
             fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
-        typer.echo(f"{errors.write(name, found, missing or only != '*')}: {len(found)} cases")
+        typer.echo(f"{errors.write(name, errors_by_case, missing or only != '*')}: {len(errors_by_case)} cases")

@@ -92,13 +92,13 @@ class Run:
         self.told.done(record)
 
 
-def measure(found: list[Group], run: Run, blocks: int = 1) -> None:
+def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     """So many blocks of each group, but for what the session has already: the first of every group, then the second.
 
     Raises OSError if a record cannot be written.
     """
     for number in range(blocks):
-        for group in found:
+        for group in groups:
             measure_group(group, run, number)
 
 
@@ -109,7 +109,7 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
         complete(waiting, run)
     records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
     blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
-    taken = {block for found in blocks.values() for block in found if block.startswith(f"{name}.")}
+    taken = {block for arm_blocks in blocks.values() for block in arm_blocks if block.startswith(f"{name}.")}
     left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
     if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
         left = [arm for arm in left if number not in map(number_of, blocks[arm])]
@@ -246,9 +246,9 @@ def disown(lives: list[TimedProcess]) -> None:
         against = live.verification.get("against")
         for other in lives:
             if other.arm.case.id == against and not (outcome(other).status == "ok" and runner.passed(outcome(other))):
-                found = outcome(live).result.get("verification")
-                if found is not None:
-                    found |= {"passed": False, "reason": f"it was verified against {against}, which came out wrong"}
+                verdict = outcome(live).result.get("verification")
+                if verdict is not None:
+                    verdict |= {"passed": False, "reason": f"it was verified against {against}, which came out wrong"}
 
 
 def complete(timed: list[Timed], run: Run) -> None:
@@ -272,9 +272,9 @@ def memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
     """The process for the arm's memory, gone when the stack closes; none where the other half did not come out right."""
     if timed.outcome.status != "ok" or not runner.passed(timed.outcome):
         return None
-    found = Memory(timed.arm.case, timed.arm.environment, run.options, run.scratch_of(timed.arm), timed.arm.extra)
-    stack.callback(found.worker.kill)
-    return found
+    memory_process = Memory(timed.arm.case, timed.arm.environment, run.options, run.scratch_of(timed.arm), timed.arm.extra)
+    stack.callback(memory_process.worker.kill)
+    return memory_process
 
 
 def in_block(record: Record, timed: Timed) -> bool:
@@ -307,9 +307,9 @@ def not_measured(case: Case, run: Run, environment: Environment) -> Record:
     if earlier := run.records(arm):
         return earlier[-1]
     origin = runner.provenance_of(case, run.id, environment, run.options, runner.load_average(), {}, run.results)
-    found = Record(case=case.id, status="unsupported", reason=runner.unsupported(case), provenance=origin)
-    run.write(found, arm)
-    return found
+    new_record = Record(case=case.id, status="unsupported", reason=runner.unsupported(case), provenance=origin)
+    run.write(new_record, arm)
+    return new_record
 
 
 def alone(

@@ -44,19 +44,19 @@ def measure(
         if why := runner.unsupported(case):
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = (Arm(case, ready[case.framework]) for case in pair)
-    group, found = Group(f"compare/{base.case.id}/{change.case.id}", (base, change)), []
+    group, rounds = Group(f"compare/{base.case.id}/{change.case.id}", (base, change)), []
     with Run(session, options, results, told) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            found.append(Round(*(record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
-    return found
+            rounds.append(Round(*(record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
+    return rounds
 
 
 def record_of(run: Run, arm: Arm, place: int, number: int, group: Group) -> Record:
     """Of the arm at this place in the block of this number. Raises NotMeasured where it has no numbers."""
     name = f"{run.id}/{group.name}/{number}."
     records = [r for r in run.records(arm) if r.turns and r.turns.block.startswith(name)]
-    found = next((r for r in records if r.turns and r.turns.arm == place), records[-1])  # the last: it was measured alone
-    if found.status != "ok":
-        raise NotMeasured(f"{arm.case.id} gave no numbers: {found.status}: {found.reason}")
-    return found
+    record = next((r for r in records if r.turns and r.turns.arm == place), records[-1])  # the last: it was measured alone
+    if record.status != "ok":
+        raise NotMeasured(f"{arm.case.id} gave no numbers: {record.status}: {record.reason}")
+    return record

@@ -72,8 +72,8 @@ class Environment:
         if self.framework == "jittor":
             # rewrite_op: each process writes the sources of its kernels anew, compiled long ago or not, and a process beside it
             # that reads one just then finds it empty and ends
-            found = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0", "rewrite_op": "0"}
-            return found | ({"HOME": str(self.home)} if self.home else {})
+            variables = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0", "rewrite_op": "0"}
+            return variables | ({"HOME": str(self.home)} if self.home else {})
         return {}
 
     def scratch(self, folder: Path) -> dict[str, str]:
@@ -94,9 +94,9 @@ def nvcc() -> str:
         return ""
     if (asked := os.environ.get("nvcc_path")) is not None:  # noqa: SIM112 - so Jittor spells it
         return asked
-    found = [Path(p) for p in (shutil.which("nvcc"), USUAL_NVCC) if p and Path(p).exists()]
-    beside = [p for p in found if any(p.parent.parent.glob("lib*/libcudart.so"))]
-    return str(next(iter(beside + found), ""))
+    compilers = [Path(p) for p in (shutil.which("nvcc"), USUAL_NVCC) if p and Path(p).exists()]
+    beside = [p for p in compilers if any(p.parent.parent.glob("lib*/libcudart.so"))]
+    return str(next(iter(beside + compilers), ""))
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:

@@ -34,16 +34,16 @@ Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": .
 def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None = None, but: Collection[str] = ()) -> Values:
     """All values of a workload `but` those of some keys, in the framework of `environment`. Raises SetupError if it fails
     there."""
-    found: Values = {}
+    golden_values: Values = {}
     for size in workload(name).referenced if sizes is None else sizes:
         done = kept(name, environment, size)
         before = -1
-        while len(known := {key: value for line in lines(done) for key, value in line.items()}) > before:
-            before = len(known)
-            arguments = (name, environment.framework, size, str(done), *known, *but)
+        while len(computed_values := {key: value for line in lines(done) for key, value in line.items()}) > before:
+            before = len(computed_values)
+            arguments = (name, environment.framework, size, str(done), *computed_values, *but)
             environments.run_module(environment, "framebench.worker.golden", *arguments)
-        found |= {key: value for key, value in known.items() if key not in but}
-    return found
+        golden_values |= {key: value for key, value in computed_values.items() if key not in but}
+    return golden_values
 
 
 def kept(name: str, environment: Environment, size: str) -> Path:
@@ -105,11 +105,11 @@ def made_by(framework: str) -> str:
 
 def rounding_alone(made: Values) -> list[str]:
     """Tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
-    found: dict[str, None] = {}
+    tensor_names: dict[str, None] = {}
     for gradients in (each["tensors"].get("gradient", {}) for each in made.values()):
         largest = max((norm for norm, *_ in gradients.values()), default=0.0)
-        found |= {name: None for name, (norm, *_) in gradients.items() if 0 < norm < NOTHING * largest}
-    return list(found)
+        tensor_names |= {name: None for name, (norm, *_) in gradients.items() if 0 < norm < NOTHING * largest}
+    return list(tensor_names)
 
 
 def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collection[str]) -> Path:
@@ -121,10 +121,10 @@ def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collect
             "leave it out of the model"
         )
     path = workload(name).folder / "golden.json"
-    values = {key: workload(name).golden[key] for key in beside} | {key: found["values"] for key, found in made.items()}
+    values = {key: workload(name).golden[key] for key in beside} | {key: entry["values"] for key, entry in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
     tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
-    tensors |= {key: shortened(found["tensors"]) for key, found in made.items()}
+    tensors |= {key: shortened(entry["tensors"]) for key, entry in made.items()}
     (path.parent / "tensors.json.gz").write_bytes(
         gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     )
@@ -134,8 +134,10 @@ def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collect
 def shortened(tensors: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
     """Projections to DIGITS places after the norm's first: what is far smaller than the norm needs no digits of its own."""
     return {
-        kind: {name: [float(f"{n:.{DIGITS}g}") if n == s[0] else round_to(n, s[0]) for n in s] for name, s in found.items()}
-        for kind, found in tensors.items()
+        kind: {
+            name: [float(f"{n:.{DIGITS}g}") if n == s[0] else round_to(n, s[0]) for n in s] for name, s in projections.items()
+        }
+        for kind, projections in tensors.items()
     }
 
 

@@ -28,16 +28,16 @@ def groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     sets: dict[tuple[object, ...], list[Case]] = {}
     for case in cases:
         sets.setdefault((case.workload, case.scenario, case.batch, case.size, case.framework), []).append(case)
-    return [group_of(found, ready) for found in sets.values()]
+    return [group_of(group_cases, ready) for group_cases in sets.values()]
 
 
 def group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
-    own = replace(cases[0], strategy=cases[0].stage.baseline)
-    bases = [c for c in (replace(own, framework=FRAMEWORKS[0]), own) if c.framework in ready and measurable(c)]
+    base_case = replace(cases[0], strategy=cases[0].stage.baseline)
+    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready and measurable(c)]
     always = tuple(Arm(c, ready[c.framework]) for c in dict.fromkeys(bases))
     others = tuple(Arm(c, ready[c.framework]) for c in references.in_order(cases) if c not in bases)
-    version = ready[own.framework].name  # asv measures several in one session
-    return Group(f"{own.workload}/{version}/{own.scenario}/b{own.batch}/{own.size}", always, others)
+    version = ready[base_case.framework].name  # asv measures several in one session
+    return Group(f"{base_case.workload}/{version}/{base_case.scenario}/b{base_case.batch}/{base_case.size}", always, others)
 
 
 def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:

@@ -52,12 +52,12 @@ def interpreter(env: str) -> Path:
     """The interpreter that `--env` names. Raises SetupError."""
     if env == INSTALLED:
         return Path(sys.executable)
-    found = shutil.which(os.path.expanduser(env))
-    if found is None or Path(found).is_dir():
+    program = shutil.which(os.path.expanduser(env))
+    if program is None or Path(program).is_dir():
         raise SetupError(
             f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one ({sys.executable}), or a path to a python"
         )
-    return Path(found).absolute()  # a link into a virtual environment must stay one
+    return Path(program).absolute()  # a link into a virtual environment must stay one
 
 
 def describe(framework: str, python: Path) -> Environment:
@@ -67,13 +67,13 @@ def describe(framework: str, python: Path) -> Environment:
     needs = NEEDS[framework]
     try:
         done = subprocess.run([str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S)
-        found = json.loads(done.stdout.splitlines()[-1])
+        answer = json.loads(done.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
-    if found["error"]:
-        raise SetupError(f"{python} cannot import what {framework} needs ({', '.join(needs)}): {found['error']}")
+    if answer["error"]:
+        raise SetupError(f"{python} cannot import what {framework} needs ({', '.join(needs)}): {answer['error']}")
     home = python.parent.parent / "home"  # of an environment of ours, where Jittor's compiled kernels are
-    version = found["versions"][framework].split("+")[0]
+    version = answer["versions"][framework].split("+")[0]
     return Environment(framework, version, python, home if framework == "jittor" and home.is_dir() else None, installed=True)
 
 
@@ -84,14 +84,14 @@ def ready(frameworks: Iterable[str], env: str | None, say: Say = lambda _: None)
     wanted = [f for f in FRAMEWORKS if f in named]
     if env is None:
         return {f: environments.ensure(f, say=say) for f in wanted}
-    python, found, missing = interpreter(env), {}, []
+    python, installed_environments, missing = interpreter(env), {}, []
     for framework in wanted:
         try:
-            found[framework] = describe(framework, python)
+            installed_environments[framework] = describe(framework, python)
         except SetupError as error:
             missing.append(str(error))
-    if wanted and not found:
+    if wanted and not installed_environments:
         raise SetupError("; ".join(missing))
     for sentence in missing:
         say(f"left out: {sentence}")
-    return found
+    return installed_environments

@@ -90,39 +90,40 @@ class Evaluation:
 
 def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluation:
     """Evaluate `samples` samples in batches of at most `case.batch`; `run` carries out an order in a process of its own."""
-    found, batch = Evaluation(samples), min(case.batch, samples)
-    while (first := found.next) < samples:
+    evaluation, batch = Evaluation(samples), min(case.batch, samples)
+    while (first := evaluation.next) < samples:
         at = Case(case.workload, case.framework, case.scenario, case.strategy, batch, case.size)
         answer = run(Order("evaluate", at.id, budget, samples, first))
         for report in answer.reports:
-            found.take(report)
+            evaluation.take(report)
         tried = answer.reports[-1]["batch"] if answer.reports else batch
-        found.limited = found.limited or answer.result.get("limited", False)
-        if answer.status == "ok" and found.next > first:
+        evaluation.limited = evaluation.limited or answer.result.get("limited", False)
+        if answer.status == "ok" and evaluation.next > first:
             continue
         reason = first_line(answer.reason or "the worker ended without a result")
         if not answer.memory or tried == 1:
-            found.failure = f"batch 1 does not fit: {reason}" if answer.memory else reason
+            evaluation.failure = f"batch 1 does not fit: {reason}" if answer.memory else reason
             break
-        found.recoveries.append(Recovery(found.next, tried, "by a new process", reason))
+        evaluation.recoveries.append(Recovery(evaluation.next, tried, "by a new process", reason))
         batch = tried // 2
-    return found
+    return evaluation
 
 
 def runner_of(environment: Environment, options: Options, progress: Progress) -> Run:
     return lambda order: carry_out(order, environment, options, progress)
 
 
-def in_words(found: Evaluation) -> Iterator[str]:
+def in_words(ended_evaluation: Evaluation) -> Iterator[str]:
     """The account at the end of an evaluation, line by line."""
-    yield f"samples done {len(found.losses)} of {found.samples}, lost {found.lost}, done twice {found.twice}"
-    yield "batches: " + (", ".join(f"{n} of {size}" for size, n in found.batches.items()) or "none was finished")
-    yield f"memory ran out {len(found.recoveries)} times"
-    for r in found.recoveries:
+    done = f"samples done {len(ended_evaluation.losses)} of {ended_evaluation.samples}"
+    yield f"{done}, lost {ended_evaluation.lost}, done twice {ended_evaluation.twice}"
+    yield "batches: " + (", ".join(f"{n} of {size}" for size, n in ended_evaluation.batches.items()) or "none was finished")
+    yield f"memory ran out {len(ended_evaluation.recoveries)} times"
+    for r in ended_evaluation.recoveries:
         yield f"  at sample {r.first} with batch {r.batch}, recovered {r.how}: {r.reason}"
-    for name, peak in found.peaks.items():
+    for name, peak in ended_evaluation.peaks.items():
         yield f"peak of a finished batch: {peak / 2**20:.1f} MiB ({name})"
-    if found.losses:
-        yield f"loss: mean {found.total / len(found.losses):.6f}, sum {found.total:.6f}"
-    if not found.limited and not found.failure:
+    if ended_evaluation.losses:
+        yield f"loss: mean {ended_evaluation.total / len(ended_evaluation.losses):.6f}, sum {ended_evaluation.total:.6f}"
+    if not ended_evaluation.limited and not ended_evaluation.failure:
         yield "nothing enforces a limit on this device"

@@ -48,17 +48,22 @@ def remove(results: Path, block: str) -> None:
 
 def as_dict(timed: Timed) -> dict[str, object]:
     arm, where = timed.arm, timed.arm.environment
-    found = {"case": arm.case.id, "spin": arm.spin, "extra": arm.extra, "framework": where.framework, "version": where.version}
-    found |= {"python": str(where.python), "home": str(where.home) if where.home else None, "installed": where.installed}
-    return found | {"turns": timed.turns.model_dump(), "outcome": asdict(timed.outcome), "cold": timed.cold, "load": timed.load}
+    fields = {"case": arm.case.id, "spin": arm.spin, "extra": arm.extra, "framework": where.framework, "version": where.version}
+    fields |= {"python": str(where.python), "home": str(where.home) if where.home else None, "installed": where.installed}
+    return fields | {
+        "turns": timed.turns.model_dump(),
+        "outcome": asdict(timed.outcome),
+        "cold": timed.cold,
+        "load": timed.load,
+    }
 
 
-def from_dict(found: dict[str, object]) -> Timed:
+def from_dict(fields: dict[str, object]) -> Timed:
     """Raises ValueError, KeyError or TypeError for what is none."""
-    home = found["home"]
+    home = fields["home"]
     where = Environment(
-        str(found["framework"]), str(found["version"]), Path(str(found["python"])), Path(str(home)) if home else None,
-        bool(found["installed"]),
+        str(fields["framework"]), str(fields["version"]), Path(str(fields["python"])), Path(str(home)) if home else None,
+        bool(fields["installed"]),
     )  # fmt: skip
-    arm = Arm(Case.of(str(found["case"])), where, float(str(found["spin"])), float(str(found["extra"])))
-    return Timed(arm, Turns.model_validate(found["turns"]), Outcome(**found["outcome"]), bool(found["cold"]), found["load"])  # type: ignore[arg-type]
+    arm = Arm(Case.of(str(fields["case"])), where, float(str(fields["spin"])), float(str(fields["extra"])))
+    return Timed(arm, Turns.model_validate(fields["turns"]), Outcome(**fields["outcome"]), bool(fields["cold"]), fields["load"])  # type: ignore[arg-type]

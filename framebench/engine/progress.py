@@ -75,20 +75,20 @@ def line(record: Record, step_s: float | None = None) -> str:
 
 def expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
     """What each case took last time here; for a new one the median of its framework's, or a guess."""
-    known: dict[Case, float] = {}
+    seconds_by_case: dict[Case, float] = {}
     for case in cases:
         where = store.folder(results, provenance.machine_name(), describe(case.framework).name, case)
         for path in sorted(where.glob("*.json"))[-1:]:
             try:
-                known[case] = store.read(path).spent_s.get("total", 0.0)
+                seconds_by_case[case] = store.read(path).spent_s.get("total", 0.0)
             except store.BadRecord:
                 continue
-    medians = {f: statistics.median(v) for f, v in by_framework(known).items()}
-    return {c: known.get(c, medians.get(c.framework, GUESS_S if c.support.supported else 0.0)) for c in cases}
+    medians = {f: statistics.median(v) for f, v in by_framework(seconds_by_case).items()}
+    return {c: seconds_by_case.get(c, medians.get(c.framework, GUESS_S if c.support.supported else 0.0)) for c in cases}
 
 
-def by_framework(known: dict[Case, float]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for case, seconds in known.items():
-        found.setdefault(case.framework, []).append(seconds)
-    return found
+def by_framework(seconds_by_case: dict[Case, float]) -> dict[str, list[float]]:
+    seconds_by_framework: dict[str, list[float]] = {}
+    for case, seconds in seconds_by_case.items():
+        seconds_by_framework.setdefault(case.framework, []).append(seconds)
+    return seconds_by_framework

@@ -44,8 +44,8 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
     if not needed(case):
         return None
     pattern = f"*/{case.workload}.*.b{case.batch}.{case.size}"
-    found = (store.of_session(folder, session) for folder in sorted(machine.glob(pattern)))
-    fit = [r for r in found if r is not None and r.case != case.id and is_reference(r, case.golden_key)]
+    session_records = (store.of_session(folder, session) for folder in sorted(machine.glob(pattern)))
+    fit = [r for r in session_records if r is not None and r.case != case.id and is_reference(r, case.golden_key)]
     if not fit:
         return None
     first = min(fit, key=lambda r: (not is_base(r.parsed), r.provenance.measured_at))

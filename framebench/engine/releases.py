@@ -27,11 +27,11 @@ def listed(framework: str) -> list[str]:
     pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
     done = subprocess.run(command, capture_output=True, text=True)
-    if not (found := LISTED.search(done.stdout)):
+    if not (listing := LISTED.search(done.stdout)):
         raise SetupError(
             f"pip cannot list the releases of {framework}: {(done.stderr.strip() or done.stdout).splitlines()[-1:]}"
         )
-    return sorted(found[1].split(", "), key=Version)
+    return sorted(listing[1].split(", "), key=Version)
 
 
 def newest(framework: str) -> str:
@@ -42,26 +42,26 @@ def newest(framework: str) -> str:
     return Version(listed(framework)[-1]).public
 
 
-def between(framework: str, first: str, last: str, known: list[str]) -> list[str]:
+def between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
     """The known releases from the first to the last. Raises SetupError, with the nearest to one that does not exist."""
     for version in (first, last):
-        if version not in known:
-            raise SetupError(f"no release {version!r} of {framework}; the nearest: {', '.join(nearest(version, known))}")
-    start, end = known.index(first), known.index(last)
+        if version not in all_releases:
+            raise SetupError(f"no release {version!r} of {framework}; the nearest: {', '.join(nearest(version, all_releases))}")
+    start, end = all_releases.index(first), all_releases.index(last)
     if start >= end:
         raise SetupError(
             f"{first} is not older than {last}: the older release comes first" + f", {last} {first}" * (start > end)
         )
-    return known[start : end + 1]
+    return all_releases[start : end + 1]
 
 
-def nearest(version: str, known: list[str]) -> list[str]:
+def nearest(version: str, all_releases: list[str]) -> list[str]:
     """The release before it and the one after it; the newest two for what is no version."""
     try:
-        place = sum(Version(one) < Version(version) for one in known)
+        place = sum(Version(one) < Version(version) for one in all_releases)
     except InvalidVersion:
-        place = len(known)
-    return known[max(0, min(place, len(known) - 1) - 1) :][:2]
+        place = len(all_releases)
+    return all_releases[max(0, min(place, len(all_releases) - 1) - 1) :][:2]
 
 
 def described(framework: str, version: str) -> Environment:
@@ -74,35 +74,35 @@ def described(framework: str, version: str) -> Environment:
 
 def known(framework: str, version: str | None) -> Environment:
     """The pinned one, or one that a bisection has kept. Raises SetupError, with those pinned."""
-    if version and environments.built(found := described(framework, version)):
-        return found
+    if version and environments.built(environment := described(framework, version)):
+        return environment
     return environments.describe(framework, version)
 
 
 def at_hand(framework: str, version: str | None, say: Say) -> Environment:
     """The same, the pinned one built if it is not there. Raises SetupError."""
-    found = known(framework, version)
-    return found if environments.built(found) else environments.ensure(framework, version, say)
+    environment = known(framework, version)
+    return environment if environments.built(environment) else environments.ensure(framework, version, say)
 
 
 @contextmanager
 def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[Environment]:
     """Made now if it is not there, and removed afterwards unless it is to be kept, or was there. Raises SetupError."""
-    found = described(framework, version)
+    release_environment = described(framework, version)
     if version in pinned_versions(framework):
         yield environments.ensure(framework, version, say)
         return
-    where = found.python.parent.parent
+    where = release_environment.python.parent.parent
     where.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{where}.lock"):
-        there = environments.built(found)
+        there = environments.built(release_environment)
         try:
             if not there:
                 environments.check_tools(framework)
-                build(found, where, say)
-            yield found
+                build(release_environment, where, say)
+            yield release_environment
         finally:
-            if not (keep and environments.built(found)) and not there:
+            if not (keep and environments.built(release_environment)) and not there:
                 shutil.rmtree(where, ignore_errors=True)
 
 

@@ -39,19 +39,19 @@ ROUNDS = {
 def cases(workload: str, size: str) -> list[Case]:
     """Those that this machine can compute: one for each framework, precision, kind of step and group of keys that share
     tolerances, one for each strategy that has another model or may change the order of sums, the baselines at each batch."""
-    found: dict[tuple[object, ...], Case] = {}
+    cases_by_group: dict[tuple[object, ...], Case] = {}
     base = spec.workload(workload).preset(size).base
     mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
     for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first
         plan = case.plan
-        found.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
+        cases_by_group.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
         if any(part.axis in ROUNDS or part.variant for part in plan.parts):
-            found.setdefault((case.framework, case.scenario, case.strategy), case)
+            cases_by_group.setdefault((case.framework, case.scenario, case.strategy), case)
         if case.strategy == case.stage.baseline:  # few samples are the least well conditioned
-            found.setdefault((case.framework, case.scenario, f"b{case.batch}"), case)
+            cases_by_group.setdefault((case.framework, case.scenario, f"b{case.batch}"), case)
         if plan.precision != "fp32" and any(part.axis == "optimizer" for part in plan.parts):  # so are moments that are rounded
-            found.setdefault((case.framework, case.strategy, f"b{case.batch}"), case)
-    return list(dict.fromkeys(found.values()))
+            cases_by_group.setdefault((case.framework, case.strategy, f"b{case.batch}"), case)
+    return list(dict.fromkeys(cases_by_group.values()))
 
 
 def can_be_measured(case: Case) -> bool:
@@ -63,14 +63,14 @@ def measure(
     workload: str, sizes: Iterable[str], say: Callable[[str], None], wanted: Callable[[Case], bool] = lambda case: True
 ) -> dict[str, Any]:
     """Lines of the worker by case, those of an interrupted run included."""
-    found: dict[str, Any] = {}
+    lines_by_case: dict[str, Any] = {}
     for size in sizes:
         groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Case]] = defaultdict(list)
         for case in filter(wanted, cases(workload, size)):
             groups[case.framework, tuple(sorted(case.support.env.items()))].append(case)
         for (framework, variables), several in groups.items():
-            found |= run(workload, size, framework, dict(variables), several, say)
-    return found
+            lines_by_case |= run(workload, size, framework, dict(variables), several, say)
+    return lines_by_case
 
 
 def run(
@@ -78,8 +78,8 @@ def run(
 ) -> dict[str, Any]:
     environment = environments.ensure(framework)
     done = kept(workload, size, environment.name)
-    known = computed(done)
-    missing = [case.id for case in group if case.id not in known]
+    lines_by_case = computed(done)
+    missing = [case.id for case in group if case.id not in lines_by_case]
     say(f"{workload} {size} {framework}: {len(missing)} of {len(group)} cases to compute")
     while missing:
         some = missing[:AT_ONCE]
@@ -93,9 +93,9 @@ def run(
                 raise
             with done.open("a") as file:
                 file.write(json.dumps({died: {"reason": f"its process ended before it: {error}"[:300]}}) + "\n")
-        known = computed(done)
-        missing = [case_id for case_id in missing if case_id not in known]
-    return {case.id: known[case.id] for case in group}
+        lines_by_case = computed(done)
+        missing = [case_id for case_id in missing if case_id not in lines_by_case]
+    return {case.id: lines_by_case[case.id] for case in group}
 
 
 def computed(file: Path) -> dict[str, Any]:
@@ -107,17 +107,17 @@ def kept(workload: str, size: str, environment: str) -> Path:
     folders = (PACKAGE / "models", spec.workload(workload).folder, PACKAGE / "adapters", PACKAGE / "suite/catalog")
     sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
     sources += [PACKAGE / "worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
-    golden = {key: found for key, found in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
+    golden = {key: tensors for key, tensors in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
     file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
-def by_key(found: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]]]:
+def by_key(lines_by_case: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]]]:
     """Framework -> precision -> golden key -> errors of each case."""
     result: dict[str, dict[str, dict[str, list[Errors]]]] = {}
-    for case_id, line in found.items():
+    for case_id, line in lines_by_case.items():
         case = Case.of(case_id)
         if "errors" in line:
             keys = result.setdefault(case.framework, {}).setdefault(case.plan.precision, {})
@@ -125,12 +125,12 @@ def by_key(found: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]
     return result
 
 
-def outliers(found: dict[str, Any]) -> list[str]:
+def outliers(lines_by_case: dict[str, Any]) -> list[str]:
     """Cases without errors, and those that are OUTLIER times as far off in a family as the median of their key's cases, and by
     more than BRANCH."""
-    said = [f"{case_id}: {line['reason']}" for case_id, line in found.items() if "reason" in line]
+    sentences = [f"{case_id}: {line['reason']}" for case_id, line in lines_by_case.items() if "reason" in line]
     off: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
-    for case_id, line in found.items():
+    for case_id, line in lines_by_case.items():
         case = Case.of(case_id)
         for kind, families in line.get("errors", {}).items():
             for family, pair in families.items():
@@ -139,8 +139,8 @@ def outliers(found: dict[str, Any]) -> list[str]:
         usual = max(statistics.median(errors.values()), LEAST[precision])
         for case_id, error in errors.items():
             if not error <= max(OUTLIER * usual, BRANCH):
-                said.append(f"{case_id}: {kind} {family} is off by {error:.1e}, where {usual:.1e} is usual")
-    return said
+                sentences.append(f"{case_id}: {kind} {family} is off by {error:.1e}, where {usual:.1e} is usual")
+    return sentences
 
 
 def unknown(case: Case) -> bool:
@@ -148,29 +148,29 @@ def unknown(case: Case) -> bool:
     return case.golden_key not in measured(case.workload, case.plan.precision).get(case.framework, {})
 
 
-def write(workload: str, found: dict[str, Any], beside: bool = False) -> Path:
+def write(workload: str, lines_by_case: dict[str, Any], beside: bool = False) -> Path:
     """Add this machine's errors to the workload's file, in place of its earlier ones, or `beside` them."""
     file = path(workload)
-    known = json.loads(file.read_text()) if file.exists() else {"machines": {}}
+    file_content = json.loads(file.read_text()) if file.exists() else {"machines": {}}
     errors = {
         framework: {p: {k: rounded(joined(each)) for k, each in keys.items()} for p, keys in precisions.items()}
-        for framework, precisions in by_key(found).items()
+        for framework, precisions in by_key(lines_by_case).items()
     }
-    count = len(found)
-    if beside and (before := known["machines"].get(provenance.machine_name())):
+    count = len(lines_by_case)
+    if beside and (before := file_content["machines"].get(provenance.machine_name())):
         count += before["cases"]
         for framework, precisions in before["errors"].items():
             for precision, keys in precisions.items():
                 mine = errors.setdefault(framework, {})
                 mine[precision] = keys | mine.get(precision, {})
-    known["machines"][provenance.machine_name()] = {
+    file_content["machines"][provenance.machine_name()] = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": provenance.hardware().get("cpu"),
         "versions": {f: pinned_version(f) for f in FRAMEWORKS},
         "cases": count,
         "errors": errors,
     }
-    file.write_text(dumps(known))
+    file.write_text(dumps(file_content))
     return file
 
 
@@ -186,16 +186,16 @@ def rounded(errors: Errors) -> Errors:
     return {kind: {name: (up(n), up(p)) for name, (n, p) in families.items()} for kind, families in errors.items()}
 
 
-def dumps(known: dict[str, Any]) -> str:
+def dumps(file_content: dict[str, Any]) -> str:
     """A line for each kind of tensor of each key: a difference is then read easily."""
 
-    def put(found: Any, depth: int) -> str:
-        if depth == 0 or not isinstance(found, dict):
-            return json.dumps(found)
-        inner = (f"{' ' * (LEVELS - depth + 1)}{json.dumps(name)}: {put(value, depth - 1)}" for name, value in found.items())
+    def put(part: Any, depth: int) -> str:
+        if depth == 0 or not isinstance(part, dict):
+            return json.dumps(part)
+        inner = (f"{' ' * (LEVELS - depth + 1)}{json.dumps(name)}: {put(value, depth - 1)}" for name, value in part.items())
         return "{\n" + ",\n".join(inner) + "\n" + " " * (LEVELS - depth) + "}"
 
-    return put(known, LEVELS) + "\n"
+    return put(file_content, LEVELS) + "\n"
 
 
 LEVELS = 7  # machines, machine, errors, framework, precision, key, kind

@@ -78,13 +78,13 @@ USUAL = Options()
 def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
     """Everything that is set for the worker on top of the user's environment; goes into the record."""
     threads = str(options.threads)
-    found = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-    found |= environment.variables() | dict(case.support.env)
+    environment_variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    environment_variables |= environment.variables() | dict(case.support.env)
     if part == "memory":
-        found |= MALLOC_ENV
+        environment_variables |= MALLOC_ENV
     if case.workload == OWN and (folders := os.environ.get("PYTHONPATH")):
-        found["PYTHONPATH"] = folders  # what the user's file may import
-    return found
+        environment_variables["PYTHONPATH"] = folders  # what the user's file may import
+    return environment_variables
 
 
 class Memory:
@@ -126,8 +126,10 @@ def too_slow(case: Case) -> str | None:
 def expected(record: Record) -> bool:
     """Whether a case without numbers could have had none on this machine: the processor has no units for it, or the framework
     computes it wrong by itself."""
-    known = record.verification is not None and record.verification.known_fault
-    return (record.status == "wrong" and known) or (record.status == "timeout" and too_slow(record.parsed) is not None)
+    has_known_fault = record.verification is not None and record.verification.known_fault
+    return (record.status == "wrong" and has_known_fault) or (
+        record.status == "timeout" and too_slow(record.parsed) is not None
+    )
 
 
 def limited(case: Case, options: Options) -> Options:
@@ -162,8 +164,8 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
     if "verification" in halves:
         verification = fields["verification"] = Verification(**finite(halves["verification"]))
         if not verification.passed:
-            said = filter(None, (verification.reason, worst(verification)))
-            return {"verification": verification}, "wrong", "; ".join(said)
+            reasons = filter(None, (verification.reason, worst(verification)))
+            return {"verification": verification}, "wrong", "; ".join(reasons)
     for part, outcome in outcomes.items():
         if outcome.status != "ok":
             return fields, outcome.status, f"{part} worker: {outcome.reason}"
@@ -182,11 +184,11 @@ def beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
     return {} if pool is None or pool > process else {"context_bytes": process - pool}
 
 
-def finite(found: Any) -> Any:
+def finite(tree: Any) -> Any:
     """NaN and infinity as None, at any depth: they are no numbers, and JSON has none."""
-    if isinstance(found, dict):
-        return {name: finite(value) for name, value in found.items()}
-    return None if isinstance(found, float) and not math.isfinite(found) else found
+    if isinstance(tree, dict):
+        return {name: finite(value) for name, value in tree.items()}
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def worst(verification: Verification) -> str:
@@ -216,14 +218,14 @@ def beyond(tensors: dict[str, Compared]) -> list[str]:
 def spent(outcomes: dict[str, Outcome]) -> dict[str, float]:
     """Where the time went: import, build and work of the two workers, and `harness`: everything else. What a worker waited for
     its turns is in none."""
-    found = {
+    seconds_by_part = {
         f"{part}_{name}": o.result[f"{name}_s"]
         for part, o in outcomes.items()
         for name in ("import", "build", "work")
         if f"{name}_s" in o.result
     }
     total = sum(o.seconds for o in outcomes.values())
-    return found | {"harness": total - sum(found.values()), "total": total}
+    return seconds_by_part | {"harness": total - sum(seconds_by_part.values()), "total": total}
 
 
 def load_average() -> float | None:

@@ -81,8 +81,8 @@ class Session:
             left = cls(**json.loads(cls("", code, selector).path(results).read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        own = isinstance(left.id, str) and (left.code, left.selector) == (code, selector)
-        return left if own else None
+        is_same_run = isinstance(left.id, str) and (left.code, left.selector) == (code, selector)
+        return left if is_same_run else None
 
     def path(self, results: Path, state: str = "session") -> Path:
         """Its own file, which other commands leave alone."""

@@ -156,8 +156,8 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
             return Outcome("timeout", f"{error['message']}, {during}")
         if error["oom"]:
             return Outcome("oom", f"{oom}, {error.get('blamed') or error['type'] + ': ' + error['message']}", log=tail)
-        said = error.get("blamed") or f"{error['type']} {during}: {error['message']}"
-        return Outcome("crashed", said + compiler_said(tail, error["message"]), log=tail)
+        cause = error.get("blamed") or f"{error['type']} {during}: {error['message']}"
+        return Outcome("crashed", cause + compiler_said(tail, error["message"]), log=tail)
     if worker.expired_s is not None:
         return Outcome("timeout", f"no end after {worker.expired_s:g} s, {during}", log=tail)
     name = signal_name(-code) if code < 0 else f"exit code {code}"
@@ -183,14 +183,14 @@ def signal_name(number: int) -> str:
 
 def compiler_said(log: str, told: str) -> str:
     """The first error of a compiler or linker in a worker's log, unless the reason tells it: why Jittor cannot build."""
-    found = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
-    return f" (the compiler: {found[:300]})" if found and found not in told else ""
+    error_line = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
+    return f" (the compiler: {error_line[:300]})" if error_line and error_line not in told else ""
 
 
 def oom_kills() -> int:
     """How often the kernel has killed for want of memory, as far as it says: what matters is whether this grows."""
-    found = 0
+    kills = 0
     for counter in OOM_COUNTERS:
         with contextlib.suppress(OSError):
-            found += int(dict(line.split() for line in counter.read_text().splitlines()).get("oom_kill", 0))
-    return found
+            kills += int(dict(line.split() for line in counter.read_text().splitlines()).get("oom_kill", 0))
+    return kills

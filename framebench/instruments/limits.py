@@ -76,9 +76,9 @@ def ran_out(error: BaseException, limited: bool) -> bool:
     Libraries of kernels only say that something failed, be it for want of memory or of a kernel for such shapes: only under a
     limit is memory the likelier reason.
     """
-    said = str(error)
-    refused = limited and REFUSED.search(said)
-    return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(said))
+    message = str(error)
+    refused = limited and REFUSED.search(message)
+    return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(message))
 
 
 def die_plainly() -> None:

@@ -66,7 +66,7 @@ def state() -> dict[str, Any]:
     memory = asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
     power, limit = (asked(f, handle) for f in (pynvml.nvmlDeviceGetPowerUsage, pynvml.nvmlDeviceGetPowerManagementLimit))
     others = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-    found = {
+    readings = {
         "name": asked(pynvml.nvmlDeviceGetName, handle),
         "driver": asked(pynvml.nvmlSystemGetDriverVersion),
         "cuda_of_the_driver": cuda_version(),
@@ -80,7 +80,7 @@ def state() -> dict[str, Any]:
         "temperature_c": asked(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "processes": None if others is None else len(others),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def cuda_version() -> str | None:

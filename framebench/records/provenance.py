@@ -62,8 +62,8 @@ def dirty() -> bool | None:
 
 def new_modules() -> list[str]:
     """What git does not track yet and what measures could import all the same. What git is told to ignore stays ignored."""
-    found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
-    return sorted(name for name in (found or "").split("\0") if name)
+    listing = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
+    return sorted(name for name in (listing or "").split("\0") if name)
 
 
 class BadMachine(ValueError):
@@ -96,7 +96,7 @@ def hardware() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
         **huge_pages(),
-        **({"bfloat16": sorted(found)} if (found := bfloat16_instructions()) is not None else {}),
+        **({"bfloat16": sorted(instructions)} if (instructions := bfloat16_instructions()) is not None else {}),
     }
 
 

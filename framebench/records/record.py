@@ -145,9 +145,9 @@ class Provenance(Part):
     @classmethod
     def memory_is_a_number(cls, told: dict[str, Any]) -> dict[str, Any]:
         """What fingerprints and limits are computed from."""
-        found = told.get("memory_bytes")
-        if found is not None and not (type(found) is int and 0 <= found <= 2**60):
-            raise ValueError(f"memory_bytes is a number of bytes, and not {str(found)[:40]!r}")
+        size = told.get("memory_bytes")
+        if size is not None and not (type(size) is int and 0 <= size <= 2**60):
+            raise ValueError(f"memory_bytes is a number of bytes, and not {str(size)[:40]!r}")
         return told
 
 
@@ -164,10 +164,10 @@ def case_of(text: str) -> Case:
     try:
         everywhere = case.workload != OWN and case.stage.suits(case.spec) and case.plan.suits(case.spec)
         of_workload = everywhere or (case.workload == OWN and case.spec.knows(case.plan))
-        known = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
+        valid = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
     except (KeyError, ValueError):
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise ValueError(f"{text!r} is no case that this version of framebench knows")
     return case
 

@@ -104,8 +104,8 @@ def files(folder: Path) -> list[str]:
             raise error
 
     # names, not Paths: to make and list these takes as long as to read the files
-    found = (os.path.join(where, name) for where, _, names in os.walk(folder, onerror=unreadable) for name in names)
-    return sorted(name for name in found if name.endswith(".json"))
+    paths = (os.path.join(where, name) for where, _, names in os.walk(folder, onerror=unreadable) for name in names)
+    return sorted(name for name in paths if name.endswith(".json"))
 
 
 def read_files(root: Path) -> Iterator[tuple[str, Record]]:
@@ -126,11 +126,11 @@ def of_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
 
 def all_of_session(where: Path, session: str) -> list[Record]:
     """What this session has measured of a case by now, oldest first; what cannot be read is passed over."""
-    found = []
+    records = []
     for path in sorted(where.glob("*.json")):
         with contextlib.suppress(BadRecord):
-            found.append(read(path))
-    return [r for r in found if r.provenance.session == session]
+            records.append(read(path))
+    return [r for r in records if r.provenance.session == session]
 
 
 def of_session(where: Path, session: str) -> Record | None:

@@ -37,9 +37,9 @@ class Case:
     def of(cls, case_id: str) -> Case:
         """The case of an id that has its six parts, whether it is declared or not. Raises ValueError if it has not."""
         workload, framework, scenario, strategy, batch, size = case_id.split("/")
-        if not (found := BATCH.fullmatch(batch)):
+        if not (batch_match := BATCH.fullmatch(batch)):
             raise ValueError(f"{batch!r} is no batch: write for instance b8, or b8x2 for a batch of 8 over 2 ranks")
-        return cls(workload, framework, scenario, strategy, int(found["batch"]), size, int(found["ranks"] or 1))
+        return cls(workload, framework, scenario, strategy, int(batch_match["batch"]), size, int(batch_match["ranks"] or 1))
 
     @property
     def id(self) -> str:
@@ -98,8 +98,8 @@ class Case:
         plan, stage = self.plan, self.stage
         parts = plan.micro_batches * (self.ranks if self.normalises_alone else 1)
         split = f"/m{parts}" if parts > 1 and self.spec.couples_samples else ""
-        own = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
-        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{own}"
+        suffix = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
+        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{suffix}"
 
     @property
     def optimizer(self) -> Optimizer:

@@ -59,15 +59,15 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
             f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
         )
     workload, framework, scenario, strategy, batch, size = parts
-    if not (found := BATCH.fullmatch(batch)):
+    if not (batch_match := BATCH.fullmatch(batch)):
         raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
     # all but the strategy is valid if it is for the baseline
-    named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{found['batch']}/{size}")
-    count = number_of_ranks(batch, int(found["ranks"] or 0), ranks, strategy)
+    named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}")
+    count = number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
     plan = strategy_over_ranks(scenario, strategy)
     if not plan.suits(spec.workload(workload)):
         raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads or ())}, not for {workload}")
-    samples = -(-int(found["batch"]) // count) * count
+    samples = -(-int(batch_match["batch"]) // count) * count
     return Case(workload, framework, scenario, plan.name, samples, size, count)
 
 
@@ -82,7 +82,7 @@ def number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) 
 
 
 def strategy_over_ranks(scenario: str, name: str) -> Strategy:
-    choices = [known for where, known in OVER_RANKS if where == scenario]
+    choices = [strategy_name for where, strategy_name in OVER_RANKS if where == scenario]
     if not choices:
         able = dict.fromkeys(where for where, _ in OVER_RANKS)
         raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(able)}")

@@ -34,19 +34,19 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
         patterns[5] = "*" if among else size
     if (several := asks_for_ranks(selector)) and not ranks:
         raise UnknownCase(f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take")
-    found = list(among or (over_ranks() if several else every_case()))
+    matching_cases = list(among or (over_ranks() if several else every_case()))
     if "+" in patterns[3]:
         patterns[3], asked = combination(patterns[2], patterns[3])
-        found += [c for c in asked if c not in found]
+        matching_cases += [c for c in asked if c not in matching_cases]
     # the size restricts which batches exist, so it is matched first
     order = (("workload", 0), ("framework", 1), ("scenario", 2), ("strategy", 3), ("size", 5), ("batch", 4))
     for name, place in order:
-        valid = dict.fromkeys(case.id.split("/")[place] for case in found)
-        found = [c for c in found if fnmatchcase(c.id.split("/")[place], patterns[place])]
-        if not found:
-            known = few(list(valid), patterns[place])
-            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {known}")
-    return found
+        valid = dict.fromkeys(case.id.split("/")[place] for case in matching_cases)
+        matching_cases = [c for c in matching_cases if fnmatchcase(c.id.split("/")[place], patterns[place])]
+        if not matching_cases:
+            suggestions = few(list(valid), patterns[place])
+            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {suggestions}")
+    return matching_cases
 
 
 def few(valid: Sequence[str], asked: str, between: str = ", ") -> str:
@@ -73,8 +73,8 @@ def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         try:
             plan = find(scenario, name)
         except KeyError as error:
-            known = few([s for where, s in STRATEGIES if where == scenario], error.args[0][1])
-            reasons.append(f"no strategy {error.args[0][1]!r} in {scenario}; choose from: {known}")
+            suggestions = few([s for where, s in STRATEGIES if where == scenario], error.args[0][1])
+            reasons.append(f"no strategy {error.args[0][1]!r} in {scenario}; choose from: {suggestions}")
         except IncompatibleStrategies as error:
             reasons.append(str(error))
         else:
@@ -96,7 +96,9 @@ def parse(case_id: str) -> Case:
         return Case.of(case_id)
     if case_id in by_id():
         return by_id()[case_id]
-    found = select(case_id, ranks=True)
-    if len(found) != 1:
-        raise UnknownCase(f"{case_id!r} names {len(found)} cases, not one; give all six parts, as in {found[0].id}")
-    return found[0]
+    matching_cases = select(case_id, ranks=True)
+    if len(matching_cases) != 1:
+        raise UnknownCase(
+            f"{case_id!r} names {len(matching_cases)} cases, not one; give all six parts, as in {matching_cases[0].id}"
+        )
+    return matching_cases[0]

@@ -170,8 +170,8 @@ def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
     emulated if a part is."""
     cells = {p.name: p.cells[framework] for p in parts}
     for decisive in (Unsupported, AlwaysOn):
-        if found := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
-            return decisive("; ".join(found))
+        if reasons := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
+            return decisive("; ".join(reasons))
     for variable in {v for c in cells.values() for v in c.env}:
         values = {name: c.env[variable] for name, c in cells.items() if variable in c.env}
         if len(set(values.values())) > 1:

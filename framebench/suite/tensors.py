@@ -66,10 +66,10 @@ def family(name: str) -> str:
     return re.sub(r"\d+(?=\.)", "*", name)
 
 
-def largest(found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+def largest(errors_by_name: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """The largest errors of each family."""
     most: dict[str, tuple[float, float]] = {}
-    for name, (norm, projections) in found.items():
+    for name, (norm, projections) in errors_by_name.items():
         before = most.get(family(name), (0.0, 0.0))
         most[family(name)] = max(before[0], norm), max(before[1], projections)
     return most

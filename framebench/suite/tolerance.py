@@ -56,13 +56,13 @@ def machines(workload: str) -> dict[str, Any]:
 @cache
 def measured(workload: str, precision: str) -> Mapping[str, Mapping[str, Errors]]:
     """Framework -> golden key -> errors, the largest over machines."""
-    found: dict[str, dict[str, Errors]] = {}
+    errors_by_framework: dict[str, dict[str, Errors]] = {}
     for machine in machines(workload).values():
         for framework, precisions in machine["errors"].items():
             for key, errors in precisions.get(precision, {}).items():
-                before = found.setdefault(framework, {}).get(key, {})
-                found[framework][key] = joined([before, errors])
-    return found
+                before = errors_by_framework.setdefault(framework, {}).get(key, {})
+                errors_by_framework[framework][key] = joined([before, errors])
+    return errors_by_framework
 
 
 def joined(several: Iterable[Errors]) -> Errors:
@@ -70,9 +70,9 @@ def joined(several: Iterable[Errors]) -> Errors:
     most: Errors = {}
     for errors in several:
         for kind, families in errors.items():
-            known = most.setdefault(kind, {})
+            largest_of_kind = most.setdefault(kind, {})
             for name, pair in families.items():
-                known[name] = larger(known.get(name, (0.0, 0.0)), pair)
+                largest_of_kind[name] = larger(largest_of_kind.get(name, (0.0, 0.0)), pair)
     return most
 
 
@@ -92,13 +92,13 @@ def group(key: str) -> tuple[str, str, tuple[str, ...]]:
 def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
     """The largest over the keys of this group; where none was measured, over those of other sizes, all of the scenario, all.
     What is usual for none of them (`OUTLIER`) counts for the key that has it."""
-    known = measured(workload, precision).get(framework, {})
+    errors_by_key = measured(workload, precision).get(framework, {})
     size, scenario, apart = group(key)
-    same = {k for k in known if group(k)[1] == scenario}
+    same = {k for k in errors_by_key if group(k)[1] == scenario}
     alike = {k for k in same if group(k)[2] == apart}
-    for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(known)):
+    for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(errors_by_key)):
         if keys:
-            return joined([*usual([known[k] for k in sorted(keys)]), known.get(key, {})])
+            return joined([*usual([errors_by_key[k] for k in sorted(keys)]), errors_by_key.get(key, {})])
     return {}
 
 
@@ -123,13 +123,13 @@ def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
     training."""
     frameworks = measured(workload, precision)
     every = {f: nearest(workload, f, precision, key) for f in frameworks}
-    here = {f: every[f] for f, known in frameworks.items() if any(group(k) == group(key) for k in known)}
+    here = {f: every[f] for f, errors_by_key in frameworks.items() if any(group(k) == group(key) for k in errors_by_key)}
     others = middle(list(every.values())) if framework in here or not here else joined(here.values())
-    found = joined([nearest(workload, framework, precision, key), others])
+    joined_errors = joined([nearest(workload, framework, precision, key), others])
     if precision not in COARSER:
-        return found
+        return joined_errors
     coarser = honest(workload, framework, COARSER[precision], key)
-    moved = {kind: {name: pair for name, pair in each.items() if any(pair)} for kind, each in found.items()}
+    moved = {kind: {name: pair for name, pair in each.items() if any(pair)} for kind, each in joined_errors.items()}
     return {kind: coarser.get(kind, {}) | moved.get(kind, {}) for kind in (*coarser, *moved)}
 
 
@@ -148,13 +148,13 @@ def one_by_one(workload: str, key: str) -> float:
 
 def middle(every: list[Errors]) -> Errors:
     """Of two the larger."""
-    found: Errors = {}
+    middle_errors: Errors = {}
     for kind, families in joined(every).items():
         for name in families:
             pairs = [errors[kind][name] for errors in every if name in errors.get(kind, {})]
             norms, projections = (sorted(each) for each in zip(*pairs))
-            found.setdefault(kind, {})[name] = norms[len(norms) // 2], projections[len(projections) // 2]
-    return found
+            middle_errors.setdefault(kind, {})[name] = norms[len(norms) // 2], projections[len(projections) // 2]
+    return middle_errors
 
 
 def unverifiable(case: Case) -> str | None:
@@ -169,8 +169,8 @@ def unverifiable(case: Case) -> str | None:
     precisions = [plan.precision]
     while precisions[-1] in COARSER:
         precisions.append(COARSER[precisions[-1]])
-    known = [keys for precision in precisions for keys in measured(case.workload, precision).values()]
-    if plan.same_loss or any(key in keys for keys in known):
+    measured_keys = [keys for precision in precisions for keys in measured(case.workload, precision).values()]
+    if plan.same_loss or any(key in keys for keys in measured_keys):
         return None
     return f"the rounding of {plan.precision} was never measured for {together} together ({key})"
 

@@ -45,10 +45,10 @@ def loaded(file: str) -> ModuleType:
 
 def blamed(error: BaseException, file: str) -> str:
     """Where in the file it happened, and what."""
-    said = f"{type(error).__name__}: {str(error)[:500]}"
+    message = f"{type(error).__name__}: {str(error)[:500]}"
     if isinstance(error, SystemExit):
-        said = f"sys.exit({error.code!r}) would end the process here: leave it out"
-    return f"{file}:{line_of(error, file)}: {said}"
+        message = f"sys.exit({error.code!r}) would end the process here: leave it out"
+    return f"{file}:{line_of(error, file)}: {message}"
 
 
 def line_of(error: BaseException, file: str) -> int | None:
@@ -77,13 +77,13 @@ def names_of(node: ast.stmt) -> list[str]:
 
 def imported(file: str) -> set[str]:
     """The packages that the file imports anywhere, without running it. Raises Fault."""
-    found = set()
+    package_names = set()
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            package_names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".")[0])
-    return found
+            package_names.add(node.module.split(".")[0])
+    return package_names
 
 
 @cache
@@ -96,8 +96,8 @@ def parsed(file: str) -> ast.Module:
         raise Fault(f"{file}: {error}") from error
 
 
-def kind(found: Any) -> str:
-    return f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
+def kind(instance: Any) -> str:
+    return f"{type(instance).__module__}.{type(instance).__qualname__}".removeprefix("builtins.")
 
 
 class UserFile:
@@ -130,19 +130,21 @@ class UserFile:
 
     def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Inputs and targets, arrays of these types, which the framework calls so. Raises Fault."""
-        found, where = self.made("batch", size), self.line("batch")
-        if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(array, types) for array in found):
-            raise Fault(f"{where}: batch(n) must return two {called}s, input and target, and it returned {kind(found)}")
-        for what, array in zip(("an input", "a target"), found):
+        pair, where = self.made("batch", size), self.line("batch")
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(array, types) for array in pair):
+            raise Fault(f"{where}: batch(n) must return two {called}s, input and target, and it returned {kind(pair)}")
+        for what, array in zip(("an input", "a target"), pair):
             if array.ndim == 0 or len(array) != size:
                 shape = tuple(array.shape)
                 raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
-        return found[0], found[1]
+        return pair[0], pair[1]
 
     def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
         """A single number. Raises Fault."""
-        found = self.get("loss")(output, target)
-        if not isinstance(found, types) or math.prod(found.shape) != 1:
-            what = f"{kind(found)} of shape {tuple(found.shape)}" if isinstance(found, types) else kind(found)
+        loss_value = self.get("loss")(output, target)
+        if not isinstance(loss_value, types) or math.prod(loss_value.shape) != 1:
+            what = (
+                f"{kind(loss_value)} of shape {tuple(loss_value.shape)}" if isinstance(loss_value, types) else kind(loss_value)
+            )
             raise Fault(f"{self.line('loss')}: loss(output, target) must return one number as {called}, and it returned {what}")
-        return found
+        return loss_value

@@ -32,15 +32,15 @@ def memory(adapter: Adapter) -> dict[str, float]:
         del held
 
     adapter.one_step = allocate  # type: ignore[method-assign]
-    found: list[dict[str, float]] = []
+    repeated_errors: list[dict[str, float]] = []
     for _ in range(REPEATS + 1):
         seen = peaks(adapter)
         live = adapter.live_bytes()
         shown = {name: seen[name] for name in ("host.rss", "allocator.in_use") if name in seen}
-        found.append({name: (value - live) / KNOWN_BYTES - 1 for name, value in shown.items()})
+        repeated_errors.append({name: (value - live) / KNOWN_BYTES - 1 for name, value in shown.items()})
     figures: dict[str, float] = {}
-    for name in found[0]:
-        errors = [f[name] for f in found[1:]]  # the first allocation sets up the allocator
+    for name in repeated_errors[0]:
+        errors = [f[name] for f in repeated_errors[1:]]  # the first allocation sets up the allocator
         figures |= {f"{name} bias": statistics.median(errors), f"{name} spread": max(errors) - min(errors)}
     return figures
 

@@ -21,15 +21,15 @@ AT_ONCE = 8
 def cases(name: str, framework: str, size: str) -> dict[str, Case]:
     """One case per golden key: the baseline of the scenario whose key it is, else the first in the table's order that needs
     neither a GPU nor another precision."""
-    found: dict[str, Case] = {}
+    cases_by_key: dict[str, Case] = {}
     for case in every_case():
         if (case.workload, case.framework, case.size) != (name, framework, size):
             continue
         if case.support.supported and not case.support.gpu and case.plan.precision == "fp32":
             if case.strategy == case.stage.baseline and not case.stage.mathematics:
-                found[case.golden_key] = case
-            found.setdefault(case.golden_key, case)
-    return found
+                cases_by_key[case.golden_key] = case
+            cases_by_key.setdefault(case.golden_key, case)
+    return cases_by_key
 
 
 def observe(case: Case) -> dict[str, Any]:

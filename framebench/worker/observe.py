@@ -54,9 +54,9 @@ def begin_again(adapter: Adapter) -> None:
 def first_update(adapter: Adapter) -> tuple[list[float], Observed]:
     """The loss and the gradients of the first step."""
     seconds = [timed_step(adapter)]
-    found = summaries(gradients(adapter)) or changes(adapter, canonical(adapter), 1)["weight"]
-    norm = float(np.linalg.norm([values[0] for values in found.values()]))
-    return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": found})
+    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, canonical(adapter), 1)["weight"]
+    norm = float(np.linalg.norm([values[0] for values in gradient_summaries.values()]))
+    return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": gradient_summaries})
 
 
 def evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
@@ -71,8 +71,10 @@ def evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
 
 def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
     """Loss and logits of the last step."""
-    found = outputs(adapter.logits())
-    return Observed({"loss": adapter.loss(), "logits_norm": found["logits"][0]}, {"output": found, **(tensors or {})})
+    output_summaries = outputs(adapter.logits())
+    return Observed(
+        {"loss": adapter.loss(), "logits_norm": output_summaries["logits"][0]}, {"output": output_summaries, **(tensors or {})}
+    )
 
 
 def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
@@ -90,12 +92,12 @@ def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
 
 def states(adapter: Adapter) -> tuple[Summaries, int]:
     """Summaries by kind of state, and the bytes of all states together."""
-    found: Summaries = {}
+    summaries_by_kind: Summaries = {}
     size = 0
     for state in adapter.states():
-        found.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
+        summaries_by_kind.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
         size += state.nbytes
-    return found, size
+    return summaries_by_kind, size
 
 
 def canonical(adapter: Adapter) -> dict[str, np.ndarray]:
@@ -108,14 +110,14 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     """Of the weights and buffers in `before`: by how much they have changed, where the loss depends on them."""
     undetermined = adapter.workload.undetermined(adapter.config)
     buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
-    found: dict[str, dict[str, Summary]] = {"weight": {}, "buffer": {}}
+    summaries_by_kind: dict[str, dict[str, Summary]] = {"weight": {}, "buffer": {}}
     for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
         if name in before:
             kind = "buffer" if name in buffers else "weight"
             change = array.astype(np.float64) - before[name]
             change[undetermined.get(name, slice(0))] = 0
-            found[kind] |= summaries([(name, change)])
-    return {kind: tensors for kind, tensors in found.items() if tensors}
+            summaries_by_kind[kind] |= summaries([(name, change)])
+    return {kind: tensors for kind, tensors in summaries_by_kind.items() if tensors}
 
 
 def corrected(

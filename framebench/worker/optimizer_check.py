@@ -39,21 +39,25 @@ class Textbook:
         if adapter.case.optimizer.name in (OWN, "adafactor"):  # none of a user's; the latter's needs the gradient
             return
         start = adapter.case.weights
-        found: dict[str, dict[str, np.ndarray]] = {}
+        state_arrays: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
             if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
                 return
-            found.setdefault(state.name, {})[state.kind] = state.array
-        for name in found.keys() & start.keys():
+            state_arrays.setdefault(state.name, {})[state.kind] = state.array
+        for name in state_arrays.keys() & start.keys():
             weight = start[name] + self.change.get(name, np.zeros(())).astype(np.float64)
-            self.change[name] = (moved(adapter.case.optimizer, self.steps, weight, found[name]) - start[name]).astype("f4")
+            self.change[name] = (moved(adapter.case.optimizer, self.steps, weight, state_arrays[name]) - start[name]).astype(
+                "f4"
+            )
 
     def errors(self, adapter: Adapter, before: dict[str, np.ndarray]) -> dict[str, float]:
         """By tensor: the norm of what its change has beside the textbook's and rounding, relative to the textbook's."""
-        found = {}
+        errors_by_tensor = {}
         for name, array in adapter.weights():
             if name in self.change and array.dtype == np.float32:
                 off = np.linalg.norm(array.astype(np.float64) - before[name] - self.change[name])
                 rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(before[name].astype(np.float64))
-                found[name] = float(np.maximum(off - rounding, 0) / np.linalg.norm(self.change[name].astype(np.float64)))
-        return found
+                errors_by_tensor[name] = float(
+                    np.maximum(off - rounding, 0) / np.linalg.norm(self.change[name].astype(np.float64))
+                )
+        return errors_by_tensor

@@ -64,11 +64,11 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
         compiled = size
         limited = order.budget is not None and adapter.cap(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
-        found, ran_out = attempt(adapter)
-        if not ran_out and order.budget and not limited and found["peaks"].get("allocator.in_use", 0) > order.budget:
+        measurement, ran_out = attempt(adapter)
+        if not ran_out and order.budget and not limited and measurement["peaks"].get("allocator.in_use", 0) > order.budget:
             ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
         if not ran_out:
-            report: BatchReport = {"first": first, "batch": size, **found}
+            report: BatchReport = {"first": first, "batch": size, **measurement}
             emit({"report": report})
             first += size
         elif size == 1:
@@ -96,8 +96,8 @@ class Found(TypedDict, total=False):
 def attempt(adapter: Adapter) -> tuple[Found, str]:
     """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
     try:
-        found = peaks(adapter)
-        return {"peaks": found, "losses": adapter.sample_losses()}, ""
+        peak_bytes = peaks(adapter)
+        return {"peaks": peak_bytes, "losses": adapter.sample_losses()}, ""
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)

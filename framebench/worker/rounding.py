@@ -34,13 +34,13 @@ def off(case: Case) -> dict[str, Any]:
     if fault := adapter.known_fault():
         return {"reason": fault}
     adapter.build()
-    found = [errors_of(adapter)]
+    outcomes = [errors_of(adapter)]
     if case.scenario in ("train", "pipeline") and case.plan.precision == "fp32":
         for seed in range(NUDGES):
             adapter.case = Nudged(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed)
             begin_again(adapter)
-            found.append(errors_of(adapter))
-    return next((each for each in found if "reason" in each), {"errors": joined(each["errors"] for each in found)})
+            outcomes.append(errors_of(adapter))
+    return next((each for each in outcomes if "reason" in each), {"errors": joined(each["errors"] for each in outcomes)})
 
 
 def errors_of(adapter: Adapter) -> dict[str, Any]:
@@ -49,13 +49,13 @@ def errors_of(adapter: Adapter) -> dict[str, Any]:
     values, tensors = case.spec.golden[case.golden_key], case.spec.golden_tensors[case.golden_key]
     if reason := stray(observed.tensors, tensors):
         return {"reason": reason}
-    found = {
+    errors_by_kind = {
         kind: largest({n: errors(s, tensors[kind][n]) for n, s in seen.items()}) for kind, seen in observed.tensors.items()
     }
     if observed.updates:
-        found["update"] = largest({name: (error, error) for name, error in observed.updates.items()})
-    found["value"] = {name: (abs(v / values[name] - 1), 0.0) for name, v in observed.values.items()}
-    return {"errors": found}
+        errors_by_kind["update"] = largest({name: (error, error) for name, error in observed.updates.items()})
+    errors_by_kind["value"] = {name: (abs(v / values[name] - 1), 0.0) for name, v in observed.values.items()}
+    return {"errors": errors_by_kind}
 
 
 @dataclass(frozen=True)

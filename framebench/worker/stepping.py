@@ -58,8 +58,8 @@ class Timing:
         for once, as a training loop does."""
         at_once = steps if self.adapter.device() != "cpu" else 1
         before = dict(self.adapter.spent)
-        found = [self.measured(at_once) for _ in range(steps // at_once)]
-        wall, cpu, count, device = (sum(column) for column in zip(*found))
+        measurements = [self.measured(at_once) for _ in range(steps // at_once)]
+        wall, cpu, count, device = (sum(column) for column in zip(*measurements))
         self.steps, self.wall_s, self.cpu_s = self.steps + steps, self.wall_s + wall, self.cpu_s + cpu
         for purpose, seconds in self.adapter.spent.items():
             self.spent[purpose] += seconds - before.get(purpose, 0.0)
@@ -89,10 +89,10 @@ class Timing:
             self.events.stop()
             self.adapter.synchronize()
             device.append(self.events.seconds())
-        found = time.perf_counter() - start, time.process_time() - cpu, self.counted() - count, sum(device)
+        totals = time.perf_counter() - start, time.process_time() - cpu, self.counted() - count, sum(device)
         if self.adapter.case.stage.trains:
             self.losses.append(self.adapter.loss())
-        return found
+        return totals
 
     def counted(self) -> int:
         return self.instructions.read() if self.instructions else 0

@@ -54,7 +54,7 @@ def wanted(case: Case, reference: Reference | None = None) -> Wanted | None:
 
 def comparable(case: Case, tensors: Summaries) -> Summaries:
     """Without buffers, where each rank has its own: no other tensor depends on them in training."""
-    return {kind: found for kind, found in tensors.items() if kind != "buffer" or not case.normalises_alone}
+    return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer" or not case.normalises_alone}
 
 
 def verify(adapter: Adapter, observed: Observed, reference: Reference | None = None) -> dict[str, Any]:
@@ -65,11 +65,11 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     if expected is None:
         return without_values(case, observed)
     observed.tensors = comparable(case, observed.tensors)
-    found = compare(case, observed, expected)
+    outcome = compare(case, observed, expected)
     if fault := adapter.known_fault():
-        found |= {"passed": False, "reason": fault, "known_fault": True}
+        outcome |= {"passed": False, "reason": fault, "known_fault": True}
     against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
-    return found | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})
+    return outcome | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})
 
 
 def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
@@ -78,16 +78,16 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
     error = {name: abs(value - golden[name]) / abs(golden[name]) for name, value in observed.values.items()}
     allowed = {name: expected.wider * allowance(case, "value", name)[0] for name in observed.values}
     tensors = {
-        kind: compare_tensors(case, kind, found, expected)
-        for kind, found in observed.tensors.items()
-        if found.keys() == expected.tensors.get(kind, {}).keys()
+        kind: compare_tensors(case, kind, of_kind, expected)
+        for kind, of_kind in observed.tensors.items()
+        if of_kind.keys() == expected.tensors.get(kind, {}).keys()
     }
     if observed.updates:
         tensors["update"] = compare_updates(case, observed.updates, expected.wider)
     margins = [error[name] / allowed[name] for name in error] + [c.margin for c in tensors.values()]
     reason = stray(observed.tensors, expected.tensors)
-    known = bool(case.optimizer.states) and observed.state_bytes is not None  # of a user's optimizer nothing is
-    if not reason and known and observed.state_bytes != (size := state_bytes(case, observed)):
+    states_known = bool(case.optimizer.states) and observed.state_bytes is not None  # of a user's optimizer nothing is
+    if not reason and states_known and observed.state_bytes != (size := state_bytes(case, observed)):
         reason = f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
     return {
         "passed": not reason and all(margin <= 1 for margin in margins),  # NaN fails
@@ -95,7 +95,7 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
         "golden": golden,
         "relative_error": error,
         "tolerance": allowed,
-        "tensors": {kind: asdict(found) for kind, found in tensors.items()},
+        "tensors": {kind: asdict(of_kind) for kind, of_kind in tensors.items()},
         "margin": math.nan if any(map(math.isnan, margins)) else max(margins),
     } | ({"reason": reason} if reason else {})
 
@@ -104,12 +104,12 @@ def allowance(case: Case, kind: str, name: str) -> tuple[float, float]:
     return tolerance(case.workload, case.framework, case.plan.precision, case.golden_key, kind, name)
 
 
-def compare_tensors(case: Case, kind: str, found: dict[str, Summary], expected: Wanted) -> Compared:
-    found = {name: summary for name, summary in found.items() if name not in case.spec.incomparable}
-    worst, failed = Compared(len(found), 0, "", "", 0.0, 1.0), 0
-    for name, observed in found.items():
+def compare_tensors(case: Case, kind: str, summaries: dict[str, Summary], expected: Wanted) -> Compared:
+    summaries = {name: summary for name, summary in summaries.items() if name not in case.spec.incomparable}
+    worst, failed = Compared(len(summaries), 0, "", "", 0.0, 1.0), 0
+    for name, observed in summaries.items():
         pairs = zip(("norm", "projections"), errors(observed, expected.tensors[kind][name]), allowance(case, kind, name))
-        each = [Compared(len(found), 0, name, by, error, expected.wider * allowed) for by, error, allowed in pairs]
+        each = [Compared(len(summaries), 0, name, by, error, expected.wider * allowed) for by, error, allowed in pairs]
         failed += not all(one.margin <= 1 for one in each)
         worst = max(worst, *each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
     worst.failed = failed
@@ -129,14 +129,14 @@ def compare_updates(case: Case, updates: dict[str, float], wider: float) -> Comp
 
 def stray(observed: Summaries, expected: Summaries) -> str:
     """Which tensors are there and should not be, or should be and are not."""
-    found = []
+    mismatches = []
     for kind in sorted({*observed, *expected}):
         here, there = observed.get(kind, {}).keys(), expected.get(kind, {}).keys()
         if more := here - there:
-            found.append(f"{kind} of {len(more)} tensors that should have none, such as {min(more)}")
+            mismatches.append(f"{kind} of {len(more)} tensors that should have none, such as {min(more)}")
         if fewer := there - here:
-            found.append(f"no {kind} of {len(fewer)} tensors, such as {min(fewer)}")
-    return "; ".join(found)
+            mismatches.append(f"no {kind} of {len(fewer)} tensors, such as {min(fewer)}")
+    return "; ".join(mismatches)
 
 
 def state_bytes(case: Case, observed: Observed) -> int:
@@ -163,8 +163,8 @@ def without_values(case: Case, observed: Observed) -> dict[str, Any]:
         return {"passed": False, "reason": reason, "observed": observed.values}
     numbers = [*observed.values.values(), *(n for kind in observed.tensors.values() for s in kind.values() for n in s)]
     reason = "no float64 values for this size: finite, and the reference of this session's other cases"
-    found = {"passed": all(map(math.isfinite, numbers)), "reason": reason, "observed": observed.values}
-    return found | {"summaries": observed.tensors if found["passed"] else {}, "state_bytes": observed.state_bytes}
+    outcome = {"passed": all(map(math.isfinite, numbers)), "reason": reason, "observed": observed.values}
+    return outcome | {"summaries": observed.tensors if outcome["passed"] else {}, "state_bytes": observed.state_bytes}
 
 
 def again(adapter: Adapter, losses: list[float], reference: Reference | None = None) -> dict[str, Any]:
@@ -183,13 +183,15 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
     else:
         timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
-    said = {"unmoved_steps": unmoved} | ({"passed": False, "reason": unlike} if unlike else {})
+    steps_outcome = {"unmoved_steps": unmoved} | ({"passed": False, "reason": unlike} if unlike else {})
     if expected is None:
-        return {"passed": all(map(math.isfinite, observed.values.values()))} | said
+        return {"passed": all(map(math.isfinite, observed.values.values()))} | steps_outcome
     tensors = expected.tensors if case.stage.trains else {kind: expected.tensors[kind] for kind in observed.tensors}
-    found = compare(case, observed, Wanted(expected.values, tensors, expected.wider))
-    found = {name: found[name] for name in ("passed", "reason", "relative_error", "tensors", "margin") if name in found}
-    return found | said
+    comparison = compare(case, observed, Wanted(expected.values, tensors, expected.wider))
+    comparison = {
+        name: comparison[name] for name in ("passed", "reason", "relative_error", "tensors", "margin") if name in comparison
+    }
+    return comparison | steps_outcome
 
 
 def repeated(adapter: Adapter, losses: list[float], first: int) -> str:

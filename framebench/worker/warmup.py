@@ -48,9 +48,9 @@ def attempt(case: Case) -> None:
 def cases(framework: str, profile: str) -> list[Case]:
     """One batch each of what a machine without a GPU can run: kernels do not depend on the batch."""
     wanted = {(c.workload, c.scenario, c.strategy) for c in cases_of(profile)}
-    found = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
-    found = [c for c in found if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
-    return [c for c in found if c.batch == first_batch(c)]
+    matching_cases = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
+    matching_cases = [c for c in matching_cases if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
+    return [c for c in matching_cases if c.batch == first_batch(c)]
 
 
 if __name__ == "__main__":

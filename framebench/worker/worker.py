@@ -152,10 +152,10 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     if on_host:
         host.start()
     timed_step(adapter)
-    found = adapter.own_peaks()
+    peak_bytes = adapter.own_peaks()
     if on_host:
-        found["host.rss"] = live + host.grown()
-    return found
+        peak_bytes["host.rss"] = live + host.grown()
+    return peak_bytes
 
 
 def hold_more(adapter: Adapter, share: float) -> None:
@@ -218,8 +218,8 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         raise
     except Exception as error:
         raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
-    found: dict[str, Any] = {**result, **origin}
-    return found | {"work_s": clock() - marks[2] - found.pop("waited_s", 0.0)}
+    measurement: dict[str, Any] = {**result, **origin}
+    return measurement | {"work_s": clock() - marks[2] - measurement.pop("waited_s", 0.0)}
 
 
 def pin(core: int | None) -> None:

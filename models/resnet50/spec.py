@@ -81,13 +81,13 @@ def params(c: Config) -> Iterator[Param]:
 def normalised(c: Config, batch: int) -> dict[str, int]:
     """How many values per channel each batch norm normalises, by the name of its running variance."""
     edge = c.image // 2
-    found = {"bn1": edge}
+    edges = {"bn1": edge}
     edge = -(-edge // 2)  # after max pooling
     for name, _, _, stride in blocks(c):
-        found[f"{name}.bn1"] = edge
+        edges[f"{name}.bn1"] = edge
         edge = -(-edge // stride)  # the stride is the 3x3 convolution's
-        found |= dict.fromkeys((f"{name}.bn2", f"{name}.bn3", f"{name}.downsample.1"), edge)
-    return {f"{name}.running_var": batch * side**2 for name, side in found.items()}
+        edges |= dict.fromkeys((f"{name}.bn2", f"{name}.bn3", f"{name}.downsample.1"), edge)
+    return {f"{name}.running_var": batch * side**2 for name, side in edges.items()}
 
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -181,8 +181,8 @@ class JaxAdapter(Adapter):
             return scaled, (loss, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)))
 
         def gradient(*arguments: Any) -> tuple[tuple[Array, Tree], Tree]:
-            (_, found), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
-            return found, grads
+            (_, loss_and_statistics), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
+            return loss_and_statistics, grads
 
         inside = self.micro // self.recipe.calls
         return accumulated(gradient, inside) if inside > 1 else gradient
@@ -356,9 +356,13 @@ class JaxAdapter(Adapter):
     def versions(self) -> dict[str, str]:
         """The plug-ins are those of CUDA 12 and 13; on a GPU XLA also says what it was built for."""
         plugins = [f"jax-cuda{n}-plugin" for n in (12, 13) if find_spec(f"jax_cuda{n}_plugin")]
-        found = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", *plugins)}
+        package_versions = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", *plugins)}
         backend = get_backend()
-        return found if backend.platform == "cpu" else found | {"xla": " ".join(backend.platform_version.split())}
+        return (
+            package_versions
+            if backend.platform == "cpu"
+            else package_versions | {"xla": " ".join(backend.platform_version.split())}
+        )
 
     def device(self) -> str:
         device = jax.devices()[0]

@@ -135,23 +135,23 @@ class Generation:
 
 def generation(run: JaxAdapter, cached: bool) -> Generation:
     """What is common to both kinds. The cache is given to each call, to be written over."""
-    found = Generation(run, cached)
-    if found.written:
-        run.recipe.model_options["attend"] = found.written.attend
+    token_generator = Generation(run, cached)
+    if token_generator.written:
+        run.recipe.model_options["attend"] = token_generator.written.attend
         run.recipe.jit_options["donate_argnums"] = (3,)
-    run.before_first_step.append(found.begin)
-    run.recipe.decoding, run.recipe.generating = found.decoding, found.arguments
-    run.recipe.step, run.recipe.decoded = found.step, found.logits
-    return found
+    run.before_first_step.append(token_generator.begin)
+    run.recipe.decoding, run.recipe.generating = token_generator.decoding, token_generator.arguments
+    run.recipe.step, run.recipe.decoded = token_generator.step, token_generator.logits
+    return token_generator
 
 
 @switch
 def static_cache(run: JaxAdapter) -> Proof:
-    found = generation(run, cached=True)
+    token_generator = generation(run, cached=True)
 
     def proof(e: Evidence) -> bool:
         """The executable's results share the memory of its arguments as far as the cache goes."""
-        e |= found.evidence()
+        e |= token_generator.evidence()
         once = e["calls"] == e["tokens_decoded"] and e["tokens_of_a_call"] == 1
         return once and e["cache_bytes"] == e["cache_bytes_by_formula"] <= e["aliased_bytes"]
 
@@ -160,10 +160,10 @@ def static_cache(run: JaxAdapter) -> Proof:
 
 @switch
 def no_cache(run: JaxAdapter) -> Proof:
-    found = generation(run, cached=False)
+    token_generator = generation(run, cached=False)
 
     def proof(e: Evidence) -> bool:
-        e |= found.evidence()
+        e |= token_generator.evidence()
         return e["calls"] == e["tokens_decoded"] and e["tokens_of_a_call"] == run.config.length and e["cache_bytes"] == 0
 
     return proof

@@ -32,8 +32,8 @@ class Instruction:
     @property
     def op_name(self) -> str:
         """Where it comes from, such as `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`."""
-        found = re.search(r'op_name="([^";]*)', self.attributes)
-        return found[1].replace("\\'", "'") if found else ""
+        name_match = re.search(r'op_name="([^";]*)', self.attributes)
+        return name_match[1].replace("\\'", "'") if name_match else ""
 
     def calls(self, *roles: str) -> list[str]:
         return [name for role in roles for name in re.findall(rf"\b{role}=\{{?%([\w.\-]+)", self.attributes)]
@@ -41,20 +41,20 @@ class Instruction:
 
 def instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
     """Each computation's instructions in the order in which they run, and the name of the entry."""
-    found: dict[str, list[Instruction]] = {}
+    computations: dict[str, list[Instruction]] = {}
     entry = name = ""
     for line in text.splitlines():
         if head := re.match(r"(ENTRY )?%([\w.\-]+) \(.*\{$", line):
             name = head[2]
-            found[name], entry = [], name if head[1] else entry
+            computations[name], entry = [], name if head[1] else entry
         elif part := re.match(r"\s+(ROOT )?%([\w.\-]+) = (.*)", line):
             call = part[3][closing(part[3]) :] if part[3].startswith("(") else part[3].partition(" ")[2]
             opcode, _, rest = call.strip().partition("(")
             inside = rest[: closing("(" + rest) - 2]
             operands = [inside.strip()] if opcode == "parameter" else re.findall(r"%([\w.\-]+)", inside)
             result = part[3].removesuffix(call).strip()
-            found[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1]), result))
-    return found, entry
+            computations[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1]), result))
+    return computations, entry
 
 
 def closing(text: str) -> int:
@@ -79,8 +79,8 @@ def assignment(text: str) -> tuple[dict[str, dict[str, Buffer]], dict[int, tuple
             if not re.search(r"thread-local|constant", head[3]):
                 allocations[number] = int(head[2]), head[3]
         elif number in allocations and (
-            found := re.match(r" value: <\d+ ([\w.\-]+)(?:\{([\d,]*)\})? @\d+> \(size=(\d+),offset=(\d+)\)", line)
+            value_match := re.match(r" value: <\d+ ([\w.\-]+)(?:\{([\d,]*)\})? @\d+> \(size=(\d+),offset=(\d+)\)", line)
         ):
-            name, index, size, offset = found[1], found[2] or "", int(found[3]), int(found[4])
+            name, index, size, offset = value_match[1], value_match[2] or "", int(value_match[3]), int(value_match[4])
             buffers[name][index] = Buffer("temporary", "", "", size=size, place=(number, offset))
     return buffers, allocations

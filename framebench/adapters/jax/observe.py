@@ -87,5 +87,5 @@ def allocator_peaks() -> dict[str, int]:
 def allocator_counters() -> dict[str, int]:
     """With how many programs came from the cache, where the allocator counts anything."""
     stats = statistics()
-    found = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
-    return found | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if found else {}
+    counters = {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+    return counters | {name: CACHE[event] for event, name in CACHE_EVENTS.items()} if counters else {}

@@ -67,12 +67,12 @@ def unique_bytes(arrays: list[Array]) -> int:
 
 def bytes_by_device(arrays: list[Array]) -> dict[int, int]:
     """Buffers that arrays share are counted once."""
-    found: dict[int, dict[int, int]] = {}
+    buffers_by_device: dict[int, dict[int, int]] = {}
     for array in arrays:
         for part in parts(array):
             (device,) = part.devices()
-            found.setdefault(device.id, {})[part.unsafe_buffer_pointer()] = part.nbytes
-    return {device: sum(sizes.values()) for device, sizes in sorted(found.items())}
+            buffers_by_device.setdefault(device.id, {})[part.unsafe_buffer_pointer()] = part.nbytes
+    return {device: sum(sizes.values()) for device, sizes in sorted(buffers_by_device.items())}
 
 
 def buffers(tree: Any) -> set[int]:
@@ -106,8 +106,8 @@ def products(jaxpr: ClosedJaxpr) -> list[Any]:
 
 def with_batch(jaxprs: Iterable[ClosedJaxpr]) -> int:
     """Products of matrices in batches, as attention's are."""
-    found = [eq for q in jaxprs for eq in products(q) if eq.primitive.name == "dot_general"]
-    return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in found)
+    matrix_products = [eq for q in jaxprs for eq in products(q) if eq.primitive.name == "dot_general"]
+    return sum(bool(eq.params["dimension_numbers"][1][0]) for eq in matrix_products)
 
 
 def as_large(jaxpr: ClosedJaxpr, rows: int, columns: int, width: int) -> int:
@@ -125,13 +125,13 @@ def compiled_products(compiled: Any) -> Counter[str]:
 
 def compiled_operands(compiled: Any) -> Counter[str]:
     """What the products of the optimised HLO multiply, by type: the compiler may have widened what it was given."""
-    found: Counter[str] = Counter()
+    operand_types: Counter[str] = Counter()
     for computation in hlo.instructions(compiled.as_text())[0].values():
         types = {i.name: i.result.partition("[")[0] for i in computation}
         for i in computation:
             if i.opcode in ("dot", "convolution") or (i.opcode == "custom-call" and re.search(LIBRARY, i.attributes)):
-                found.update(TYPES.get(types[name], types[name]) for name in i.operands[:2])
-    return found
+                operand_types.update(TYPES.get(types[name], types[name]) for name in i.operands[:2])
+    return operand_types
 
 
 def reductions(compiled: Any) -> int:

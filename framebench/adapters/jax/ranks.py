@@ -37,22 +37,22 @@ def begin(ranks: int) -> None:
         jax.config.update("jax_num_cpu_devices", ranks)
 
 
-def gathered(run: JaxAdapter, found: dict[str, Any]) -> list[dict[str, Any]]:
+def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each device. The memory of one process for all of them is no device's; every one of several must call it."""
-    every = [found | {"held": share} for share in held(run)]
+    every = [readings | {"held": share} for share in held(run)]
     if jax.process_count() > 1:
         return exchanged(*every)
-    if "peaks" not in found:
+    if "peaks" not in readings:
         return every
-    samples = [own(sample) for sample in found["peak_samples"]]
-    plan = {"peaks": own(found["peaks"]), "peak_samples": samples, "cold_peaks": own(found["cold_peaks"])}
+    samples = [own(sample) for sample in readings["peak_samples"]]
+    plan = {"peaks": own(readings["peaks"]), "peak_samples": samples, "cold_peaks": own(readings["cold_peaks"])}
     live = bytes_by_device(jax.live_arrays()).values()
     return [one | plan | {"live_bytes": size} for one, size in zip(every, live, strict=True)]
 
 
-def exchanged(found: dict[str, Any]) -> list[dict[str, Any]]:
+def exchanged(readings: dict[str, Any]) -> list[dict[str, Any]]:
     """What every process found, in their order: as text, each as long as the longest."""
-    text = np.frombuffer(json.dumps(found).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(readings).encode(), np.uint8)
     longest = int(process_allgather(np.int32(text.size)).max())
     return [json.loads(bytes(row).rstrip(b"\0")) for row in process_allgather(np.pad(text, (0, longest - text.size)))]
 
@@ -110,9 +110,9 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         what is whole everywhere needs nothing sent."""
         e["held"], e["collectives"], e["processes"] = held(run), collectives(run), jax.process_count()
         trees = {"params": ("parameters", arrays(run.params)), "state": ("optimizer states", arrays(run.optimizer_state))}
-        trees = {what: found for what, found in trees.items() if found[1]}
-        e["whole"] = {name: sum(a.nbytes for a in found) for name, found in trees.values()}
-        e["share"] = {name: share(what, found) for what, (name, found) in trees.items()}
+        trees = {what: tree for what, tree in trees.items() if tree[1]}
+        e["whole"] = {name: sum(a.nbytes for a in tree) for name, tree in trees.values()}
+        e["share"] = {name: share(what, tree) for what, (name, tree) in trees.items()}
         as_declared = all(each[name] == e["share"][name] for each in e["held"] for name in e["share"])
         divided = {what for what, (name, _) in trees.items() if e["share"][name] < e["whole"][name]}
         sent = ({"all-reduce"} if run.case.stage.trains else set()) | ({"all-gather"} if split else set())
@@ -120,8 +120,8 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         apart = e["processes"] == (ranks if processes else 1)
         return apart and as_declared and divided == {*split} & trees.keys() and sent <= e["collectives"].keys() and silent
 
-    def share(what: str, found: list[Array]) -> int:
-        shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in found]
+    def share(what: str, leaves: list[Array]) -> int:
+        shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in leaves]
         return sum(a.dtype.itemsize * math.prod(shape) for a, shape in shapes)
 
     return proof

@@ -204,8 +204,8 @@ def rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
     """How often the forward pass meets a rule written by hand; the evidence gets what one GELU saves, too."""
     parts = run.split(run.abstract(run.config, run.recipe.training))
     forward = jax.make_jaxpr(lambda p, x: nnx.merge(parts.graph, p, parts.frozen, parts.stats)(x))
-    found = Counter(eq.primitive.name for eq in equations(forward(parts.params, run.inputs[0])))
-    e["rules_met"], e["saved_by_one"] = found["custom_vjp_call"], saved_by(gelu, run)
+    primitive_counts = Counter(eq.primitive.name for eq in equations(forward(parts.params, run.inputs[0])))
+    e["rules_met"], e["saved_by_one"] = primitive_counts["custom_vjp_call"], saved_by(gelu, run)
     return e["rules_met"]
 
 

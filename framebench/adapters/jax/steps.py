@@ -118,20 +118,20 @@ def scan(run: JaxAdapter) -> Proof:
 @contextmanager
 def dispatches() -> Iterator[Counter[str]]:
     """Counts the primitives that are executed one by one, by name."""
-    found: Counter[str] = Counter()
-    known = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
-    before = {p: p.impl for p in known}
+    dispatch_counts: Counter[str] = Counter()
+    all_primitives = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
+    before = {p: p.impl for p in all_primitives}
 
     def counting(primitive: Primitive, *args: Any, **params: Any) -> Any:
-        found[primitive.name] += 1
+        dispatch_counts[primitive.name] += 1
         return before[primitive](*args, **params)
 
-    for p in known:
+    for p in all_primitives:
         p.impl = partial(counting, p)  # type: ignore[method-assign]
     try:
-        yield found
+        yield dispatch_counts
     finally:
-        for p in known:
+        for p in all_primitives:
             p.impl = before[p]  # type: ignore[method-assign]
 
 
@@ -140,10 +140,10 @@ def no_jit(run: JaxAdapter) -> Proof:
     run.recipe.eager = True
 
     def proof(e: Evidence) -> bool:
-        with dispatches() as found:
+        with dispatches() as dispatch_counts:
             run.one_step()
             run.synchronize()
-        e["dispatched"], e["dispatched_products"] = found.total(), sum(found[name] for name in PRODUCTS)
+        e["dispatched"], e["dispatched_products"] = dispatch_counts.total(), sum(dispatch_counts[name] for name in PRODUCTS)
         return e["compilations"] == 0 and e["dispatched_products"] >= e["products"] > 0
 
     return proof

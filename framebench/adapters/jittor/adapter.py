@@ -296,10 +296,10 @@ class JittorAdapter(Adapter):
 
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")
-        found = {"jittor": jt.__version__, "numpy": np.__version__, "compiler": f"{jt.compiler.cc_type} {compiler}"}
+        package_versions = {"jittor": jt.__version__, "numpy": np.__version__, "compiler": f"{jt.compiler.cc_type} {compiler}"}
         if jt.has_cuda:
-            found["cuda"] = ".".join(map(str, jittor_utils.get_int_version(jt.compiler.nvcc_path)))
-        return found | ({"onednn": onednn_version()} if jt.compile_extern.use_mkl else {})
+            package_versions["cuda"] = ".".join(map(str, jittor_utils.get_int_version(jt.compiler.nvcc_path)))
+        return package_versions | ({"onednn": onednn_version()} if jt.compile_extern.use_mkl else {})
 
     def device(self) -> str:
         return gpu_name() if jt.has_cuda else "cpu"

@@ -24,8 +24,8 @@ class Steps(Generation):
     def attend(self, q: Var, k: Var, v: Var) -> Var:
         keys, values = self.cached((k, v))
         if q.shape[2] > 1:
-            found: Var = self.run.model_module.attention(q, keys, values)
-            return found
+            output: Var = self.run.model_module.attention(q, keys, values)
+            return output
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 
@@ -82,21 +82,21 @@ class Steps(Generation):
 
 def generation(run: JittorAdapter, cached: bool) -> Steps:
     """What is common to all kinds."""
-    found = Steps(run)
+    token_generator = Steps(run)
     if cached:
-        run.recipe.build_options["attend"] = found.attend
-    run.before_first_step.append(found.begin)
-    run.recipe.step, run.recipe.decoded = found.step, found.logits
-    return found
+        run.recipe.build_options["attend"] = token_generator.attend
+    run.before_first_step.append(token_generator.begin)
+    run.recipe.step, run.recipe.decoded = token_generator.step, token_generator.logits
+    return token_generator
 
 
-def kept_for(found: Steps, tokens: int) -> Proof:
+def kept_for(token_generator: Steps, tokens: int) -> Proof:
     """Each token is computed once; between two steps the cache is there for so many tokens."""
 
     def proof(e: Evidence) -> bool:
-        e |= found.evidence()
-        assert found.cache
-        e["tokens_kept_between_steps"] = found.cache.arrays()[0].shape[2]
+        e |= token_generator.evidence()
+        assert token_generator.cache
+        e["tokens_kept_between_steps"] = token_generator.cache.arrays()[0].shape[2]
         return computed_once(e) and e["tokens_kept_between_steps"] == tokens
 
     return proof
@@ -104,21 +104,21 @@ def kept_for(found: Steps, tokens: int) -> Proof:
 
 @switch
 def static_cache(run: JittorAdapter) -> Proof:
-    found = generation(run, cached=True)
+    token_generator = generation(run, cached=True)
 
     def make(_: object) -> None:
         c = run.config
-        found.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
+        token_generator.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
     run.recipe.on_model.append(make)
-    return kept_for(found, run.config.length)
+    return kept_for(token_generator, run.config.length)
 
 
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
-    found = generation(run, cached=True)
-    found.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
-    return kept_for(found, found.prompt)
+    token_generator = generation(run, cached=True)
+    token_generator.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
+    return kept_for(token_generator, token_generator.prompt)
 
 
 @switch

@@ -82,23 +82,23 @@ def train_once(run: JittorAdapter, model: Module) -> int:
 def after_training(run: JittorAdapter, cleared: bool) -> Proof:
     """The same model is trained for one step. What that leaves in the pool may stay there."""
     run.recipe.keeps_pool = not cleared
-    found: Evidence = {}
+    training_evidence: Evidence = {}
 
     def train(model: Module) -> None:
-        found["tensors_trained"] = train_once(run, model)
-        found["bytes_left_by_training"] = run.reserved()
+        training_evidence["tensors_trained"] = train_once(run, model)
+        training_evidence["bytes_left_by_training"] = run.reserved()
 
     def clear() -> None:
         if cleared:
             litter()
             gc.collect()
-            found["bytes_given_back"] = give_back(run)
-        found["bytes_held_before_evaluation"] = run.reserved()
+            training_evidence["bytes_given_back"] = give_back(run)
+        training_evidence["bytes_held_before_evaluation"] = run.reserved()
 
     def proof(e: Evidence) -> bool:
         """How much the training left to give back is what is measured; the litter is given back in any case."""
-        e |= found
-        return found["tensors_trained"] > 0 and (found.get("bytes_given_back", 0) >= SPARE) == cleared
+        e |= training_evidence
+        return training_evidence["tensors_trained"] > 0 and (training_evidence.get("bytes_given_back", 0) >= SPARE) == cleared
 
     run.recipe.on_model.append(train)
     run.before_first_step.append(clear)

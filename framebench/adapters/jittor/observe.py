@@ -47,8 +47,8 @@ class Observed:
         self.dtypes.update(m[1] for m in (re.match(r"Var\([^,]*,(\w+),", str(n)) for n in nodes) if m)
 
     def evidence(self) -> Evidence:
-        found = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
-        return found | {"samples_per_pass": sorted(self.samples)}
+        observations = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
+        return observations | {"samples_per_pass": sorted(self.samples)}
 
 
 def kernel_counts(report: list[list[str]]) -> dict[str, int]:

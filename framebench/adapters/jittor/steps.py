@@ -83,10 +83,10 @@ def autotune_off(run: JittorAdapter) -> Proof:
         tried any out."""
         x, w = (jt.array(np.ones(shape, np.float32)) for shape in ((1, 8, 6, 6, 6), (8, 8, 3, 3, 3)))
         jt.cudnn.set_algorithm_cache_size(1)
-        with jt.log_capture_scope() as said:
+        with jt.log_capture_scope() as log_lines:
             nn.conv3d(x, w).sync()
         jt.cudnn.set_algorithm_cache_size(0)
-        e["tables_filled_by_one_trial"] = sum("algorithm cache is full" in line["msg"] for line in said)
+        e["tables_filled_by_one_trial"] = sum("algorithm cache is full" in line["msg"] for line in log_lines)
         return e["tables_filled_by_one_trial"] == 1
 
     return proof

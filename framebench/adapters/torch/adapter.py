@@ -281,8 +281,8 @@ class TorchAdapter(Adapter):
 
     def state_tensors(self) -> list[Tensor]:
         """The optimizer's, its counts too."""
-        found = self.optimizer.state.values() if self.case.stage.trains else ()
-        return [v for state in found for v in state.values() if isinstance(v, Tensor)]
+        states = self.optimizer.state.values() if self.case.stage.trains else ()
+        return [v for state in states for v in state.values() if isinstance(v, Tensor)]
 
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.where)
@@ -340,10 +340,10 @@ class TorchAdapter(Adapter):
         return budget is not None
 
     def versions(self) -> dict[str, str]:
-        found = {"torch": torch.__version__, "numpy": np.__version__} | self.packages
+        package_versions = {"torch": torch.__version__, "numpy": np.__version__} | self.packages
         if self.where.type == "cuda":
-            found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-        return found
+            package_versions |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        return package_versions
 
     def known_fault(self) -> str | None:
         return known_fault(self.case)

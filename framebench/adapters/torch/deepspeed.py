@@ -25,13 +25,13 @@ def package() -> Any:
     """DeepSpeed, told to leave collectives to gloo: left to itself it compiles operators for ranks on one host. Raises
     LookupError."""
     try:
-        found: Any = importlib.import_module("deepspeed")
+        module: Any = importlib.import_module("deepspeed")
     except ImportError as error:
         raise LookupError(
             f"this interpreter cannot import DeepSpeed, of which requirements/deepspeed.txt has a version: {error}"
         ) from error
-    found.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    return found
+    module.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return module
 
 
 class Engine:
@@ -70,18 +70,18 @@ class Engine:
         """Bytes by part. Gradients are those that an update starts from, as they are dropped after it."""
         zero = self.engine.optimizer
         try:
-            found = {"gradients": self.gradients, "gradient buckets": 0}
+            bytes_by_part = {"gradients": self.gradients, "gradient buckets": 0}
             if self.stage in (1, 2):
-                found["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
+                bytes_by_part["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
             elif self.stage == 3:
-                found["parameters"] = unique_bytes(p.ds_tensor for p in self.engine.module.parameters())
-                found["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
-                found["gradient buckets"] = unique_bytes(bucket.buffer for bucket in zero.ipg_buckets.values())
+                bytes_by_part["parameters"] = unique_bytes(p.ds_tensor for p in self.engine.module.parameters())
+                bytes_by_part["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
+                bytes_by_part["gradient buckets"] = unique_bytes(bucket.buffer for bucket in zero.ipg_buckets.values())
         except AttributeError as error:
             raise LookupError(
                 f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, and it is no public API"
             ) from error
-        return found
+        return bytes_by_part
 
 
 def attach(run: TorchAdapter, stage: int) -> None:
@@ -92,15 +92,15 @@ def attach(run: TorchAdapter, stage: int) -> None:
     def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> Engine:
         inner = make_optimizer(o, params, **options)
         engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=configuration(run, stage))
-        found = Engine(engine, inner, stage)
-        run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, found.held
+        wrapped_engine = Engine(engine, inner, stage)
+        run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, wrapped_engine.held
         run.readings.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
         run.readings.bytes_beside = lambda: sum(
-            found.held().get(part, 0) for part in ("copy of the weights", "gradient buckets")
+            wrapped_engine.held().get(part, 0) for part in ("copy of the weights", "gradient buckets")
         )
-        return found
+        return wrapped_engine
 
-    def of_every_rank(own: Iterator[State]) -> Iterator[State]:
+    def of_every_rank(local_states: Iterator[State]) -> Iterator[State]:
         """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
         for name, p in run.model.named_parameters():
             for kind in MOMENTS[run.case.optimizer.name]:

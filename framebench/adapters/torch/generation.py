@@ -63,8 +63,8 @@ class Steps(Generation):
         self.collected = []
         self.begin()
         self.step()
-        found, self.collected = torch.cat(self.collected, 1), None
-        return found.to("cpu", torch.float64).numpy()
+        token_logits, self.collected = torch.cat(self.collected, 1), None
+        return token_logits.to("cpu", torch.float64).numpy()
 
     def number_bytes(self) -> int:
         return next(self.run.model.parameters()).element_size()
@@ -72,28 +72,28 @@ class Steps(Generation):
 
 def generation(run: TorchAdapter, cached: bool) -> Steps:
     """What is common to all kinds."""
-    found = Steps(run)
+    token_generator = Steps(run)
     if cached:
-        run.recipe.model_options["attend"] = found.attend
-    run.before_first_step.append(found.begin)
-    run.recipe.step, run.readings.decoded = found.step, found.logits
-    run.readings.bytes_beside = lambda: unique_bytes(found.cache.arrays()) if found.cache else 0
-    return found
+        run.recipe.model_options["attend"] = token_generator.attend
+    run.before_first_step.append(token_generator.begin)
+    run.recipe.step, run.readings.decoded = token_generator.step, token_generator.logits
+    run.readings.bytes_beside = lambda: unique_bytes(token_generator.cache.arrays()) if token_generator.cache else 0
+    return token_generator
 
 
 @switch
 def static_cache(run: TorchAdapter) -> Proof:
-    found = generation(run, cached=True)
+    token_generator = generation(run, cached=True)
 
     def make(model: Any) -> None:
-        found.cache = static(run, model)
+        token_generator.cache = static(run, model)
 
     def proof(e: Evidence) -> bool:
-        assert found.cache
-        before = [t.data_ptr() for t in found.cache.arrays()]
+        assert token_generator.cache
+        before = [t.data_ptr() for t in token_generator.cache.arrays()]
         run.one_step()
-        e |= found.evidence()
-        e["arrays_that_moved"] = sum(t.data_ptr() != old for t, old in zip(found.cache.arrays(), before))
+        e |= token_generator.evidence()
+        e["arrays_that_moved"] = sum(t.data_ptr() != old for t, old in zip(token_generator.cache.arrays(), before))
         return computed_once(e) and e["arrays_that_moved"] == 0 == e["operators"].get("cat", 0)
 
     run.recipe.on_model.append(make)
@@ -107,11 +107,11 @@ def static(run: TorchAdapter, model: Any) -> Static:
 
 @switch
 def growing_cache(run: TorchAdapter) -> Proof:
-    found = generation(run, cached=True)
-    found.cache = growing(run)
+    token_generator = generation(run, cached=True)
+    token_generator.cache = growing(run)
 
     def proof(e: Evidence) -> bool:
-        e |= found.evidence()
+        e |= token_generator.evidence()
         return computed_once(e) and e["operators"].get("cat", 0) == 2 * e["block_runs"]
 
     return proof

@@ -43,5 +43,5 @@ def off_by(channels: int, edge: int) -> float:
         assert weight.grad is not None
         return weight.grad.double()
 
-    right, found = gradient(torch.float64), gradient(torch.bfloat16)
-    return float(((found - right).norm() / right.norm()).nan_to_num(torch.inf))
+    right, computed_gradient = gradient(torch.float64), gradient(torch.bfloat16)
+    return float(((computed_gradient - right).norm() / right.norm()).nan_to_num(torch.inf))

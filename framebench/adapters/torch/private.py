@@ -80,12 +80,12 @@ class Rebuilt:
 def replicate(model: nn.Module, **options: Any) -> nn.Module:
     """DistributedDataParallel on fake tensors: nothing is compared between ranks, and every reduction is done at once."""
     try:
-        found = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
-        found.reducer = Rebuilt(found.reducer)  # type: ignore[assignment]
+        replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
+        replica.reducer = Rebuilt(replica.reducer)  # type: ignore[assignment]
     except (AttributeError, TypeError) as error:
         raise Gone("nn.parallel.DistributedDataParallel(init_sync=...).reducer") from error
-    found.register_comm_hook(None, reduced)
-    return found
+    replica.register_comm_hook(None, reduced)
+    return replica
 
 
 def reduced(_, bucket):  # type: ignore[no-untyped-def]  # PyTorch compares annotations, and these would be strings
@@ -97,8 +97,8 @@ def reduced(_, bucket):  # type: ignore[no-untyped-def]  # PyTorch compares anno
 def bucket_bytes(replicated: nn.Module) -> int:
     """Of the buckets in which DistributedDataParallel averages gradients; the text has a number for each of them."""
     try:
-        found = replicated._get_ddp_logging_data()  # type: ignore[operator]
-        return sum(map(int, (found.get("rebuilt_bucket_sizes") or found["bucket_sizes"]).split(",")))
+        logging_data = replicated._get_ddp_logging_data()  # type: ignore[operator]
+        return sum(map(int, (logging_data.get("rebuilt_bucket_sizes") or logging_data["bucket_sizes"]).split(",")))
     except (AttributeError, KeyError, ValueError) as error:
         raise Gone("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes") from error
 

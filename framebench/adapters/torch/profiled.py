@@ -90,9 +90,9 @@ class Profiled:
 
     def products(self) -> list[Any]:
         """The innermost: autocast calls an operator again with what it has cast."""
-        found = [e for e in self.events if short(e).startswith(PRODUCTS)]
-        outer = {id(parent) for e in found for parent in parents(e)}
-        return [e for e in found if id(e) not in outer]
+        product_events = [e for e in self.events if short(e).startswith(PRODUCTS)]
+        outer = {id(parent) for e in product_events for parent in parents(e)}
+        return [e for e in product_events if id(e) not in outer]
 
 
 def short(event: Any) -> str:

@@ -22,13 +22,13 @@ def beside(run: TorchAdapter, module: str) -> Any:
     """A module of a package beside PyTorch. Raises LookupError."""
     package = module.partition(".")[0]
     try:
-        found = importlib.import_module(module)
+        imported_module = importlib.import_module(module)
     except ImportError as error:
         raise LookupError(
             f"this interpreter cannot import {package}, of which requirements/torch.txt has a version: {error}"
         ) from error
     run.packages[package] = importlib.import_module(package).__version__
-    return found
+    return imported_module
 
 
 @switch

@@ -36,10 +36,10 @@ def begin(ranks: int) -> None:
         raise RuntimeError(f"{dist.get_world_size()} ranks were launched instead of {ranks}")
 
 
-def gathered(run: TorchAdapter, found: dict[str, Any]) -> list[dict[str, Any]]:
+def gathered(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """What each rank found, in their order; every rank must call it."""
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, found | {"held": held(run)})
+    dist.all_gather_object(every, readings | {"held": held(run)})
     return every
 
 
@@ -56,12 +56,12 @@ def held(run: TorchAdapter) -> dict[str, int]:
 
 def collectives(e: Evidence) -> dict[str, int]:
     """Of the observed step, by their kind. PyTorch's CommDebugMode counts the same, but fails in a second forward pass."""
-    found: Counter[str] = Counter()
+    counts_by_kind: Counter[str] = Counter()
     for operator, count in e["operators"].items():
         library, _, name = operator.partition("::")
         if "c10d" in library:
-            found[next((kind for word, kind in KINDS.items() if word in name), name)] += count
-    return dict(found)
+            counts_by_kind[next((kind for word, kind in KINDS.items() if word in name), name)] += count
+    return dict(counts_by_kind)
 
 
 KINDS = {"allreduce": "all-reduce", "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
@@ -120,14 +120,14 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """A gradient that is a view shares its bucket's storage. Without gradients there is nothing to average."""
-        found = counted(run, e)
+        evidence = counted(run, e)
         if not run.case.stage.trains:
-            return found["held"]["parameters"] == found["whole"] and not found["collectives"]
+            return evidence["held"]["parameters"] == evidence["whole"] and not evidence["collectives"]
         storages = {p.grad.untyped_storage().data_ptr() for p in run.parameters() if p.grad is not None}
-        found["storages_of_gradients"] = len(storages)
+        evidence["storages_of_gradients"] = len(storages)
         viewed = len(storages) < len(run.parameters())
-        whole = found["held"]["parameters"] == found["whole"] == found["held"]["optimizer states"] // states_of(run)
-        return whole and viewed == view and found["collectives"].get("all-reduce", 0) > 0
+        whole = evidence["held"]["parameters"] == evidence["whole"] == evidence["held"]["optimizer states"] // states_of(run)
+        return whole and viewed == view and evidence["collectives"].get("all-reduce", 0) > 0
 
     return proof
 
@@ -137,13 +137,13 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     def shared(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
-        found = ZeroRedundancyOptimizer(params, partial(make_optimizer, o), **options)  # type: ignore[arg-type]
-        found.state = found.optim.state  # of the tensors that this rank updates
-        return found
+        sharded_optimizer = ZeroRedundancyOptimizer(params, partial(make_optimizer, o), **options)  # type: ignore[arg-type]
+        sharded_optimizer.state = sharded_optimizer.optim.state  # of the tensors that this rank updates
+        return sharded_optimizer
 
-    def of_every_rank(own: Iterator[State]) -> Iterator[State]:
+    def of_every_rank(local_states: Iterator[State]) -> Iterator[State]:
         every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, list(own))
+        dist.all_gather_object(every, list(local_states))
         return (state for states in every for state in states)
 
     run.recipe.optimizer, run.readings.states = shared, of_every_rank
@@ -151,15 +151,15 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """All states are somewhere, and each in one rank alone."""
-        found = counted(run, e)
+        evidence = counted(run, e)
         every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, found["held"]["optimizer states"])
-        found["optimizer_states_by_rank"] = every
-        whole = found["held"]["parameters"] == found["whole"]
+        dist.all_gather_object(every, evidence["held"]["optimizer states"])
+        evidence["optimizer_states_by_rank"] = every
+        whole = evidence["held"]["parameters"] == evidence["whole"]
         return (
             whole
-            and sum(every) == states_of(run) * found["whole"] > max(every)
-            and found["collectives"].get("broadcast", 0) > 0
+            and sum(every) == states_of(run) * evidence["whole"] > max(every)
+            and evidence["collectives"].get("broadcast", 0) > 0
         )
 
     return proof
@@ -194,14 +194,14 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     def proof(e: Evidence) -> bool:
         """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass.
         Micro-batches do so each, and reduce each unless the last does for all."""
-        found = counted(run, e)
+        evidence = counted(run, e)
         chunk = sum(-(-p.shape[0] // dist.get_world_size()) * p.shape[1:].numel() * 4 for p in run.parameters())
-        shares, sent, groups = found["held"], found["collectives"], e["blocks"] + 1
-        found["chunk"] = chunk
+        shares, sent, groups = evidence["held"], evidence["collectives"], e["blocks"] + 1
+        evidence["chunk"] = chunk
         if not trains:
-            return shares["parameters"] == chunk < found["whole"] and sent == {"all-gather": groups}
+            return shares["parameters"] == chunk < evidence["whole"] and sent == {"all-gather": groups}
         divided = (
-            shares["parameters"] == shares["gradients"] == chunk < found["whole"]
+            shares["parameters"] == shares["gradients"] == chunk < evidence["whole"]
             and shares["optimizer states"] <= states_of(run) * chunk
         )
         reduced, gathered = groups * (run.micro if sync else 1), run.micro * (groups + reshard * e["blocks"])

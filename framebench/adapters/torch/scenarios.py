@@ -287,7 +287,7 @@ def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
     def proof(e: Evidence) -> bool:
         """PyTorch's own GELU would run its own backward pass: the lean rule shares the forward pass with it."""
         e["saved_by_one_gelu"] = saved_by(rule.apply)
-        own = "gelu_backward" in e["operators"]
-        return e["saved_by_one_gelu"] == (1 if lean else 5) and ("gelu" in e["operators"]) == lean and not own
+        builtin_backward = "gelu_backward" in e["operators"]
+        return e["saved_by_one_gelu"] == (1 if lean else 5) and ("gelu" in e["operators"]) == lean and not builtin_backward
 
     return proof

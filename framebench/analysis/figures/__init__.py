@@ -62,8 +62,8 @@ def questions(
     yield "support", support, df
     for more in extensions.every("figures") if results and machines else ():
         yield from more(results, (*machines, *others))
-    found = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
-    for key, group in found.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(found) else ():
+    search_rows = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
+    for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(search_rows) else ():
         workload, scenario, size, budget = key
         yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix(str(size))}", largest, group
 

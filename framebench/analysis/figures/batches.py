@@ -96,8 +96,8 @@ def curves_title(measured: pd.DataFrame, peak: str) -> str:
         return f"{head}: how peak and throughput grow with the batch"
     ends = {(low, high) for low, high in zip(base.first()["batch"][grown.index], base.last()["batch"][grown.index])}
     span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
-    said = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
-    return f"{head}, from {span}: {said}"
+    growth_text = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
+    return f"{head}, from {span}: {growth_text}"
 
 
 def searches(results: Path, machine: str) -> pd.DataFrame:
@@ -126,11 +126,11 @@ def answer(fit: Fit) -> str:
 
 
 @page.styled
-def largest(found: pd.DataFrame) -> Figure | None:
+def largest(search_rows: pd.DataFrame) -> Figure | None:
     """`found`: `searches` of one workload, scenario and budget. None where nothing fits."""
-    if not found["largest"].any():
+    if not search_rows["largest"].any():
         return None
-    ranked = found.sort_values(["largest", "case"], ascending=[False, True])
+    ranked = search_rows.sort_values(["largest", "case"], ascending=[False, True])
     ranked = ranked.assign(framework=ranked["framework"].map(rows.NAMES))
     ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
     grid = sns.catplot(

@@ -103,8 +103,8 @@ def name_front(axes: Axes, best: pd.DataFrame) -> None:
 def title(points: pd.DataFrame, partly: bool) -> str:
     """The least memory that each framework's front reaches, and what it costs; `partly`: some cases are not drawn."""
     parts = []
-    for framework, own in points.groupby("framework", observed=True):
-        least = front(own).iloc[0]
+    for framework, framework_points in points.groupby("framework", observed=True):
+        least = front(framework_points).iloc[0]
         speed = rows.times(least["speed"]) if least["clear"] else rows.between([least["slowest"], least["fastest"]])
         saves = f"{least['strategy']} ({rows.times(least['peak_ratio'])} the peak at {speed} the throughput)"
         parts.append(f"in {framework} {saves if least['peak_ratio'] < SAVES else 'no strategy saves'}")

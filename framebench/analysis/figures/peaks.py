@@ -46,8 +46,8 @@ def parts(df: pd.DataFrame) -> Figure | None:
         squeeze=False,
     )  # fmt: skip
     for axes, framework in zip(panels[0], frameworks):
-        own = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
-        stacked(axes, end, split[split["framework"] == framework].set_index("strategy").reindex(strategies), own)
+        framework_rows = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
+        stacked(axes, end, split[split["framework"] == framework].set_index("strategy").reindex(strategies), framework_rows)
         axes.set_title(rows.heading(framework, measured), color=page.COLOURS[framework])
         axes.set_xlim(0, end)
     figure.tight_layout()
@@ -99,25 +99,26 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
     """`df`: one size. Training, evaluation that keeps the graph, and evaluation without; a panel for each workload that has the
     first and the last by one instrument."""
     wanted = kinds(df)
-    found = wanted[wanted["usable"]]
-    if found.empty or (shared := rows.shared_peak(found)) is None:
+    usable_rows = wanted[wanted["usable"]]
+    if usable_rows.empty or (shared := rows.shared_peak(usable_rows)) is None:
         return None
     column, instrument = shared
-    found = found.assign(mib=found[column] / MIB)
+    usable_rows = usable_rows.assign(mib=usable_rows[column] / MIB)
     grid = sns.catplot(
-        found, kind="bar", x="kind", y="mib", hue="framework", col="workload", order=[*KINDS.values()], palette=page.COLOURS,
+        usable_rows, kind="bar", x="kind", y="mib", hue="framework", col="workload", order=[*KINDS.values()],
+        palette=page.COLOURS,
         sharey=False, height=3.0, aspect=1.15, saturation=1,
     )  # fmt: skip
-    training = found[found["kind"] == TRAINING].set_index(["workload", "framework"])["mib"]
+    training = usable_rows[usable_rows["kind"] == TRAINING].set_index(["workload", "framework"])["mib"]
     for workload, axes in grid.axes_dict.items():
-        for framework, bars in zip(found["framework"].cat.categories, axes.containers):
+        for framework, bars in zip(usable_rows["framework"].cat.categories, axes.containers):
             axes.bar_label(
                 bars, [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars], size=6.5, padding=1
             )
-        axes.set_title(f"{workload}, batch {rows.usual_batch(found[found['workload'] == workload])}")
+        axes.set_title(f"{workload}, batch {rows.usual_batch(usable_rows[usable_rows['workload'] == workload])}")
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
-    return page.explained(grid.figure, train_eval_title(found), rows.footer(wanted, note, read_by=instrument))
+    return page.explained(grid.figure, train_eval_title(usable_rows), rows.footer(wanted, note, read_by=instrument))
 
 
 def kinds(df: pd.DataFrame) -> pd.DataFrame:
@@ -132,9 +133,9 @@ def kinds(df: pd.DataFrame) -> pd.DataFrame:
     return rows.in_order(at[pd.MultiIndex.from_frame(at[["workload", "framework"]]).isin(shown)])
 
 
-def train_eval_title(found: pd.DataFrame) -> str:
+def train_eval_title(usable_rows: pd.DataFrame) -> str:
     """Ranges over the workloads, framework by framework."""
-    wide = found.pivot(index=["framework", "workload"], columns="kind", values="mib")
+    wide = usable_rows.pivot(index=["framework", "workload"], columns="kind", values="mib")
     ratios = wide.div(wide[TRAINING], axis=0)
 
     def said(kind: str) -> str:

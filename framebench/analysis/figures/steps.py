@@ -50,7 +50,7 @@ SHARES_NOTE = "Shares of the wall-clock time of a step. Shown are strategies wit
 @page.styled
 def shares(df: pd.DataFrame) -> Figure | None:
     """`df`: one size. What of a step goes to waiting for input, and to Python's collector; None where nothing does."""
-    group = pd.concat([rows.shown(found) for _, found in df.groupby(["workload", "scenario"])])
+    group = pd.concat([rows.shown(scenario_rows) for _, scenario_rows in df.groupby(["workload", "scenario"])])
     group["place"] = group["workload"] + " " + group["scenario"] + " " + group["strategy"].astype(str)
     # 0 where it was not measured: the step did not wait, or ran without the clock on the collector
     group[[*SHARES]] = group[[*SHARES]].where(group["usable"]).fillna(0.0)
@@ -70,10 +70,10 @@ def shares(df: pd.DataFrame) -> Figure | None:
 
 def shares_title(group: pd.DataFrame) -> str:
     """Where each of the two is largest."""
-    said = []
+    clauses = []
     for column, text in SHARES.items():
         most = group.sort_values(column).iloc[-1]
         if most[column] > WORTH:
-            said.append(f"{text} takes up to {most[column] * 100:.0f} % of a step ({most['framework']}, {most['place']})")
-    text = "; ".join(said)
+            clauses.append(f"{text} takes up to {most[column] * 100:.0f} % of a step ({most['framework']}, {most['place']})")
+    text = "; ".join(clauses)
     return text[:1].upper() + text[1:]

@@ -80,19 +80,19 @@ def unframed(axes: Axes) -> None:
 
 def heat_title(group: pd.DataFrame) -> str:
     """How many strategies save memory, and how many of them are known to cost hardly any time."""
-    found = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
-    saving = found["peak_ratio"] < 1 - WORTH
-    counts = found.assign(saving=saving, free=saving & (found["time_ratio_high"] < 1 + WORTH))
+    comparable_rows = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
+    saving = comparable_rows["peak_ratio"] < 1 - WORTH
+    counts = comparable_rows.assign(saving=saving, free=saving & (comparable_rows["time_ratio_high"] < 1 + WORTH))
     by = counts.groupby("framework", observed=True).agg(all=("case", "size"), saving=("saving", "sum"), free=("free", "sum"))
     head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"
     if by.empty:
         return f"{head}: no strategy was measured beside the baseline"
     saves = rows.listed(f"{r.saving} of {r.all} in {r.Index}" for r in rows.each(by))
-    said = f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}"
-    if found["time_ratio"].isna().all():
-        return said
+    sentence = f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}"
+    if comparable_rows["time_ratio"].isna().all():
+        return sentence
     free = rows.listed(f"{count}" for count in by["free"])
-    return f"{said}; with steps certainly less than {WORTH * 100:.0f} % longer: {free}"
+    return f"{sentence}; with steps certainly less than {WORTH * 100:.0f} % longer: {free}"
 
 
 KINDS = {

@@ -40,7 +40,7 @@ def answer(table: pd.DataFrame) -> Comparison:
 
     table = tables.used(table)
     trained = table[(table["scenario"] == SCENARIO) & table["batch"].eq(base_batch(table))]
-    rows = [row_of(found) for _, found in trained.groupby(["workload", "framework", "size"], sort=False)]
+    rows = [row_of(group) for _, group in trained.groupby(["workload", "framework", "size"], sort=False)]
     caption = (
         f"Training, base = {BASELINE} at the batch that strategies are compared at; MiB = 2^20 bytes. Peaks by different "
         "instruments are not comparable. What saved most memory has the smallest peak of the strategies measured here that "
@@ -56,16 +56,16 @@ def base_batch(table: pd.DataFrame) -> pd.Series:
     return table.apply(lambda row: workload(row["workload"]).preset(row["size"]).base, axis=1)
 
 
-def row_of(found: pd.DataFrame) -> dict[str, object]:
+def row_of(group: pd.DataFrame) -> dict[str, object]:
     """Of one workload and framework. Without a number it has the baseline's status."""
-    base = found[found["strategy"] == BASELINE]
-    first = found.iloc[0]
+    base = group[group["strategy"] == BASELINE]
+    first = group.iloc[0]
     row: dict[str, object] = {"workload": first["workload"], "framework": first["framework"]}
     if base.empty or not base.iloc[0]["usable"]:
         return row | {"peak_bytes": "not measured" if base.empty else base.iloc[0]["status"]}
     row |= {name: base.iloc[0][name] for name in ("peak_bytes", "step_time_s", "peak_instrument")}
-    same = found["case"].map(lambda case: not (case_of(case).plan.variant or case_of(case).plan.mathematics))
-    saving = found[same & found["usable"] & (found["peak_ratio"] < LEAST)]
+    same = group["case"].map(lambda case: not (case_of(case).plan.variant or case_of(case).plan.mathematics))
+    saving = group[same & group["usable"] & (group["peak_ratio"] < LEAST)]
     if saving.empty:
         return row | {"best": "nothing measured here"}
     best = saving.sort_values("peak_ratio").iloc[0]
@@ -76,8 +76,8 @@ def row_of(found: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def problems(found: pd.DataFrame) -> Iterator[str]:
+def problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """Cases that ended without numbers though they might have had some."""
-    broken = found[~found["status"].isin(["ok", "unsupported"])]
+    broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
     for _, row in broken.iterrows():
         yield f"{row['case']}: {row['status']}: {row['reason']}"

@@ -15,9 +15,9 @@ def bytes_of_a_token(case: Case) -> int:
     return 2 * case.config.layers * case.config.width * 4
 
 
-def comparison(found: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Comparison:
     newest: dict[tuple[str, str], Record] = {}
-    for r in of_one_version(counting(found)):
+    for r in of_one_version(counting(records)):
         if r.parsed.scenario == "generate" and r.usable and r.effect and r.peaks:
             newest[r.provenance.machine, r.case] = r
     return Comparison.of_text(

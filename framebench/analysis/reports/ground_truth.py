@@ -52,10 +52,12 @@ def speeds(table: pd.DataFrame) -> Comparison:
     for speed in SPEEDS:
         ours = nearest(table, speed)
         used.append(ours)
-        found, ratio = NOT_HERE, "-"
+        our_speed, ratio = NOT_HERE, "-"
         for throughput, strategy, batch in ours[["throughput", "strategy", "batch"]].itertuples(index=False):
-            found, ratio = f"{throughput:,.0f} ({strategy}, batch {batch})", f"{throughput / speed.images_per_s:.2f}"
-        rows.append((speed.who, speed.device, speed.strategies[0], f"{speed.images_per_s:,.0f}", found, ratio, speed.differs))
+            our_speed, ratio = f"{throughput:,.0f} ({strategy}, batch {batch})", f"{throughput / speed.images_per_s:.2f}"
+        rows.append(
+            (speed.who, speed.device, speed.strategies[0], f"{speed.images_per_s:,.0f}", our_speed, ratio, speed.differs)
+        )
     head = ("source", "card", "strategy", "theirs", "ours", "ours / theirs", "what differs")
     caption = (
         "Images per second of ResNet-50 v1.5 training at 224 px on one card. Ours: size full, PyTorch, the fastest batch. "
@@ -96,8 +98,10 @@ def counted_bytes(case: Case) -> int:
 
 def activations(table: pd.DataFrame) -> Comparison:
     """For all layers: the formula, our lower bound, and the part of the measured peak that is theirs."""
-    rows, found = [], pd.concat([measured(table, strategy) for strategy in ("fp32", "attention_plain")])
-    for case_id, peak, machine, instrument in zip(*(found[c] for c in ("case", "peak_bytes", "machine", "peak_instrument"))):
+    rows, measured_rows = [], pd.concat([measured(table, strategy) for strategy in ("fp32", "attention_plain")])
+    for case_id, peak, machine, instrument in zip(
+        *(measured_rows[c] for c in ("case", "peak_bytes", "machine", "peak_instrument"))
+    ):
         case = case_named(case_id)
         seen, counted = peak_of_blocks(case, peak), counted_bytes(case)
         rows.append((
@@ -113,7 +117,7 @@ def activations(table: pd.DataFrame) -> Comparison:
         "bytes a layer (Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models, section 4.1): "
         "16 bits, dropout, scores stored. lower bound: our count for the strategy; fused attention (fp32) keeps no scores, "
         "which the formula includes. measured: peak - the bound's other parts, so with workspaces and gradients of "
-        f"activations. {conditions(found)}"
+        f"activations. {conditions(measured_rows)}"
     )
     return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
@@ -135,17 +139,17 @@ def peak_of_blocks(case: Case, peak: float) -> int | None:
 def recomputation(table: pd.DataFrame) -> Comparison:
     """Time of full recomputation, by framework and workload."""
     chosen = (table["strategy"] == "checkpoint") & (table["scenario"] == "train") & (table["status"] == "ok")
-    found = table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"])
-    found = found.assign(relative=relative(found))
+    checkpoint_rows = table[chosen & table["time_ratio"].notna()].sort_values(["machine", "workload", "framework", "batch"])
+    checkpoint_rows = checkpoint_rows.assign(relative=relative(checkpoint_rows))
     caption = (
         "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 (Korthikanti et al. 2022, table "
         "4). A forward pass is a third of a step's FLOPs, so +33 % is what counting gives. Ours: one device, small models, "
         "checkpoint / fp32; kernels that a processor runs at different speeds forward and backward move it either way. "
-        f"{timing(table)} {conditions(found)}"
+        f"{timing(table)} {conditions(checkpoint_rows)}"
     )
     shown = {name: Shown(name) for name in ("machine", "workload", "framework", "batch", "size")}
     shown["relative"] = Shown("time x fp32")
-    return Comparison("Time of full recomputation", caption, found, shown, left=3)
+    return Comparison("Time of full recomputation", caption, checkpoint_rows, shown, left=3)
 
 
 def states() -> Comparison:

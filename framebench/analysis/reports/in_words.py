@@ -30,8 +30,8 @@ class Words:
 
 def every(results: Results) -> list[Words]:
     """Of each machine that has something to compare."""
-    found = [of_training(results.table(machine), machine) for machine in results.machines]
-    return [words for words in found if words.lines]
+    all_words = [of_training(results.table(machine), machine) for machine in results.machines]
+    return [words for words in all_words if words.lines]
 
 
 def of_training(table: pd.DataFrame, machine: str) -> Words:
@@ -41,8 +41,8 @@ def of_training(table: pd.DataFrame, machine: str) -> Words:
     # language models, which most people ask about, come first
     for workload in sorted(map(spec.workload, spec.names()), key=lambda w: w.unit != "tokens"):
         group = rows.shown(mine[mine["workload"] == workload.name])
-        if found := [line(*answer) for answer in least(compared(group))]:
-            lines.append(f"**{workload.title}**, training in batches of {rows.usual_batch(group)}: {'; '.join(found)}.")
+        if phrases := [line(*answer) for answer in least(compared(group))]:
+            lines.append(f"**{workload.title}**, training in batches of {rows.usual_batch(group)}: {'; '.join(phrases)}.")
     return Words(f"{machine}: in words", tuple(lines))
 
 
@@ -57,18 +57,20 @@ def compared(group: pd.DataFrame) -> pd.DataFrame:
     """Rows at the usual batch that compute what the baseline does and have its ratio of peaks, of the newest protocol that
     these were measured under; where strategies were timed, only those: what memory costs in speed is the question."""
     usual = group["batch"] == rows.usual_batch(group)
-    found = group[group["usable"] & group["same_mathematics"] & group["peak_ratio"].notna() & usual]
-    found = found[found["protocol"] == found["protocol"].max()]
-    timed = found[found["time_ratio"].notna()]
-    return timed if (~timed["baseline"]).any() else found
+    comparable_rows = group[group["usable"] & group["same_mathematics"] & group["peak_ratio"].notna() & usual]
+    comparable_rows = comparable_rows[comparable_rows["protocol"] == comparable_rows["protocol"].max()]
+    timed = comparable_rows[comparable_rows["time_ratio"].notna()]
+    return timed if (~timed["baseline"]).any() else comparable_rows
 
 
-def least(found: pd.DataFrame) -> Iterator[tuple[str, Any, str]]:
+def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, Any, str]]:
     """Of rows that can be compared: framework, the row with the least memory (None where no strategy saves), and the ratio of
     its step times as it is printed."""
-    for framework, own in found.groupby("framework", observed=True):
-        saving = own[~own["baseline"] & (own["peak_ratio"] < 1 - PEAK.minimum)].nsmallest(1, "peak_ratio")
-        if len(own) > 1:
+    for framework, framework_rows in comparable_rows.groupby("framework", observed=True):
+        saving = framework_rows[~framework_rows["baseline"] & (framework_rows["peak_ratio"] < 1 - PEAK.minimum)].nsmallest(
+            1, "peak_ratio"
+        )
+        if len(framework_rows) > 1:
             yield str(framework), next(iter(rows.each(saving)), None), next(iter(relative(saving)), "-")
 
 

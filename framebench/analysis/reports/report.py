@@ -26,10 +26,10 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
     return [*ours, *ground_truth.comparisons(table)]
 
 
-def of_records(found: Sequence[Record], results: Path) -> list[Comparison]:
+def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:
     """The same of these records, the strategies only for claims, and what features add of them."""
-    table = frames.frame(of_one_version(counting(found)))
-    more = [comparison for report in extensions.every("report") for comparison in report(found, results)]
+    table = frames.frame(of_one_version(counting(all_records)))
+    more = [comparison for report in extensions.every("report") for comparison in report(all_records, results)]
     return [*report_of(table), *tables.claim_arms(table), *more]
 
 

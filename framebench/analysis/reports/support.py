@@ -63,7 +63,9 @@ def exclusions() -> Comparison:
         pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
     changing = [name for (scenario, name), row in STRATEGIES.items() if scenario == "train" and row.mathematics]
     pairs.append((" + ".join(changing), "each changes what a step computes"))
-    rows = [(", ".join(found), f"alternatives: {axis}") for axis, found in axes.items() if len(found) > 1] + pairs
+    rows = [
+        (", ".join(strategy_names), f"alternatives: {axis}") for axis, strategy_names in axes.items() if len(strategy_names) > 1
+    ] + pairs
     caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
     return Comparison.of_text("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
 

@@ -34,9 +34,9 @@ def comparison() -> Comparison:
 def certain() -> str:
     """From which size on an error in the norm of any one gradient is seen in plain training, by precision: half of the families
     of tensors of all variants, and all of them."""
-    said = []
+    clauses = []
     for precision in LEAST:
-        found = [
+        allowed_errors = [
             allowed[0]
             for name in spec.names()
             for framework, keys in measured(name, precision).items()
@@ -44,17 +44,17 @@ def certain() -> str:
                 name, framework, precision, [k for k in keys if group(k)[1:] == ("train", ())], "gradient"
             )
         ]
-        if found:
-            said.append(f"{number(median(found), '.0e')} and {number(max(found), '.0e')} in {precision}")
-    return f"Certain to be seen in any gradient of plain training, in the median and in the worst family: {'; '.join(said)}."
+        if allowed_errors:
+            clauses.append(f"{number(median(allowed_errors), '.0e')} and {number(max(allowed_errors), '.0e')} in {precision}")
+    return f"Certain to be seen in any gradient of plain training, in the median and in the worst family: {'; '.join(clauses)}."
 
 
 def rows() -> Iterator[tuple[str, ...]]:
     kinds = (("gradient", 0), ("gradient", 1), ("weight", 1), ("update", 1), ("buffer", 1), ("output", 1))
     for name, precision in product(spec.names(), LEAST):
         for size, framework, micro in product(spec.workload(name).sizes, measured(name, precision), ("", ", micro-batches")):
-            known = measured(name, precision)[framework]
-            if keys := [key for key in known if group(key)[0] == size and bool(group(key)[2]) == bool(micro)]:
+            measured_keys = measured(name, precision)[framework]
+            if keys := [key for key in measured_keys if group(key)[0] == size and bool(group(key)[2]) == bool(micro)]:
                 yield (
                     name,
                     size + micro,

@@ -49,16 +49,18 @@ class Verdict(NamedTuple):
     instrument: str | None = None  # of the peaks
 
 
-def of(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> list[Verdict]:
+def of(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> list[Verdict]:
     """One verdict for each quantity that both arms have; times need blocks in common, and peaks one instrument. `known` are the
     machine's blocks, from which is learnt how blocks differ."""
-    known = known or Blocks([*base, *change])
-    found = [of_time(base, change, known), of_memory(base, change), of_instructions(base, change)]
-    return [one for one in found if one]
+    machine_blocks = machine_blocks or Blocks([*base, *change])
+    verdicts = [of_time(base, change, machine_blocks), of_memory(base, change), of_instructions(base, change)]
+    return [one for one in verdicts if one]
 
 
-def of_time(base: Sequence[Record], change: Sequence[Record], known: Blocks, quantity: Quantity = TIME) -> Verdict | None:
-    if (ratio := known.ratio(base, change)) is None:
+def of_time(
+    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks, quantity: Quantity = TIME
+) -> Verdict | None:
+    if (ratio := machine_blocks.ratio(base, change)) is None:
         return None
     pairs = [(b.step_time_s, c.step_time_s) for b, c in blocks_of_both(base, change) if b.step_time_s and c.step_time_s]
     return judged(quantity, ratio, *map(geometric_mean, zip(*pairs)))
@@ -90,8 +92,8 @@ def peaks(read: Sequence[Record]) -> tuple[str, list[int]]:
         return "", []
     newest = max(read, key=measured_at)
     instrument = newest.peak_instrument or ""
-    own = [r for r in read if r.provenance.session == newest.provenance.session and instrument in r.peaks]
-    return instrument, [r.peaks[instrument] for r in own]
+    session_records = [r for r in read if r.provenance.session == newest.provenance.session and instrument in r.peaks]
+    return instrument, [r.peaks[instrument] for r in session_records]
 
 
 def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
@@ -99,9 +101,9 @@ def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict
     counts = [[median(r.instructions) for r in arm if r.status == "ok" and r.instructions] for arm in (base, change)]
     if not all(counts):
         return None
-    one, other = (median(found) for found in counts)
-    said = SAME_WORK if same_work(one, other) else INSTRUCTIONS.more
-    return judged(INSTRUCTIONS, Ratio(other / one, blocks=min(map(len, counts))), one, other)._replace(verdict=said)
+    one, other = (median(arm_counts) for arm_counts in counts)
+    verdict_text = SAME_WORK if same_work(one, other) else INSTRUCTIONS.more
+    return judged(INSTRUCTIONS, Ratio(other / one, blocks=min(map(len, counts))), one, other)._replace(verdict=verdict_text)
 
 
 def judged(quantity: Quantity, ratio: Ratio, base: float, change: float, p: float | None = None) -> Verdict:
@@ -113,9 +115,9 @@ def judged(quantity: Quantity, ratio: Ratio, base: float, change: float, p: floa
     )  # fmt: skip
 
 
-def cautions(base: Sequence[Record], change: Sequence[Record], found: Sequence[Verdict]) -> Iterator[str]:
+def cautions(base: Sequence[Record], change: Sequence[Record], all_verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Reasons why there are no verdicts, or none to be had."""
-    times = next((v for v in found if v.quantity == TIME.name), None)
+    times = next((v for v in all_verdicts if v.quantity == TIME.name), None)
     if times is None:
         yield "the two share no timed block, so that their times have no ratio"
     elif times.low is None:
@@ -125,14 +127,14 @@ def cautions(base: Sequence[Record], change: Sequence[Record], found: Sequence[V
         yield f"peaks were read by different instruments ({', '.join(sorted(map(str, instruments)))}) and are not compared"
 
 
-def as_json(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> dict[str, Any]:
+def as_json(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> dict[str, Any]:
     """For programs: the verdicts, and under which conditions they were measured. Seconds and bytes."""
-    found, proof = of(base, change, known), base[0].provenance
+    all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
     return {
         "base": base[0].case,
         "change": change[0].case,
-        "verdicts": [v._asdict() for v in found],
-        "cautions": list(cautions(base, change, found)),
+        "verdicts": [v._asdict() for v in all_verdicts],
+        "cautions": list(cautions(base, change, all_verdicts)),
         "session": proof.session,
         "commit": proof.commit,
         "dirty": proof.dirty,
@@ -144,9 +146,9 @@ def as_json(base: Sequence[Record], change: Sequence[Record], known: Blocks | No
     }
 
 
-def table(base: Sequence[Record], change: Sequence[Record], known: Blocks | None = None) -> Comparison:
+def table(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> Comparison:
     """The verdicts for people."""
-    found, proof = of(base, change, known), base[0].provenance
+    all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
     return Comparison.of_text(
         f"{change[0].case} against {base[0].case}",
         f"ratio: change over base, of times not of these columns, but within a round, median over a block's rounds, mean "
@@ -154,9 +156,9 @@ def table(base: Sequence[Record], change: Sequence[Record], known: Blocks | None
         f"minimum, and chance gives it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about "
         f"speed. Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
-        tuple(line(v) for v in found),
+        tuple(line(v) for v in all_verdicts),
         left=1,
-        notes=tuple(f"caution: {text}" for text in cautions(base, change, found)),
+        notes=tuple(f"caution: {text}" for text in cautions(base, change, all_verdicts)),
     )
 
 

@@ -14,18 +14,18 @@ from framebench.suite.protocol import VERSION
 HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "largest error")
 
 
-def comparison(found: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Comparison:
     """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
     cases = {case.id: case for case in profile("standard") if case.support.supported and not case.support.gpu}
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
-    for r in sorted(counting(found), key=measured_at):
+    for r in sorted(counting(records), key=measured_at):
         if r.case in cases and r.provenance.protocol == VERSION:
             newest[r.provenance.machine, r.parsed.framework][r.case] = r
     rows, notes = [], []
-    for (machine, framework), own in sorted(newest.items()):
+    for (machine, framework), records_by_case in sorted(newest.items()):
         total = sum(case.framework == framework for case in cases.values())
-        rows.append((machine, framework, str(total), *outcomes(list(own.values()))))
-        notes += [f"{machine}: {r.case}: {r.status}: {r.reason}" for r in own.values() if r.status != "ok"]
+        rows.append((machine, framework, str(total), *outcomes(list(records_by_case.values()))))
+        notes += [f"{machine}: {r.case}: {r.status}: {r.reason}" for r in records_by_case.values() if r.status != "ok"]
     caption = (
         "Supported cases of the standard profile, without any bug. largest error: in units of its tolerance, of those that "
         f"pass, after the first steps and after the last. Protocol {VERSION}."
@@ -33,10 +33,16 @@ def comparison(found: Iterable[Record]) -> Comparison:
     return Comparison.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
 
 
-def outcomes(found: list[Record]) -> tuple[str, ...]:
-    good, wrong = ([r for r in found if r.status == status] for status in ("ok", "wrong"))
+def outcomes(records: list[Record]) -> tuple[str, ...]:
+    good, wrong = ([r for r in records if r.status == status] for status in ("ok", "wrong"))
     largest = max((margin(r) for r in good), default=None)
-    return str(len(found)), str(len(good)), str(len(wrong)), str(len(found) - len(good) - len(wrong)), number(largest, ".2g")
+    return (
+        str(len(records)),
+        str(len(good)),
+        str(len(wrong)),
+        str(len(records) - len(good) - len(wrong)),
+        number(largest, ".2g"),
+    )
 
 
 def margin(r: Record) -> float:

@@ -82,45 +82,51 @@ class Advice:
     unmeasured: list[str]  # cases that a CPU could run and that have no record
 
 
-def offer(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+def offer(rows: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
     """Its speed is that of the nearest batch. A search that tells whether it fits beats records and predictions."""
-    exact = [r for r in own if r.case == case.id]
-    timed = tuple(r for r in own if r.throughput)
+    exact = [r for r in rows if r.case == case.id]
+    timed = tuple(r for r in rows if r.throughput)
     nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
-    newest = max(own, key=lambda r: r.measured_at)
-    peak = peak_of(own, case, searches)
+    newest = max(rows, key=lambda r: r.measured_at)
+    peak = peak_of(rows, case, searches)
     verdict = searches.tried(case, newest.machine, newest.framework_version).verdict(case.batch, budget)
     judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
     fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
     return Offer(case, peak, fits, judge, exact[0] if exact else newest, timed, nearest)
 
 
-def largest(own: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+def largest(rows: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
     """The strategy at the largest batch that fits; where none does, at the smallest there is.
 
     Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
     """
     unit = case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
-    expected = bisect_right(batches, budget, key=lambda b: peak_of(own, replace(case, batch=b), searches).needs) * unit
-    tried = searches.tried(case, own[-1].machine, own[-1].framework_version)
-    known = {tried.fitting(budget), (tried.failing(budget) or unit) - unit, *(r.batch for r in own if r.size == case.size)}
-    candidates = (offer(own, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known} - {0})[::-1])
-    found = next((o for o in candidates if o.fits), offer(own, replace(case, batch=unit), budget, searches))
-    within = [r for r in found.timed if r.batch <= found.case.batch] or found.timed[:1]
-    return replace(found, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
+    expected = bisect_right(batches, budget, key=lambda b: peak_of(rows, replace(case, batch=b), searches).needs) * unit
+    tried = searches.tried(case, rows[-1].machine, rows[-1].framework_version)
+    known_batches = {
+        tried.fitting(budget),
+        (tried.failing(budget) or unit) - unit,
+        *(r.batch for r in rows if r.size == case.size),
+    }
+    candidates = (
+        offer(rows, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known_batches} - {0})[::-1]
+    )
+    chosen_offer = next((o for o in candidates if o.fits), offer(rows, replace(case, batch=unit), budget, searches))
+    within = [r for r in chosen_offer.timed if r.batch <= chosen_offer.case.batch] or chosen_offer.timed[:1]
+    return replace(chosen_offer, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
 
 
 def answers(evidence: Evidence, question: Question, searches: Searches) -> list[Offer]:
     """One for each framework and strategy with evidence."""
-    found = []
-    for (framework, strategy), own in evidence.items():
+    offers = []
+    for (framework, strategy), rows in evidence.items():
         case = question.case(framework, strategy, question.batch or 1)
         if question.batch is None:
-            found.append(largest(own, case, question.budget, searches))
+            offers.append(largest(rows, case, question.budget, searches))
         elif question.batch % case.plan.micro_batches == 0:
-            found.append(offer(own, case, question.budget, searches))
-    return found
+            offers.append(offer(rows, case, question.budget, searches))
+    return offers
 
 
 def by_speed(offers: Iterable[Offer]) -> list[Offer]:
@@ -129,24 +135,24 @@ def by_speed(offers: Iterable[Offer]) -> list[Offer]:
     By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
     blocks; or else by throughput.
     """
-    found = list(offers)
-    timed = [o.speed for o in found if o.speed and o.throughput]
+    all_offers = list(offers)
+    timed = [o.speed for o in all_offers if o.speed and o.throughput]
     shared = len({(r.batch, r.size) for r in timed}) == 1 and all(r.torch_ratio for r in timed)
 
     def slowness(o: Offer) -> float:
         return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
 
-    return sorted(found, key=lambda o: (slowness(o), o.peak.needs, o.case))
+    return sorted(all_offers, key=lambda o: (slowness(o), o.peak.needs, o.case))
 
 
 def evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
     """The rows that bear on the question; of a model that is only described, those that compute the same."""
-    found: Evidence = {}
+    rows_by_strategy: Evidence = {}
     for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
         case = question.case(framework, strategy, question.batch or 1)
         if question.shape is None or case.plan.same_loss:
-            found[framework, strategy] = bearing(asked, case)
-    return found
+            rows_by_strategy[framework, strategy] = bearing(asked, case)
+    return rows_by_strategy
 
 
 def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Advice:
@@ -170,12 +176,12 @@ def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -
     )  # fmt: skip
 
 
-def unmeasured(known: set[tuple[str, str]], question: Question) -> list[str]:
+def unmeasured(measured_pairs: set[tuple[str, str]], question: Question) -> list[str]:
     """Cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
     if question.shape is not None:
         return []
     base = spec.workload(question.workload).preset(question.size).base
-    pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in known)
+    pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in measured_pairs)
     cases = (question.case(*pair, first_batch(question.case(*pair, base))) for pair in pairs)
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
 
@@ -193,23 +199,23 @@ class Change(NamedTuple):
         return 1 / self.time.value if self.time else None
 
 
-def change(advice: Advice, framework: str, strategy: str, known: Blocks) -> Change | None:
+def change(advice: Advice, framework: str, strategy: str, blocks: Blocks) -> Change | None:
     """None without records of what the user has."""
     everything = [*advice.fitting, *advice.changed, *advice.beyond]
     base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
-    own = [o for o in advice.fitting if o.case.framework == framework]
-    to = next(iter(own or advice.fitting), None)
-    return None if base is None else Change(base, to, step_time(base, to, known) if to else None)
+    same_framework = [o for o in advice.fitting if o.case.framework == framework]
+    to = next(iter(same_framework or advice.fitting), None)
+    return None if base is None else Change(base, to, step_time(base, to, blocks) if to else None)
 
 
-def step_time(base: Offer, to: Offer, known: Blocks) -> Ratio | None:
+def step_time(base: Offer, to: Offer, blocks: Blocks) -> Ratio | None:
     old, new = ({(r.batch, r.size): r.case for r in o.timed} for o in (base, to))
     nearest = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - to.case.batch))
-    ratios = (known.of_cases(old[at], new[at]) for at in nearest)
+    ratios = (blocks.of_cases(old[at], new[at]) for at in nearest)
     return next((ratio for ratio in ratios if ratio), None)
 
 
 def largest_that_fits(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Offer | None:
     """The largest batch that any strategy of the same mathematics fits the budget with. Raises NoRecords."""
-    found = advise(rows, replace(question, batch=None), searches).fitting
-    return max(found, key=lambda o: (o.case.batch, o.throughput), default=None)
+    offers = advise(rows, replace(question, batch=None), searches).fitting
+    return max(offers, key=lambda o: (o.case.batch, o.throughput), default=None)

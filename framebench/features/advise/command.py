@@ -43,9 +43,9 @@ ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that 
 
 def number_of(text: str) -> float:
     """`124M`, `1.3B` or `124e6`. Raises typer.BadParameter."""
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([kKMB]?)", text.strip())
+    matched = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([kKMB]?)", text.strip())
     with suppress(ValueError):
-        if found and (count := float(found[1]) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}[found[2]]) >= 1:
+        if matched and (count := float(matched[1]) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}[matched[2]]) >= 1:
             return count
     raise typer.BadParameter(f"{text!r} is no number of parameters: write for instance 124M, 1.3B or 124e6")
 
@@ -104,22 +104,22 @@ def advise(
     named = machine_of(folder, machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
     rows, timed = evidence(named)
     try:
-        found = advice.advise(rows, question, folder.searches)
-        roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not found.fitting else None
+        advised = advice.advise(rows, question, folder.searches)
+        roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not advised.fitting else None
     except NoRecords as error:
         fail(str(error), 1)
-    changes = changes_from(have, found, question, timed) if have else []
+    changes = changes_from(have, advised, question, timed) if have else []
     if as_json:
-        typer.echo(json.dumps(show.as_json(found, changes, roomiest), indent=1))
+        typer.echo(json.dumps(show.as_json(advised, changes, roomiest), indent=1))
     else:
-        tell(show.answer(found, roomiest))
-        for table in show.tables(found, every):
+        tell(show.answer(advised, roomiest))
+        for table in show.tables(advised, every):
             table.terminal(out)
         if shape is not None:
-            said = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
-            say(f"{question.size}: taken for {said}")
-        tell(show.sentences(found, changes, every))
-    raise typer.Exit(0 if found.fitting else 1)
+            shape_text = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
+            say(f"{question.size}: taken for {shape_text}")
+        tell(show.sentences(advised, changes, every))
+    raise typer.Exit(0 if advised.fitting else 1)
 
 
 def tell(sentences: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ def millions(workload: str, shape: Any) -> str:
     return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
 
 
-def changes_from(have: str, found: Advice, question: Question, timed: Blocks) -> list[Change]:
+def changes_from(have: str, advised: Advice, question: Question, timed: Blocks) -> list[Change]:
     """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
     from framebench.features.advise import advice
 
@@ -165,18 +165,18 @@ def changes_from(have: str, found: Advice, question: Question, timed: Blocks) ->
             asked = f"{question.workload}/*/{question.scenario}"
             raise UnknownCase(f"--from {have} is of another workload or scenario than {asked}")
     if "/" not in have and not any(fnmatchcase(name, have) for name in names(question.scenario)):
-        known = selectors.few(in_use(question.scenario), have)
-        raise UnknownCase(f"--from {have}: {question.scenario} has no such strategy; choose from: {known}")
+        choices = selectors.few(in_use(question.scenario), have)
+        raise UnknownCase(f"--from {have}: {question.scenario} has no such strategy; choose from: {choices}")
     # in any size that is declared, as a described model has none
     named = {c.strategy for c in selectors.select(f"{question.workload}/{framework}/{question.scenario}/{strategy}/*/tiny")}
     if len(named) > 1:
         raise UnknownCase(f"--from {have} names {len(named)} strategies, not one: {selectors.few(sorted(named), have)}")
     (strategy,) = named
     if find(question.scenario, strategy).only_for_claims:
-        known = ", ".join(in_use(question.scenario))
-        raise UnknownCase(f"--from {have} only tests an article's sentence, so advice leaves it out; choose from: {known}")
+        choices = ", ".join(in_use(question.scenario))
+        raise UnknownCase(f"--from {have} only tests an article's sentence, so advice leaves it out; choose from: {choices}")
     wanted = [f for f in question.frameworks if framework in ("*", f)]
-    changes = [c for f in wanted if (c := advice.change(found, f, strategy, timed))]
+    changes = [c for f in wanted if (c := advice.change(advised, f, strategy, timed))]
     if not changes:
         fail(f"no record says anything of {have} in {', '.join(wanted) or framework}: framebench run measures it", 1)
     return changes

@@ -46,12 +46,14 @@ def card(device: str | None) -> Card | None:
 
 def peak_tflops(device: str | None, precision: str) -> float | None:
     """Of the units that a case's products run on: `tf32`, `fp16`, `bf16`, or strict float32."""
-    known = card(device)
-    if known is None:
+    specification = card(device)
+    if specification is None:
         return None
-    if precision == "bf16" and ("V100" in known.pattern or "T4" in known.pattern):
+    if precision == "bf16" and ("V100" in specification.pattern or "T4" in specification.pattern):
         return None  # before Ampere there are no units for it
-    return {"tf32": known.tf32, "fp16": known.half, "bf16": known.half}.get(precision, known.fp32)
+    return {"tf32": specification.tf32, "fp16": specification.half, "bf16": specification.half}.get(
+        precision, specification.fp32
+    )
 
 
 def utilisation(case: Case, step_s: float | None, device: str | None) -> float | None:

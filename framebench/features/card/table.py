@@ -49,10 +49,10 @@ def cells(record: Record) -> tuple[str, ...]:
     )
 
 
-def table(found: Iterable[Record]) -> Comparison:
+def table(records: Iterable[Record]) -> Comparison:
     """Of every case measured on a card."""
-    rows = [m.read for m in select_cases(found) if m.newest.status == "ok" and m.read.provenance.gpu]
-    said = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
+    rows = [m.read for m in select_cases(records) if m.newest.status == "ok" and m.read.provenance.gpu]
+    process_notes = dict.fromkeys(f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process")))
     caption = (
         "Sizes in MiB (2^20 bytes). in use: JAX counts whole chunks of its pool, so that XLA's plan may be less. cold: the "
         "first step's, with what compiling and tuning took. reserved: the pool's, in which what the first step took stays. "
@@ -62,7 +62,7 @@ def table(found: Iterable[Record]) -> Comparison:
         "(framebench/analysis/flops.py) "
         "by wall time and the card's dense rate (framebench/features/card/cards.py)."
     )
-    return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(said))
+    return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(process_notes))
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def each(
     label: str = "",
 ) -> tuple[Arm, ...]:
     """An arm for each place where the cases of `make(workload, framework)` exist; no workloads named: all of them."""
-    found = places(make, workloads or names(), frameworks)
-    return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in found)
+    named_measures = places(make, workloads or names(), frameworks)
+    return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in named_measures)
 
 
 def ratios(

@@ -43,41 +43,41 @@ def claims(
     from framebench.features.claims.registry import REGISTRY
     from framebench.features.claims.show import detail, parts, table
 
-    if size not in (known := sorted({p.size for p in profiles.PROFILES.values()})):
-        fail(f"no size {size!r}; sizes: {', '.join(known)}", 2)
+    if size not in (valid_sizes := sorted({p.size for p in profiles.PROFILES.values()})):
+        fail(f"no size {size!r}; sizes: {', '.join(valid_sizes)}", 2)
     try:
         chosen = REGISTRY.chosen(ids or [])
     except UnknownClaim as error:
         fail(str(error), 2)
     failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
-    found = by_default(folder, size, ids or []) if not (machine or run) else []
-    found = found or ledger(
+    entries = by_default(folder, size, ids or []) if not (machine or run) else []
+    entries = entries or ledger(
         folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
     )
     if as_json:
-        typer.echo(json.dumps([plain(entry) for entry in found], indent=1))
+        typer.echo(json.dumps([plain(entry) for entry in entries], indent=1))
     else:
-        for name in dict.fromkeys(entry.machine for entry in found):
-            for part in parts([entry for entry in found if entry.machine == name]):
+        for name in dict.fromkeys(entry.machine for entry in entries):
+            for part in parts([entry for entry in entries if entry.machine == name]):
                 table(part).terminal(out)
-        for entry in found if ids else ():
+        for entry in entries if ids else ():
             detail(entry).terminal(out)
     raise typer.Exit(bool(failed))
 
 
-def by_default(found: Folder, size: str, ids: list[str]) -> list[Entry]:
+def by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
     """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
     not both."""
     from framebench.features.claims.ledger import ledger, measured_there
 
     here = provenance.machine_name()
-    others = [name for name in found.machines if name != here]
-    if here not in found.machines or not others:
+    others = [name for name in folder.machines if name != here]
+    if here not in folder.machines or not others:
         return []
-    own, published = (ledger(found, name, size, ids) for name in (here, others[0]))
-    merged = [mine if measured_there(mine) else theirs for mine, theirs in zip(own, published)]
-    count = sum(map(measured_there, own))
+    own_entries, published = (ledger(folder, name, size, ids) for name in (here, others[0]))
+    merged = [mine if measured_there(mine) else theirs for mine, theirs in zip(own_entries, published)]
+    count = sum(map(measured_there, own_entries))
     rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
     return sorted(merged, key=lambda entry: entry.machine != here)

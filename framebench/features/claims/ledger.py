@@ -117,9 +117,9 @@ def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterab
     return [entry(claim, measured, size) for claim in REGISTRY.chosen(ids)]
 
 
-def measured_there(found: Entry) -> bool:
+def measured_there(claim_entry: Entry) -> bool:
     """Whether its machine has records behind it: a claim about GPUs, or by definition, has a verdict without any."""
-    return bool(found.records) and found.verdict != NOT_MEASURED
+    return bool(claim_entry.records) and claim_entry.verdict != NOT_MEASURED
 
 
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:
@@ -149,10 +149,14 @@ def applies(arm: Arm, size: str) -> bool:
 def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     """The arm's effect and verdict; without records, what is missing. Of a claim by definition, and of one about GPUs on a
     machine without one, the numbers of the deciding arms are shown and decide nothing."""
-    found = judged(claim, arm, measured, size)
-    if found.decides and claim.about_gpus and measured.on_cpu:
-        return replace(found, verdict=GPU)
-    return replace(found, verdict=DEFINITION) if found.decides and claim.definition and found.value is not None else found
+    judged_line = judged(claim, arm, measured, size)
+    if judged_line.decides and claim.about_gpus and measured.on_cpu:
+        return replace(judged_line, verdict=GPU)
+    return (
+        replace(judged_line, verdict=DEFINITION)
+        if judged_line.decides and claim.definition and judged_line.value is not None
+        else judged_line
+    )
 
 
 def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
@@ -316,7 +320,7 @@ def names(claims: Iterable[Claim]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for claim in claims for name in claim.absent))
 
 
-def as_json(found: Entry) -> dict[str, Any]:
+def as_json(claim_entry: Entry) -> dict[str, Any]:
     """For programs: the entry, `measured`, `low` and `high` as numbers, its arms below."""
-    fields = asdict(found) | {"measured": found.value, "text": found.measured}
-    return fields | {"lines": [asdict(one) | {"measured": one.value, "text": one.measured} for one in found.lines]}
+    fields = asdict(claim_entry) | {"measured": claim_entry.value, "text": claim_entry.measured}
+    return fields | {"lines": [asdict(one) | {"measured": one.value, "text": one.measured} for one in claim_entry.lines]}

@@ -69,19 +69,19 @@ def printed_by(environment: Environment, module: str, *arguments: str, **variabl
     """The last line that a module of the worker prints, in a process of its own on one thread."""
     name = f"framebench.features.claims.probes.{module}"
     printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
-    found: dict[str, float] = json.loads(printed.splitlines()[-1])
-    return found
+    numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return numbers
 
 
 def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
     """Bytes that a process grew to over some steps, by what Python's collector did; and how often it ran."""
-    found: dict[str, list[float]] = {}
+    readings: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         for strategy in COLLECTORS:
             one = replace(case, strategy=strategy).id
             for key, value in printed_by(environment, "collector", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
-                found.setdefault(f"{strategy}_{key}", []).append(value)
-    return found
+                readings.setdefault(f"{strategy}_{key}", []).append(value)
+    return readings
 
 
 def normalised(environment: Environment) -> dict[str, list[float]]:
@@ -103,11 +103,11 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
     room = max(int(ROOM * peak), LEAST_ROOM)
-    found = oom_recovery.evaluate(case, case.batch, room, run)
+    outcome = oom_recovery.evaluate(case, case.batch, room, run)
     counts = {
-        "lost": found.lost,
-        "done_twice": found.twice,
-        "recoveries": len(found.recoveries),
+        "lost": outcome.lost,
+        "done_twice": outcome.twice,
+        "recoveries": len(outcome.recoveries),
         "budget_bytes": room,
     }
     return {key: [float(n)] for key, n in counts.items()}
@@ -117,9 +117,9 @@ def save(probe: str, case: Case, environment: Environment, results: Path, **fiel
     """Write a probe's result with the provenance of what ran. Raises OSError."""
     options, load = Options(), runner.load_average()
     where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, {}, results)
-    found = Probed(probe=probe, provenance=where, **fields)
+    probe_record = Probed(probe=probe, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
-    return store.write(found, folder(results, where.machine, probe))  # type: ignore[arg-type]
+    return store.write(probe_record, folder(results, where.machine, probe))  # type: ignore[arg-type]
 
 
 def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) -> Path:

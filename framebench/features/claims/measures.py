@@ -125,15 +125,15 @@ class OfCases:
         return place(self.cases(size))
 
     def estimate(self, store: Store, case: Case) -> Estimate:
-        found = self.quantity.estimate(store.records(case))
-        if found is None:
+        estimated = self.quantity.estimate(store.records(case))
+        if estimated is None:
             raise Nothing(f"the records of {case.id} have no {self.quantity.name}")
-        return found
+        return estimated
 
 
 def all_of(refs: list[Ref], size: str) -> list[Case]:
-    found = [ref.at(size) for ref in refs]
-    return [case for case in found if case] if all(found) else []
+    resolved_cases = [ref.at(size) for ref in refs]
+    return [case for case in resolved_cases if case] if all(resolved_cases) else []
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,12 @@ class Ratio(OfCases):
 
 def in_blocks(store: Store, base: Case, change: Case) -> Effect:
     """The ratio of step times, change / base. Raises Unpaired."""
-    found = store.time_ratio(base, change)
-    if found is None:
+    step_ratio = store.time_ratio(base, change)
+    if step_ratio is None:
         raise Unpaired(f"{base.id} and {change.id} share no block, so their times have no ratio")
-    if found.low is None or found.high is None:  # fewer blocks than an interval takes
-        return Effect(found.value, -math.inf, math.inf)
-    return Effect(found.value, found.low, found.high)
+    if step_ratio.low is None or step_ratio.high is None:  # fewer blocks than an interval takes
+        return Effect(step_ratio.value, -math.inf, math.inf)
+    return Effect(step_ratio.value, step_ratio.low, step_ratio.high)
 
 
 def quotient(change: Estimate, base: Estimate) -> Effect:
@@ -184,8 +184,8 @@ class Value(OfCases):
         return all_of([self.ref], size)
 
     def effect(self, store: Store, size: str) -> Effect:
-        found = self.estimate(store, self.cases(size)[0])
-        return Effect(found.value, found.low, found.high)
+        estimated = self.estimate(store, self.cases(size)[0])
+        return Effect(estimated.value, estimated.low, estimated.high)
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,8 @@ class OfSweep(OfCases):
     form: str = "number"
 
     def cases(self, size: str) -> list[Case]:
-        found = sweep(self.workload, self.framework, self.scenario, self.strategy, size)
-        return found if len(found) > 1 else []
+        swept_cases = sweep(self.workload, self.framework, self.scenario, self.strategy, size)
+        return swept_cases if len(swept_cases) > 1 else []
 
     def points(self, store: Store, size: str) -> list[tuple[int, Estimate]]:
         return [(case.batch, self.estimate(store, case)) for case in self.cases(size)]
@@ -312,8 +312,8 @@ class Fall(OfSweep):
     form: str = "points"
 
     def effect(self, store: Store, size: str) -> Effect:
-        found = self.points(store, size)
-        first, last = found[0][1], found[-1][1]
+        sweep_points = self.points(store, size)
+        first, last = sweep_points[0][1], sweep_points[-1][1]
         return Effect(first.value - last.value, first.low - last.high, first.high - last.low)
 
 
@@ -337,11 +337,11 @@ class OfProbe:
         return []
 
     def effect(self, store: Store, size: str) -> Effect:
-        found = store.probe(self.probe)
-        if found is None:
+        probe_record = store.probe(self.probe)
+        if probe_record is None:
             raise Nothing(f"probe {self.probe} was not run")
         try:
-            return self.of(found.found)
+            return self.of(probe_record.found)
         except KeyError as missing:
             raise Nothing(f"the result of probe {self.probe} is an older one's, without {missing}") from None
 

@@ -93,13 +93,13 @@ def summary(verdicts: Collection[Verdict]) -> Verdict:
     contradicted. Any other mixture is weaker: the claim holds in part. Without a measured arm: whether a GPU was missing, or
     only records.
     """
-    found = [v for v in verdicts if v in DECIDED]
-    if verdicts and len(found) < sum(v == "undecided" for v in verdicts):
+    decided_verdicts = [v for v in verdicts if v in DECIDED]
+    if verdicts and len(decided_verdicts) < sum(v == "undecided" for v in verdicts):
         return "undecided"
-    if not found:
+    if not decided_verdicts:
         return "needs a GPU" if verdicts and set(verdicts) == {"needs a GPU"} else "not measured"
-    if len(kinds := set(found)) == 1:
-        return found[0]
+    if len(kinds := set(decided_verdicts)) == 1:
+        return decided_verdicts[0]
     if kinds == {"reproduced", "stronger"}:
         return "reproduced"
     return "contradicted" if kinds == {"contradicted", "no effect worth having"} else "weaker"

@@ -64,8 +64,8 @@ def mean(values: Sequence[float]) -> Estimate:
 def bytes_by(of: Callable[[Record, dict[str, int], str], float], instrument: str = "") -> Callable[..., Estimate | None]:
     """`of` gets the record, one steady step's peaks, and the instrument: the given one, or the record's own."""
 
-    def estimate(found: Sequence[Record]) -> Estimate | None:
-        measured = [r for r in found if r.peak_samples]
+    def estimate(records: Sequence[Record]) -> Estimate | None:
+        measured = [r for r in records if r.peak_samples]
         chosen = instrument or (measured[-1].peak_instrument or "" if measured else "")
         steps = [(r, step) for r in measured for step in r.peak_samples if chosen in step]
         return bounds([of(r, step, chosen) for r, step in steps], chosen) if steps else None
@@ -89,8 +89,8 @@ def share(purpose: str) -> Quantity:
     """A share of the step time."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        found = [r.shares[purpose] for r in records if r.step_s and purpose in r.shares]
-        return mean(found) if found else None
+        purpose_shares = [r.shares[purpose] for r in records if r.step_s and purpose in r.shares]
+        return mean(purpose_shares) if purpose_shares else None
 
     return Quantity(f"{SHARE}: {purpose}", estimate)
 
@@ -105,12 +105,14 @@ def free_share(records: Sequence[Record]) -> Estimate | None:
     """Of the pool as the timed steps have left it, which nobody emptied: the part that the next step did not use at its peak.
     The pool grows by whole blocks, so a block more or less says nothing."""
     pairs = [(counted(r, "pool_bytes"), counted(r, "pool_peak_bytes")) for r in records]
-    found = [(pool, used) for pool, used in pairs if pool and used]
-    if not found:
+    complete_pairs = [(pool, used) for pool, used in pairs if pool and used]
+    if not complete_pairs:
         return None
-    low = min(1 - used / max(pool - POOL_BLOCK, used) for pool, used in found)
+    low = min(1 - used / max(pool - POOL_BLOCK, used) for pool, used in complete_pairs)
     return Estimate(
-        max(1 - used / pool for pool, used in found), low, max(1 - used / (pool + POOL_BLOCK) for pool, used in found)
+        max(1 - used / pool for pool, used in complete_pairs),
+        low,
+        max(1 - used / (pool + POOL_BLOCK) for pool, used in complete_pairs),
     )
 
 

@@ -65,8 +65,10 @@ def where(entry: Entry) -> str:
     batches: dict[str, set[int]] = {}
     for case in map(Case.of, measured):
         batches.setdefault(case.workload, set()).add(case.batch)
-    said = [f"{name} {', '.join(f'b{b}' for b in sorted(found))}" for name, found in sorted(batches.items())]
-    return f"{', '.join(said)}, size {entry.size}" if said else ""
+    workload_texts = [
+        f"{name} {', '.join(f'b{b}' for b in sorted(batch_sizes))}" for name, batch_sizes in sorted(batches.items())
+    ]
+    return f"{', '.join(workload_texts)}, size {entry.size}" if workload_texts else ""
 
 
 def transfers(entry: Entry) -> str:
@@ -100,10 +102,12 @@ def tables(results: Results) -> list[Comparison]:
     """What documents may show: the ledger of each machine that has records, and of what the published one has not measured
     those claims that another has."""
     published, *others = [ledger(results, machine) for machine in results.machines] or [[]]
-    own = [table(part) for entries in (published, *others) for part in parts(entries)]
+    ledger_tables = [table(part) for entries in (published, *others) for part in parts(entries)]
     lacking = {entry.name for entry in published if entry.verdict == NOT_MEASURED}
     added = [[e for e in entries if e.name in lacking and measured_there(e)] for entries in others]
-    return own + [table(found, f"Claims not measured on {results.machines[0]}") for found in added if found]
+    return ledger_tables + [
+        table(added_entries, f"Claims not measured on {results.machines[0]}") for added_entries in added if added_entries
+    ]
 
 
 def parts(entries: Sequence[Entry]) -> list[list[Entry]]:

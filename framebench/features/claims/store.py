@@ -27,12 +27,12 @@ class Measured:
 
     def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
-        own = sorted(counting(results.of_machine(machine)), key=measured_at)
+        records = sorted(counting(results.of_machine(machine)), key=measured_at)
         self.file = {id(r): name for name, r in results.files}
-        self.last = {r.case: r for r in own}
+        self.last = {r.case: r for r in records}
         self.every: dict[str, list[Record]] = defaultdict(list)
-        self.protocol = own[-1].provenance.protocol if own else VERSION
-        for r in of_one_version(own):
+        self.protocol = records[-1].provenance.protocol if records else VERSION
+        for r in of_one_version(records):
             if r.status == "ok":
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
@@ -68,8 +68,8 @@ class Measured:
 
     def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
         """The files behind them, relative to the results folder; of times those of all blocks."""
-        found = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
-        names = [self.file[id(r)] for r in found if r.timed or not timed]
+        case_records = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
+        names = [self.file[id(r)] for r in case_records if r.timed or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
 
@@ -82,4 +82,4 @@ def probes(folder: Path) -> dict[str, tuple[Path, Probed]]:
             every.append((path, probed_record.read(path)))
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
-    return {found.probe: (path, found) for path, found in sorted(every, key=lambda each: each[1].provenance.measured_at)}
+    return {probed.probe: (path, probed) for path, probed in sorted(every, key=lambda each: each[1].provenance.measured_at)}

@@ -27,9 +27,9 @@ def peak(step: Callable[[], Any]) -> float:
     """Bytes that the second of two steps has allocated at the most, beside what was there before it: the running sum of the
     allocator's events, as the profiler records them."""
     step()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as step_profile:
         step()
-    results = found.profiler.kineto_results if found.profiler else None
+    results = step_profile.profiler.kineto_results if step_profile.profiler else None
     assert results
     in_use = most = 0
     for event in sorted(results.events(), key=lambda e: e.start_ns()):
@@ -136,13 +136,13 @@ class Residual(nn.Module):
 @torch.no_grad()
 def fewer_parameters() -> Numbers:
     x = torch.randn(4, 16, 64, 64)
-    found = {}
+    peaks = {}
     for name, convolved in (("plain", False), ("convolved", True)):
         model = nn.Sequential(*(Residual(16, convolved) for _ in range(DEPTH))).eval()
         compiled = torch.compile(model)
-        found[f"{name}_eager"], found[name] = peak(lambda: model(x)), peak(lambda: compiled(x))  # noqa: B023
+        peaks[f"{name}_eager"], peaks[name] = peak(lambda: model(x)), peak(lambda: compiled(x))  # noqa: B023
         torch._dynamo.reset()
-    return found
+    return peaks
 
 
 @torch.no_grad()
@@ -184,8 +184,8 @@ class Block_(Block):
 def strided_convolution() -> Numbers:
     generator = torch.Generator().manual_seed(0)
     x, w = torch.randn(1, 16, 9, 9, 3, generator=generator), torch.randn(16, 16, 3, 3, 3, generator=generator)
-    right, found = (F.conv3d(x.to(t), w.to(t), stride=3).double() for t in (torch.float64, torch.bfloat16))
-    return {"relative_error": float((found - right).norm() / right.norm())}
+    right, bfloat16_output = (F.conv3d(x.to(t), w.to(t), stride=3).double() for t in (torch.float64, torch.bfloat16))
+    return {"relative_error": float((bfloat16_output - right).norm() / right.norm())}
 
 
 @torch.no_grad()

@@ -47,45 +47,47 @@ class Checked:
 
 def check(root: Path) -> Checked:
     """Everything below `root`/records."""
-    found = Checked()
-    for file in files(root / "records", found):
+    report = Checked()
+    for file in files(root / "records", report):
         try:
-            found.records[file] = read(file)
+            report.records[file] = read(file)
         except store.BadRecord as error:
-            found.problems.append(str(error))
+            report.problems.append(str(error))
     now = datetime.now(UTC)
-    for file, r in found.records.items():
-        found.problems += [f"{file}: {said}" for said in (*place(file, r), *origin(r, now), *(s for c in CHECKS for s in c(r)))]
-    found.problems += [*blocks(found.records), *copies(found.records)]
-    found.notes += notes(found.records.values())
-    if not found.records:
-        found.problems.append(f"{root}: no records; name the folder that has records/ in it")
-    found.problems = list(map(printable, found.problems))
-    return found
+    for file, r in report.records.items():
+        report.problems += [
+            f"{file}: {problem}" for problem in (*place(file, r), *origin(r, now), *(s for c in CHECKS for s in c(r)))
+        ]
+    report.problems += [*blocks(report.records), *copies(report.records)]
+    report.notes += notes(report.records.values())
+    if not report.records:
+        report.problems.append(f"{root}: no records; name the folder that has records/ in it")
+    report.problems = list(map(printable, report.problems))
+    return report
 
 
-def files(where: Path, found: Checked) -> Iterator[str]:
+def files(where: Path, report: Checked) -> Iterator[str]:
     """Those that may be opened: <machine>/<environment>/<case>/<time>.json, none of them a link. Others are problems, and so is
     a folder that cannot be looked into."""
     if where.is_symlink():
-        found.problems.append(f"{where}: a link; it was not followed")
+        report.problems.append(f"{where}: a link; it was not followed")
         return
     count = 0
-    for folder, folders, names in os.walk(where, onerror=lambda error: unlisted(error, found)):
+    for folder, folders, names in os.walk(where, onerror=lambda error: unlisted(error, report)):
         for name in [*(n for n in folders if os.path.islink(os.path.join(folder, n))), *names]:
             file = os.path.join(folder, name)
             if (count := count + 1) > MOST_FILES:
-                found.problems.append(f"{where}: more than {MOST_FILES:,} files; the rest was not looked at")
+                report.problems.append(f"{where}: more than {MOST_FILES:,} files; the rest was not looked at")
                 return
             if why := unfit(file, where):
-                found.problems.append(f"{file}: {why}; it was not opened")
+                report.problems.append(f"{file}: {why}; it was not opened")
             else:
                 yield file
 
 
-def unlisted(error: OSError, found: Checked) -> None:
+def unlisted(error: OSError, report: Checked) -> None:
     if not isinstance(error, FileNotFoundError):
-        found.problems.append(f"{error.filename}: {error.strerror}")
+        report.problems.append(f"{error.filename}: {error.strerror}")
 
 
 def unfit(file: str, where: Path) -> str | None:
@@ -252,29 +254,32 @@ def blocks(records: dict[str, Record]) -> Iterator[str]:
     for file, r in records.items():
         if r.turns:
             every[r.turns.block].append((file, r))
-    for name, found in every.items():
+    for name, block_records in every.items():
         shared: dict[str, set[object]] = {
-            "machine": {(r.provenance.machine, collect.fingerprint(r.provenance.hardware)) for _, r in found},
-            "session": {r.provenance.session for _, r in found},
-            "seed": {r.turns.seed for _, r in found if r.turns},
-            "list of arms": {tuple(r.turns.arms) for _, r in found if r.turns},
+            "machine": {(r.provenance.machine, collect.fingerprint(r.provenance.hardware)) for _, r in block_records},
+            "session": {r.provenance.session for _, r in block_records},
+            "seed": {r.turns.seed for _, r in block_records if r.turns},
+            "list of arms": {tuple(r.turns.arms) for _, r in block_records if r.turns},
         }
         differ = [what for what, values in shared.items() if len(values) > 1]
-        if any(len(seconds) > 1 for seconds in references(r for _, r in found).values()):
+        if any(len(seconds) > 1 for seconds in references(r for _, r in block_records).values()):
             differ.append("time of the reference product")
         for what in differ:
-            yield f"{found[0][0]}: the records of its block differ in their {what}"
+            yield f"{block_records[0][0]}: the records of its block differ in their {what}"
         turns = sorted(
-            (at, at + r.turns.steps * step, file) for file, r in found if r.turns for at, step in zip(r.turns.at_s, r.step_s)
+            (at, at + r.turns.steps * step, file)
+            for file, r in block_records
+            if r.turns
+            for at, step in zip(r.turns.at_s, r.step_s)
         )
         if clash := next((b for a, b in pairwise(turns) if a[1] > b[0] + CLOCK_S), None):
             yield f"{clash[2]}: a step began while another of the block {name} was not over"
 
 
-def references(found: Iterable[Record]) -> dict[int, list[float]]:
+def references(records: Iterable[Record]) -> dict[int, list[float]]:
     """By round the different times of the one reference product."""
     every: dict[int, dict[float, None]] = defaultdict(dict)
-    for r in found:
+    for r in records:
         if r.turns:
             for number, seconds in zip(r.turns.round, r.turns.reference_s):
                 every[number][seconds] = None
@@ -294,20 +299,20 @@ def copies(records: dict[str, Record]) -> Iterator[str]:
 
 def notes(records: Iterable[Record]) -> Iterator[str]:
     """What is no reason to refuse them."""
-    found = list(records)
+    all_records = list(records)
     counts = {
         f"of an older protocol than {VERSION}, whose numbers are in no table with newer ones": [
-            r for r in found if r.provenance.protocol < VERSION
+            r for r in all_records if r.provenance.protocol < VERSION
         ],
-        "by code that differs from its commit": [r for r in found if r.provenance.dirty],
+        "by code that differs from its commit": [r for r in all_records if r.provenance.dirty],
         "on a machine whose instruments were not calibrated (framebench doctor)": [
-            r for r in found if r.step_s and r.provenance.calibration is None
+            r for r in all_records if r.step_s and r.provenance.calibration is None
         ],
         "on a machine whose calibration failed": [
-            r for r in found if r.step_s and r.provenance.calibration and not r.provenance.calibration.passed
+            r for r in all_records if r.step_s and r.provenance.calibration and not r.provenance.calibration.passed
         ],
-        "whose strategy was not seen to take effect": [r for r in found if r.effect and not r.effect.proven],
+        "whose strategy was not seen to take effect": [r for r in all_records if r.effect and not r.effect.proven],
     }
     for what, those in counts.items():
         if those:
-            yield f"{len(those)} of {len(found)} records {what}"
+            yield f"{len(those)} of {len(all_records)} records {what}"

@@ -42,13 +42,13 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
         there = Known(into, name and as_machine(name))
-        found = Collected()
+        report = Collected()
         for folder in folders:
             if not (files := list(sources(folder, into))):
-                found.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
+                report.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
             for file in files:
-                add(Path(file), there, found)
-        return found
+                add(Path(file), there, report)
+        return report
 
 
 def sources(folder: Path, into: Path) -> Iterator[str]:
@@ -74,32 +74,32 @@ class Known:
 
     def name(self, record: Record) -> str:
         """What the record's machine is called here. A name that another kind of machine has gets the fingerprint."""
-        mark, own = fingerprint(record.provenance.hardware), record.provenance.machine
+        mark, recorded_name = fingerprint(record.provenance.hardware), record.provenance.machine
         if called := self.names.get(mark):
-            return own if own in called else called.most_common(1)[0][0]
-        wanted = self.preferred or own
+            return recorded_name if recorded_name in called else called.most_common(1)[0][0]
+        wanted = self.preferred or recorded_name
         taken = any(wanted in called for called in self.names.values())
         return f"{wanted[: LONGEST - len(mark) - 1]}-{mark}" if taken else wanted
 
 
-def add(file: Path, there: Known, found: Collected) -> None:
+def add(file: Path, there: Known, report: Collected) -> None:
     """Raises OSError."""
     try:
         record = store.read(file)
         environment = environment_of(file, record)
     except store.BadRecord as error:
-        found.unreadable.append(str(error))
+        report.unreadable.append(str(error))
         return
     called = there.name(record)
-    found.machines[called].add(record.provenance.node or record.provenance.machine)
-    if known := there.files.get(key(record)):
-        if known[1] == content(record):
-            found.known += 1
+    report.machines[called].add(record.provenance.node or record.provenance.machine)
+    if earlier_file := there.files.get(key(record)):
+        if earlier_file[1] == content(record):
+            report.known += 1
         else:
-            found.conflicts.append(kept_aside(record, file, known[0], there.root))
+            report.conflicts.append(kept_aside(record, file, earlier_file[0], there.root))
         return
     record = renamed(record, called)
-    found.added.append(written := store.write(record, store.folder(there.root, called, environment, record.parsed)))
+    report.added.append(written := store.write(record, store.folder(there.root, called, environment, record.parsed)))
     there.learn(record, written)
 
 
@@ -133,16 +133,16 @@ def content(record: Record) -> str:
 
 
 def said(record: Record) -> dict[str, Any]:
-    found = record.model_dump(mode="json")
-    found["provenance"] = {k: v for k, v in found["provenance"].items() if k not in ("machine", "node")}
-    return found
+    fields = record.model_dump(mode="json")
+    fields["provenance"] = {k: v for k, v in fields["provenance"].items() if k not in ("machine", "node")}
+    return fields
 
 
-def kept_aside(record: Record, file: Path, known: Path, root: Path) -> str:
+def kept_aside(record: Record, file: Path, earlier_file: Path, root: Path) -> str:
     """Keep a record that says other than the known one of the same measurement, once. In words which, and how they differ."""
     target = root / CONFLICTS / f"{record.case.replace('/', '.')}.{content(record)[:16]}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(record.model_dump_json(indent=1) + "\n")
-    one, other = said(store.read(known)), said(record)
+    one, other = said(store.read(earlier_file)), said(record)
     differs = [name for name in other if one[name] != other[name]]
-    return f"{file}: says another {' and '.join(differs)} than {known}, of the same measurement; kept as {target}"
+    return f"{file}: says another {' and '.join(differs)} than {earlier_file}, of the same measurement; kept as {target}"

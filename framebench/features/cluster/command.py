@@ -65,16 +65,16 @@ def collect_(
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
     """
-    found = collected(folders, results, machine)
-    for name, nodes in sorted(found.machines.items()):
+    report = collected(folders, results, machine)
+    for name, nodes in sorted(report.machines.items()):
         say(f"{name}: {', '.join(sorted(nodes))}")
-    for sentence in (*found.conflicts, *found.unreadable):
+    for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     typer.echo(
-        f"{len(found.added)} records added, {found.known} known, {len(found.conflicts)} conflicts, "
-        f"{len(found.unreadable)} unreadable: {results}"
+        f"{len(report.added)} records added, {report.known} known, {len(report.conflicts)} conflicts, "
+        f"{len(report.unreadable)} unreadable: {results}"
     )
-    raise typer.Exit(bool(found.conflicts or found.unreadable))
+    raise typer.Exit(bool(report.conflicts or report.unreadable))
 
 
 @app.command("check-results", rich_help_panel=MACHINES)
@@ -85,29 +85,29 @@ def check_results(
     """Whether somebody's records hold together, and could have been measured. Nothing of theirs is executed."""
     from framebench.features.cluster.checks import check
 
-    found = check(folder)
+    report = check(folder)
     if as_json:
-        typer.echo(json.dumps({"records": len(found.records), "problems": found.problems, "notes": found.notes}, indent=1))
+        typer.echo(json.dumps({"records": len(report.records), "problems": report.problems, "notes": report.notes}, indent=1))
     else:
-        for sentence in found.problems:
+        for sentence in report.problems:
             out.print(f"NO  {sentence}", markup=False, highlight=False, soft_wrap=True)
-        for sentence in found.notes:
+        for sentence in report.notes:
             out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
-    say(f"{len(found.records)} records, {len(found.problems)} problems")
-    raise typer.Exit(bool(found.problems))
+    say(f"{len(report.records)} records, {len(report.problems)} problems")
+    raise typer.Exit(bool(report.problems))
 
 
-def run_on_slurm(wanted: Asked, found: list[Case], results: Path, settings: list[str]) -> list[str]:
+def run_on_slurm(wanted: Asked, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
     """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
     from framebench.features.cluster import slurm
 
     if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
         fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
     given = {name: int(value) if value.isdigit() else value for name, value in (s.split("=", 1) for s in settings)}
-    every = units.units(wanted, found)
+    every = units.units(wanted, cases)
     results = results.absolute()
     writable(results / NODES).mkdir(parents=True, exist_ok=True)
-    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in found)))
+    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in cases)))
     added = collected([results], results)
     say(f"{len(every) - len(left)} of {len(every)} units are done, {len(added.added)} records were added to {results}")
     for sentence in (*added.conflicts, *added.unreadable, *(f"not done: {unit.named}" for unit in left)):

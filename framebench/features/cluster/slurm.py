@@ -58,21 +58,21 @@ class Jobs:
     def known(self) -> dict[str, str]:
         return json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def keep(self, known: dict[str, str]) -> None:
+    def keep(self, ids_by_mark: dict[str, str]) -> None:
         temporary = self.file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(known))
+        temporary.write_text(json.dumps(ids_by_mark))
         os.replace(temporary, self.file)
 
     def executor(self, name: str, **more: Any) -> SlurmExecutor:
         """Raises SetupError for a setting that there is not."""
-        found = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
+        slurm_executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         extra = {"requeue": True}  # after the failure of a node; after preemption submitit does
         settings = {"time": 240, "exclusive": True, "nodes": 1, "ntasks_per_node": 1, **self.settings, **more}
         try:
-            found.update_parameters(job_name=name, additional_parameters=extra, **settings)
+            slurm_executor.update_parameters(job_name=name, additional_parameters=extra, **settings)
         except ValueError as error:
             raise SetupError(f"--slurm: {str(error).splitlines()[0]}") from None
-        return found
+        return slurm_executor
 
 
 def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[Asked]:
@@ -87,14 +87,14 @@ def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
             break
         if attempt:
             jobs.say(f"{len(left)} units ended before they were done, and are submitted again")
-        active, known = queued(jobs), jobs.known()
-        new = [unit for unit in left if known.get(unit.mark(code)) not in active]
+        active, ids_by_mark = queued(jobs), jobs.known()
+        new = [unit for unit in left if ids_by_mark.get(unit.mark(code)) not in active]
         after = prepare(new, jobs, frameworks) if new and not ready and units[0].env is None else []
         ready = True
         for i in range(0, len(new), ARRAY):
-            known |= submit(new[i : i + ARRAY], jobs, after, code)
-            jobs.keep(known)
-        wait([known[unit.mark(code)] for unit in left], units, jobs, code)
+            ids_by_mark |= submit(new[i : i + ARRAY], jobs, after, code)
+            jobs.keep(ids_by_mark)
+        wait([ids_by_mark[unit.mark(code)] for unit in left], units, jobs, code)
         left = unfinished(units, jobs.results, code)
     return left
 
@@ -104,19 +104,19 @@ def submit(units: Sequence[Asked], jobs: Jobs, after: Sequence[str], code: str |
     executor = jobs.executor("framebench", **({"dependency": "afterany:" + ":".join(after)} if after else {}))
     try:
         with executor.batch():
-            found = [executor.submit(Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)) for unit in units]
+            submitted_jobs = [executor.submit(Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)) for unit in units]
     except REFUSED as error:
         raise SetupError(f"Slurm took no job: {error}") from None
-    return {unit.mark(code): job.job_id for unit, job in zip(units, found)}
+    return {unit.mark(code): job.job_id for unit, job in zip(units, submitted_jobs)}
 
 
 def prepare(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
     """Ids of jobs that build the frameworks' environments, one on each kind of node."""
-    found = kinds(
+    nodes = kinds(
         slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition(jobs)) or "", jobs.settings.get("constraint")
     )
-    jobs.say(f"{len(units)} units; environments are prepared on {', '.join(found) or 'each node that needs them'}")
-    return [job for node in found if (job := prepare_on(node, jobs, frameworks))]
+    jobs.say(f"{len(units)} units; environments are prepared on {', '.join(nodes) or 'each node that needs them'}")
+    return [job for node in nodes if (job := prepare_on(node, jobs, frameworks))]
 
 
 def prepare_on(node: str, jobs: Jobs, frameworks: Sequence[str]) -> str | None:
@@ -145,22 +145,22 @@ def kinds(told: str, constraint: str | None = None) -> list[str]:
 
 def wait(ids: Sequence[str], units: Sequence[Asked], jobs: Jobs, code: str | None) -> None:
     """Until none of them is queued or running."""
-    said = ""
+    last_message = ""
     while queued(jobs).intersection(ids):
         done = len(units) - len(unfinished(units, jobs.results, code))
-        if (now := f"{done} of {len(units)} units done") != said:
-            jobs.say(said := now)
+        if (now := f"{done} of {len(units)} units done") != last_message:
+            jobs.say(last_message := now)
         time.sleep(jobs.poll_s)
 
 
 def queued(jobs: Jobs) -> set[str]:
     """As `queue`, but a controller that does not answer is waited for: jobs taken for gone would be submitted twice."""
-    if (found := queue()) is None:
+    if (queued_ids := queue()) is None:
         jobs.say("Slurm's controller does not answer, and is waited for")
-    while found is None:
+    while queued_ids is None:
         time.sleep(jobs.poll_s)
-        found = queue()
-    return found
+        queued_ids = queue()
+    return queued_ids
 
 
 def queue() -> set[str] | None:
@@ -201,24 +201,24 @@ class Job(submitit.helpers.Checkpointable):
 
     def __call__(self) -> int:
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
-        own = self.results / NODES / node
+        node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
         kind = provenance.fingerprint(provenance.hardware() | runner.gpus())
         os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)  # what was compiled for another kind may not run
         if not self.mark:
             return framebench(*self.arguments)
-        own.mkdir(parents=True, exist_ok=True)
+        node_folder.mkdir(parents=True, exist_ok=True)
         if self.mark in marks(self.results):  # before the job was started again
             return 0
-        if not list(own.glob("calibration/*.json")):
-            framebench("doctor", *(["--env", self.env] if self.env else []), "--results", str(own))
-        self.log(own, "began")
-        code = framebench(*self.arguments, "--results", str(own))
-        self.log(own, f"ended with {code}")
+        if not list(node_folder.glob("calibration/*.json")):
+            framebench("doctor", *(["--env", self.env] if self.env else []), "--results", str(node_folder))
+        self.log(node_folder, "began")
+        code = framebench(*self.arguments, "--results", str(node_folder))
+        self.log(node_folder, f"ended with {code}")
         return code
 
-    def log(self, own: Path, what: str) -> None:
-        with (own / LOG).open("a") as file:
+    def log(self, node_folder: Path, what: str) -> None:
+        with (node_folder / LOG).open("a") as file:
             file.write(f"{datetime.now(UTC).isoformat()} {what}: {shlex.join(self.arguments)}\n")
 
     def checkpoint(self) -> DelayedSubmission:

@@ -15,11 +15,11 @@ CASES, MACHINES, BLOCKS = 10_000, 100, 5
 Block = list[Record]
 
 
-def comparisons(found: Sequence[Record]) -> Iterator[Comparison]:
+def comparisons(records: Sequence[Record]) -> Iterator[Comparison]:
     """Of the machine and protocol that have the most blocks with times, which were alone on their machine; nothing where there
     are none."""
     every: dict[tuple[str, int], dict[str, Block]] = defaultdict(lambda: defaultdict(list))
-    for r in found:
+    for r in records:
         if r.turns and r.spent_s.get("total") and r.parsed.size != "tiny":
             every[r.provenance.machine, r.provenance.protocol][r.turns.block].append(r)
     timed = {where: [b for b in blocks.values() if any(r.timed for r in b)] for where, blocks in every.items()}

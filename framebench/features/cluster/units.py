@@ -33,15 +33,15 @@ def units(asked: Asked, cases: Iterable[Case]) -> list[Asked]:
     for case in cases:
         key = (case.workload, case.scenario, case.batch, case.ranks, case.size, case.framework)
         sets.setdefault(key, []).append(case)
-    beside = any(case.framework == FRAMEWORKS[0] for found in sets.values() for case in found)
+    beside = any(case.framework == FRAMEWORKS[0] for unit_cases in sets.values() for case in unit_cases)
     return [
         replace(
-            asked, selectors=(selector(found),), block=number, blocks=1,
-            beside_torch=beside and found[0].framework != FRAMEWORKS[0] and found[0].ranks == 1,
+            asked, selectors=(selector(unit_cases),), block=number, blocks=1,
+            beside_torch=beside and unit_cases[0].framework != FRAMEWORKS[0] and unit_cases[0].ranks == 1,
         )
         for number in range(asked.blocks)
-        for found in sets.values()
-        if number == 0 or found[0].ranks == 1
+        for unit_cases in sets.values()
+        if number == 0 or unit_cases[0].ranks == 1
     ]  # fmt: skip
 
 

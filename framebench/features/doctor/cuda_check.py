@@ -46,11 +46,11 @@ class Need(NamedTuple):
 
 def needs(pythons: dict[str, Path]) -> list[Need]:
     """Driver and device first; then what each framework's interpreter must have. Jittor compiles, and so needs a compiler."""
-    found = [driver(), device()]
+    all_needs = [driver(), device()]
     for framework in FRAMEWORKS:
         if framework in pythons:
-            found += {"torch": torch, "jax": jax, "jittor": jittor}[framework](look(pythons[framework]))
-    return found
+            all_needs += {"torch": torch, "jax": jax, "jittor": jittor}[framework](look(pythons[framework]))
+    return all_needs
 
 
 def look(python: Path) -> dict[str, object]:
@@ -115,8 +115,8 @@ def compiler() -> Need:
     what, path = "CUDA: nvcc for jittor", environments.nvcc() or shutil.which("nvcc")
     if not path:
         return Need(what, False, "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it (CUDA 12.2)")
-    said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
-    release = re.search(r"release (\d+)\.(\d+)", said)
+    version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
         return Need(what, False, f"{path} does not say its release")
     number = f"{path}, CUDA {release[1]}.{release[2]}"

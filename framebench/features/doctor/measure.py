@@ -34,18 +34,18 @@ class Finding(NamedTuple):
 
 def findings(env: str | None = None) -> list[Finding]:
     """What the machine has; with `env` (see installed.py) what that interpreter has."""
-    found = [hardware(), host_peak(), git()]
+    all_findings = [hardware(), host_peak(), git()]
     if env is None:
-        found += [*map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
+        all_findings += [*map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
         pythons = {f: environments.describe(f).python for f in FRAMEWORKS}
     else:
         pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
-    return found + [Finding(need.what, need.there, need.detail, optional=True) for need in cuda_check.needs(pythons)]
+    return all_findings + [Finding(need.what, need.there, need.detail, optional=True) for need in cuda_check.needs(pythons)]
 
 
 def calibration(say: environments.Say = lambda _: None, env: str | None = None) -> list[Finding]:
     """How wrong measurements made here and now may be: known sizes and lengths through the whole harness, everywhere."""
-    found = [*interference()]
+    all_findings = [*interference()]
     built = [e for f in FRAMEWORKS if environments.built(e := environments.describe(f))]
     for ready in installed.ready(FRAMEWORKS, env, say).values() if env else built:
         framework = ready.framework
@@ -55,16 +55,16 @@ def calibration(say: environments.Say = lambda _: None, env: str | None = None) 
                 ready, "framebench.worker.calibration", framework, OMP_NUM_THREADS="1", **MALLOC_ENV
             )
         except SetupError as error:  # such as a Jittor that cannot be built for the card
-            found.append(Finding(f"{framework}: calibration", False, str(error).splitlines()[-1]))
+            all_findings.append(Finding(f"{framework}: calibration", False, str(error).splitlines()[-1]))
             continue
         for what, figure in json.loads(printed.splitlines()[-1]).items():
             limit = LIMITS[what.split()[-1] if what.split()[-1] in LIMITS else "lost"]
             detail = f"{figure:+.2%}, allowed {limit:.0%}"
-            found.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
+            all_findings.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
     if env is None and environments.built(environments.describe("torch")):
         say("the harness's step against a loop written by hand")
-        found.append(overhead())
-    return found
+        all_findings.append(overhead())
+    return all_findings
 
 
 def overhead() -> Finding:
@@ -80,21 +80,21 @@ def interference() -> list[Finding]:
     """What else the machine is doing now, and how much time its host takes away; the load average would still tell of what has
     ended."""
     shares = psutil.cpu_times_percent(1.0)
-    found = {"busy": 1 - shares.idle / 100, "steal": getattr(shares, "steal", 0.0) / 100}
+    shares_by_name = {"busy": 1 - shares.idle / 100, "steal": getattr(shares, "steal", 0.0) / 100}
     names = {"busy": "cores busy with other things", "steal": "time stolen by the host"}
     return [
         Finding(names[what], share <= LIMITS[what], f"{share:.1%}, allowed {LIMITS[what]:.0%}", share, "relative")
-        for what, share in found.items()
+        for what, share in shares_by_name.items()
     ]
 
 
-def save(found: list[Finding], results: Path) -> Path:
+def save(all_findings: list[Finding], results: Path) -> Path:
     """Kept beside the records: every later record of this machine carries the summary."""
     path = calibration_file(results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    failed = [f.check for f in found if not f.passed]
+    failed = [f.check for f in all_findings if not f.passed]
     summary = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "passed": not failed, "failed": failed}
-    figures = {f.check: f.figure for f in found}
+    figures = {f.check: f.figure for f in all_findings}
     path.write_text(json.dumps(summary | {"figures": figures}, indent=1) + "\n")
     return path
 
@@ -126,7 +126,9 @@ def tools(framework: str) -> Finding:
 
 
 def environment(framework: str) -> Finding:
-    found = environments.describe(framework)
-    if environments.built(found):
-        return Finding(f"environment {found.name}", True, str(found.python.parent.parent))
-    return Finding(f"environment {found.name}", False, f"not built yet: framebench setup {framework}", optional=True)
+    framework_environment = environments.describe(framework)
+    if environments.built(framework_environment):
+        return Finding(f"environment {framework_environment.name}", True, str(framework_environment.python.parent.parent))
+    return Finding(
+        f"environment {framework_environment.name}", False, f"not built yet: framebench setup {framework}", optional=True
+    )

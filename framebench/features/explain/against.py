@@ -47,18 +47,18 @@ def differences(base: Explanation, change: Explanation) -> list[Row]:
     return [*sorted(rows, key=lambda r: (-abs(r.difference), r.layer, r.kind)), left]
 
 
-def held(found: Explanation) -> Counter[tuple[str, str]]:
+def held(explanation: Explanation) -> Counter[tuple[str, str]]:
     """Bytes by layer and kind. Layers that differ in a number alone are one."""
     sizes: Counter[tuple[str, str]] = Counter()
-    for h in found.holders:
+    for h in explanation.holders:
         sizes[re.sub(r"\d+", "*", h.layer), h.kind] += h.bytes
     return sizes
 
 
-def named(found: Explanation) -> str:
+def named(explanation: Explanation) -> str:
     """Case and version, such as `transformer/jax/train/fp32/b4/cpu in jax 0.10.2`."""
-    framework = found.case.split("/")[1]
-    return f"{found.case} in {framework} {found.versions[framework]}"
+    framework = explanation.case.split("/")[1]
+    return f"{explanation.case} in {framework} {explanation.versions[framework]}"
 
 
 def table(base: Explanation, change: Explanation) -> Comparison:
@@ -75,7 +75,7 @@ def table(base: Explanation, change: Explanation) -> Comparison:
         f"{instrument} has beyond the buffers that the account counts.",
         ("layer", "kind", "against", "case", "difference"),
         tuple((r.layer, r.kind, f"{r.base:,}", f"{r.change:,}", f"{r.difference:+,}") for r in lines),
-        notes=tuple(dict.fromkeys(f"counted: {found.how}" for found in (base, change))),
+        notes=tuple(dict.fromkeys(f"counted: {explanation.how}" for explanation in (base, change))),
     )  # fmt: skip
 
 

@@ -42,15 +42,15 @@ def explain(
                 raise Unexplained(f"{one.id}: {why}")
         for one, release in wanted:
             releases.known(one.framework, release)  # likewise
-        found = [explained_in(one, release, results) for one, release in wanted]
+        explanations = [explained_in(one, release, results) for one, release in wanted]
     except Unexplained as error:
         fail(str(error), 2)
     if to:
         from framebench.analysis.figures import svg
         from framebench.features.explain import table as explained
 
-        to.write_text(svg(explained.figure(found[0])), encoding="utf-8")
-    show(*found, as_json=as_json)
+        to.write_text(svg(explained.figure(explanations[0])), encoding="utf-8")
+    show(*explanations, as_json=as_json)
 
 
 def other(text: str, asked: Case) -> tuple[Case, str | None]:
@@ -66,16 +66,16 @@ def explained_in(case: Case, version: str | None, results: Path) -> Explanation:
         return account(case, releases.at_hand(case.framework, version, say))
 
 
-def show(found: Explanation, base: Explanation | None = None, *, as_json: bool) -> None:
+def show(explanation: Explanation, base: Explanation | None = None, *, as_json: bool) -> None:
     from framebench.features.explain import against
     from framebench.features.explain import table as explained
 
     if base and as_json:
-        typer.echo(json.dumps(against.as_json(base, found), indent=1))
+        typer.echo(json.dumps(against.as_json(base, explanation), indent=1))
     elif base:
-        against.table(base, found).terminal(out)
+        against.table(base, explanation).terminal(out)
     elif as_json:
-        typer.echo(found.model_dump_json())
+        typer.echo(explanation.model_dump_json())
     else:
-        for table in (explained.by_kind(found), explained.by_layer(found)):
+        for table in (explained.by_kind(explanation), explained.by_layer(explanation)):
             table.terminal(out)

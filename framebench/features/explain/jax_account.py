@@ -126,5 +126,5 @@ def sizes(program: Program, allocations: dict[int, tuple[int, str]]) -> dict[str
     (executable,) = program.compiled.values()
     reported = executable.memory_analysis()
     parts = {"arguments": "argument", "outputs": "output", "temporaries": "temp", "aliased": "alias"}
-    found = {name: getattr(reported, f"{field}_size_in_bytes") for name, field in parts.items()}
-    return found | {"in all": program.plan, "by its allocations": sum(size for size, _ in allocations.values())}
+    bytes_by_part = {name: getattr(reported, f"{field}_size_in_bytes") for name, field in parts.items()}
+    return bytes_by_part | {"in all": program.plan, "by its allocations": sum(size for size, _ in allocations.values())}

@@ -26,19 +26,19 @@ class Walk:
 
     def run(self, computation: str, given: list[Positions]) -> Positions:
         """The values of its result."""
-        known: dict[str, Positions] = {}
+        values_by_name: dict[str, Positions] = {}
         result: Positions = {}
         for instruction in self.program[computation]:
-            values = self.execute(instruction, known, given)
-            known[instruction.name] = values
+            values = self.execute(instruction, values_by_name, given)
+            values_by_name[instruction.name] = values
             if instruction.root:
                 result = values
         return result
 
-    def execute(self, i: Instruction, known: dict[str, Positions], given: list[Positions]) -> Positions:
+    def execute(self, i: Instruction, values_by_name: dict[str, Positions], given: list[Positions]) -> Positions:
         if i.opcode == "parameter" and given:
             return given[int(i.operands[0])]
-        operands = [known.get(name, {}) for name in i.operands] if i.opcode != "parameter" else []
+        operands = [values_by_name.get(name, {}) for name in i.operands] if i.opcode != "parameter" else []
         inner = self.called(i, operands)
         self.layers[i.name] = self.layer(i)
         if i.opcode not in (*ALIASES, "parameter", "constant"):
@@ -113,11 +113,11 @@ def passed_on(i: Instruction, operands: list[Positions]) -> Positions:
 
 
 def merged(*parts: Positions) -> Positions:
-    found: Positions = defaultdict(list)
+    values_by_index: Positions = defaultdict(list)
     for part in parts:
         for index, values in part.items():
-            found[index] += [v for v in values if v not in found[index]]
-    return dict(found)
+            values_by_index[index] += [v for v in values if v not in values_by_index[index]]
+    return dict(values_by_index)
 
 
 def share(values: list[Buffer]) -> None:

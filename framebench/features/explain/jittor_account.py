@@ -30,9 +30,9 @@ Notes = list[tuple[int, str]]  # from this node on, what was entered
 
 
 def number(var: Var) -> int:
-    found = re.match(r"Var\((\d+)", var.debug_msg())
-    assert found
-    return int(found[1])
+    matched = re.match(r"Var\((\d+)", var.debug_msg())
+    assert matched
+    return int(matched[1])
 
 
 class Origins:
@@ -129,13 +129,13 @@ def named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
     """Kind and layer of the variables that Python refers to, by node."""
     parameters = [(name, name.rpartition(".")[0], p) for name, p in adapter.model.named_parameters()]
     layers = {id(p): layer for _, layer, p in parameters}
-    found = {number(p): ("buffer" if name.endswith(RUNNING) else "parameter", layer) for name, layer, p in parameters}
+    labels_by_node = {number(p): ("buffer" if name.endswith(RUNNING) else "parameter", layer) for name, layer, p in parameters}
     for group in getattr(getattr(adapter, "optimizer", None), "param_groups", []):
         for key in ("values", "m", "grads"):
             for parameter, state in zip(group["params"], group.get(key) or []):
                 kind = "gradient" if key == "grads" else "optimizer state"
-                found[number(state)] = (kind, layers.get(id(parameter), ""))
-    return found | {number(v): ("input", "") for v in adapter.inputs}
+                labels_by_node[number(state)] = (kind, layers.get(id(parameter), ""))
+    return labels_by_node | {number(v): ("input", "") for v in adapter.inputs}
 
 
 def account(adapter: JittorAdapter) -> dict[str, Any]:
@@ -143,14 +143,14 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
     adapter.release()
     adapter.synchronize()
     gc.collect()
-    origins, found = Origins(adapter), Account()
-    found.turn("forward")
-    alive = present(found, origins)
+    origins, step_account = Origins(adapter), Account()
+    step_account.turn("forward")
+    alive = present(step_account, origins)
     probe().begin()
     with origins.watching():
         adapter.step()
         adapter.synchronize()
-    made = follow(found, alive, origins)
+    made = follow(step_account, alive, origins)
     for node, (kind, layer) in named_variables(adapter).items():
         if node in made and kind in ("parameter", "buffer", "optimizer state"):
             made[node].kind, made[node].layer = f"new {kind}", layer
@@ -159,39 +159,39 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
     for value in alive.values():
         if value.kind == "temporary" and not adapter.case.stage.trains:
             value.kind = "saved for backward"  # by a graph that nobody goes back through
-    return found.as_dict() | {"how": HOW}
+    return step_account.as_dict() | {"how": HOW}
 
 
-def present(found: Account, origins: Origins) -> dict[int, Value]:
+def present(step_account: Account, origins: Origins) -> dict[int, Value]:
     """What is there before the step; the part of it that can be given back, by block."""
     alive = {}
     for block, size, node in parts(probe().held(), 3):
         kind, layer = origins.named.get(node, ("other", ""))
         value = Value(kind, layer, "before", size=size)
-        found.values.append(value)
+        step_account.values.append(value)
         if block >= 0:
             alive[block] = value
     return alive
 
 
-def follow(found: Account, alive: dict[int, Value], origins: Origins) -> dict[int, Value]:
+def follow(step_account: Account, alive: dict[int, Value], origins: Origins) -> dict[int, Value]:
     """Every block taken and given back, in order. Returns the new values by variable."""
     made: dict[int, Value] = {}
     makers = iter(probe().operators())
     for block, size, node, source in parts(probe().end(), 4):
-        found.events += 1
+        step_account.events += 1
         if size >= 0:
             value = alive[block] = made[node] = origins.value(node, source)
-            value.size, value.born, value.by = size, found.events, next(makers)
-            found.values.append(value)
+            value.size, value.born, value.by = size, step_account.events, next(makers)
+            step_account.values.append(value)
             if value.phase != "before":
-                found.turn(value.phase)
+                step_account.turn(value.phase)
         elif block in alive:
             ended = alive.pop(block)
-            ended.died = found.events
-            if ended.kind == "temporary" and ended.phase == "forward" != found.phase:
+            ended.died = step_account.events
+            if ended.kind == "temporary" and ended.phase == "forward" != step_account.phase:
                 ended.kind = "saved for backward"  # whoever let it go was not of the forward pass
-    found.events += 1
+    step_account.events += 1
     return made
 
 

@@ -52,7 +52,7 @@ class Explanation(Part):
     @property
     def kinds(self) -> dict[str, int]:
         """Bytes at the peak by kind, most first."""
-        found: Counter[str] = Counter()
+        bytes_by_kind: Counter[str] = Counter()
         for holder in self.holders:
-            found[holder.kind] += holder.bytes
-        return dict(found.most_common())
+            bytes_by_kind[holder.kind] += holder.bytes
+        return dict(bytes_by_kind.most_common())

@@ -27,68 +27,70 @@ COLOURS = {"forward": "#0173b2", "backward": "#de8f05", "optimizer": "#029e73"} 
 def kept(results: Path) -> list[Explanation]:
     """What `framebench explain CASE --json` said and was put into the folder `explained`, by case and version."""
     files = sorted((results / "explained").glob("*.json"))
-    found = [Explanation.model_validate_json(f.read_bytes()) for f in files]
-    return sorted(found, key=lambda e: (Case.of(e.case), Version(release(e).partition("==")[2])))
+    explanations = [Explanation.model_validate_json(f.read_bytes()) for f in files]
+    return sorted(explanations, key=lambda e: (Case.of(e.case), Version(release(e).partition("==")[2])))
 
 
 def causes(results: Path) -> Callable[[str, str, str], str | None]:
     """Why the peak of a case changed from one version to another, such as `jax==0.9.2`, as far as steps were explained."""
-    known = kept(results)
-    return lambda case, base, change: cause(case, base, change, known)
+    explanations = kept(results)
+    return lambda case, base, change: cause(case, base, change, explanations)
 
 
-def newest(known: Sequence[Explanation]) -> list[Explanation]:
+def newest(explanations: Sequence[Explanation]) -> list[Explanation]:
     """Of each case the one of the newest version."""
-    return list({e.case: e for e in known}.values())
+    return list({e.case: e for e in explanations}.values())
 
 
-def of_two_versions(known: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
+def of_two_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
     """Of each case that is explained in several versions the two newest, the older first."""
     of_case: dict[str, list[Explanation]] = {}
-    for e in known:
+    for e in explanations:
         of_case.setdefault(e.case, []).append(e)
     return [(several[-2], several[-1]) for several in of_case.values() if len(several) > 1]
 
 
-def release(found: Explanation) -> str:
+def release(explanation: Explanation) -> str:
     """Such as `jax==0.10.2`."""
-    framework = Case.of(found.case).framework
-    return f"{framework}=={found.versions[framework].partition('+')[0]}"
+    framework = Case.of(explanation.case).framework
+    return f"{framework}=={explanation.versions[framework].partition('+')[0]}"
 
 
-def cause(case: str, base: str, change: str, known: Sequence[Explanation]) -> str | None:
+def cause(case: str, base: str, change: str, explanations: Sequence[Explanation]) -> str | None:
     """What the fullest moment of a step holds more or less of, most first; None unless the case is explained in both versions,
     such as `jax==0.9.2`."""
-    found = {release(e): e for e in known if e.case == case}
-    if base not in found or change not in found:
+    by_release = {release(e): e for e in explanations if e.case == case}
+    if base not in by_release or change not in by_release:
         return None
-    grown = Counter(found[change].kinds)
-    grown.subtract(found[base].kinds)
+    grown = Counter(by_release[change].kinds)
+    grown.subtract(by_release[base].kinds)
     most = max(map(abs, grown.values()))
     told = sorted(((kind, size) for kind, size in grown.items() if abs(size) > SLIGHT * most), key=lambda one: -abs(one[1]))
     return ", ".join(f"{kind} {size / MIB:+,.1f} MiB" for kind, size in told) or "the same of every kind"
 
 
-def by_kind(found: Explanation) -> Comparison:
+def by_kind(explanation: Explanation) -> Comparison:
     """Bytes at the peak by what they are."""
-    peak = found.peak.bytes
-    rows = tuple((kind, mib(size, FINE), f"{size / peak:.1%}") for kind, size in found.kinds.items())
-    measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in found.measured.items())
-    where = f"at event {found.peak.event} of {found.timeline[-1][0]}, in {found.peak.phase}"
-    notes = [f"{found.case}: peak {mib(peak, FINE)} MiB, {where}"]
+    peak = explanation.peak.bytes
+    rows = tuple((kind, mib(size, FINE), f"{size / peak:.1%}") for kind, size in explanation.kinds.items())
+    measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items())
+    where = f"at event {explanation.peak.event} of {explanation.timeline[-1][0]}, in {explanation.peak.phase}"
+    notes = [f"{explanation.case}: peak {mib(peak, FINE)} MiB, {where}"]
     notes.append(f"measured without the account, in the same process: {measured}")
-    if found.plan:
+    if explanation.plan:
         notes.append(
-            "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in found.plan.items())
+            "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items())
         )
-    notes.append(f"counted: {found.how}")
-    return Comparison.of_text(f"The peak by kind: {found.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+    notes.append(f"counted: {explanation.how}")
+    return Comparison.of_text(
+        f"The peak by kind: {explanation.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes)
+    )
 
 
-def by_layer(found: Explanation) -> Comparison:
+def by_layer(explanation: Explanation) -> Comparison:
     """The largest holders at the peak. Layers that differ in a number alone share a line."""
     alike: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
-    for h in found.holders:
+    for h in explanation.holders:
         alike[re.sub(r"\d+", "*", h.layer), h.kind, h.phase].append(h)
     groups = sorted(alike.items(), key=lambda group: -total(group[1]))
     rows = []
@@ -99,21 +101,23 @@ def by_layer(found: Explanation) -> Comparison:
     if rest := [h for _, members in groups[LARGEST:] for h in members]:
         rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest), FINE)))
     head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
-    return Comparison.of_text(f"Who holds it: {found.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4)
+    return Comparison.of_text(
+        f"Who holds it: {explanation.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4
+    )
 
 
 def total(holders: list[Holder]) -> int:
     return sum(h.bytes for h in holders)
 
 
-def figure(found: Explanation) -> Figure:
+def figure(explanation: Explanation) -> Figure:
     """Bytes in use over the step, coloured by phase; beside it what they are at the peak."""
     from framebench.analysis.figures import page
 
-    return page.styled(drawn)(found)
+    return page.styled(drawn)(explanation)
 
 
-def drawn(found: Explanation) -> Figure:
+def drawn(explanation: Explanation) -> Figure:
     import matplotlib.pyplot as plt
     import pandas as pd
     import seaborn as sns
@@ -121,8 +125,10 @@ def drawn(found: Explanation) -> Figure:
     from framebench.analysis.figures import page
 
     made, (line, bars) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
-    over_time(found, line)
-    kinds = pd.Series({kind: size / MIB for kind, size in found.kinds.items() if size >= 0.001 * found.peak.bytes}, name="MiB")
+    over_time(explanation, line)
+    kinds = pd.Series(
+        {kind: size / MIB for kind, size in explanation.kinds.items() if size >= 0.001 * explanation.peak.bytes}, name="MiB"
+    )
     sns.barplot(x=kinds, y=kinds.index, color="0.6", ax=bars)
     bars.bar_label(bars.containers[0], fmt="{:,.2f}", padding=2, size=7)  # type: ignore[arg-type]
     bars.set(title="at the peak", ylabel="", xlim=(0, 1.3 * kinds.max()))
@@ -130,21 +136,23 @@ def drawn(found: Explanation) -> Figure:
     sns.despine(made)
     made.tight_layout()
     made.legend(loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=6, frameon=False)
-    most, size = next(iter(found.kinds.items()))
-    peak = f"peak {mib(found.peak.bytes, FINE)} MiB in {found.peak.phase}, {size / found.peak.bytes:.0%} {most}"
-    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    return page.explained(made, f"{found.case}: {peak}", [f"One steady step on {found.device}; {versions}."])
+    most, size = next(iter(explanation.kinds.items()))
+    peak = (
+        f"peak {mib(explanation.peak.bytes, FINE)} MiB in {explanation.peak.phase}, {size / explanation.peak.bytes:.0%} {most}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
+    return page.explained(made, f"{explanation.case}: {peak}", [f"One steady step on {explanation.device}; {versions}."])
 
 
-def over_time(found: Explanation, axes: Axes) -> None:
+def over_time(explanation: Explanation, axes: Axes) -> None:
     """One curve in the colours of the phases, below lines for what was measured."""
-    edges = [event for event, _, _ in found.timeline] + [found.timeline[-1][0] + 1]
+    edges = [event for event, _, _ in explanation.timeline] + [explanation.timeline[-1][0] + 1]
     for name, colour in COLOURS.items():
-        heights = [size / MIB * (phase == name) for _, size, phase in found.timeline]
+        heights = [size / MIB * (phase == name) for _, size, phase in explanation.timeline]
         if any(heights):
             axes.stairs(heights, edges, fill=True, color=colour, label=name)
-    axes.plot(found.peak.event, found.peak.bytes / MIB, "v", color="black", label="peak")
-    shown = [name for name in found.measured if name != "allocator.reserved"]
+    axes.plot(explanation.peak.event, explanation.peak.bytes / MIB, "v", color="black", label="peak")
+    shown = [name for name in explanation.measured if name != "allocator.reserved"]
     for name, style in zip(shown, ("--", ":")):
-        axes.axhline(found.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
+        axes.axhline(explanation.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
     axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")

@@ -9,6 +9,6 @@ from framebench.features.explain import against, table
 
 def documents(results: Results) -> list[Comparison]:
     """Each case's newest step by kind and by layer, and how two versions of a case differ."""
-    known = table.kept(results.root)
-    steps = [make(found) for found in table.newest(known) for make in (table.by_kind, table.by_layer)]
-    return [*steps, *(against.table(*pair) for pair in table.of_two_versions(known))]
+    explanations = table.kept(results.root)
+    steps = [make(explanation) for explanation in table.newest(explanations) for make in (table.by_kind, table.by_layer)]
+    return [*steps, *(against.table(*pair) for pair in table.of_two_versions(explanations))]

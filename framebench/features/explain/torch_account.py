@@ -135,17 +135,17 @@ class Labelled(Storages):
 def present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
     """Every tensor there is between two steps: kind, layer, tensor. Those nobody named come last."""
     parameters = list(adapter.model.named_parameters())
-    found: list[tuple[str, str, Tensor]] = [("parameter", module_of(name), p) for name, p in parameters]
-    found += [("gradient", module_of(name), p.grad) for name, p in parameters if p.grad is not None]
-    found += [("buffer", module_of(name), b) for name, b in adapter.model.named_buffers()]
+    labelled_tensors: list[tuple[str, str, Tensor]] = [("parameter", module_of(name), p) for name, p in parameters]
+    labelled_tensors += [("gradient", module_of(name), p.grad) for name, p in parameters if p.grad is not None]
+    labelled_tensors += [("buffer", module_of(name), b) for name, b in adapter.model.named_buffers()]
     if adapter.case.stage.trains:
         states = [(p, state) for p, state in adapter.optimizer.state.items()]
         names = {p: name for name, p in parameters}
-        found += [
+        labelled_tensors += [
             ("optimizer state", module_of(names.get(p, "")), t) for p, s in states for t in s.values() if isinstance(t, Tensor)
         ]
-    found += [("input", "", t) for t in adapter.held_inputs()]
-    return found + [("other", "", t) for t in gc.get_objects() if type(t) in (Tensor, nn.Parameter)]
+    labelled_tensors += [("input", "", t) for t in adapter.held_inputs()]
+    return labelled_tensors + [("other", "", t) for t in gc.get_objects() if type(t) in (Tensor, nn.Parameter)]
 
 
 def module_of(parameter: str) -> str:

@@ -21,8 +21,8 @@ def explain(case_id: str) -> dict[str, Any]:
     adapter.build()
     peaks(adapter)
     measured = peaks(adapter)
-    found = module.account(adapter)
-    return {"case": case.id, "measured": measured, **found, "versions": adapter.versions(), "device": adapter.device()}
+    step_account = module.account(adapter)
+    return {"case": case.id, "measured": measured, **step_account, "versions": adapter.versions(), "device": adapter.device()}
 
 
 if __name__ == "__main__":

@@ -34,15 +34,15 @@ def grow(
             raise NoReadings(f"{asked.id}: {why}")
         with measuring(results), err.status(asked.id):
             environment = installed.ready([asked.framework], env, say)[asked.framework]
-            found = read(asked, environment, steps, step)
+            measured_growth = read(asked, environment, steps, step)
     except NoReadings as error:
         fail(str(error), 2)
     from framebench.features.growth import table as growth
 
     if as_json:
-        typer.echo(json.dumps(growth.as_json(found)))
+        typer.echo(json.dumps(growth.as_json(measured_growth)))
     else:
-        growth.table(found).terminal(out)
-        if found.kept:
-            growth.kept(found).terminal(out)
-    raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(found)])
+        growth.table(measured_growth).terminal(out)
+        if measured_growth.kept:
+            growth.kept(measured_growth).terminal(out)
+    raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(measured_growth)])

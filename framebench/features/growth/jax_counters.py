@@ -24,14 +24,14 @@ def counters(adapter: JaxAdapter, programs: list[Program]) -> dict[str, Callable
 
 def watch_compilations() -> list[Program]:
     """Grows by one whenever JAX compiles."""
-    found: list[Program] = []
+    programs: list[Program] = []
 
     def listen(event: str, seconds: float, **more: Any) -> None:
         if event.endswith("/backend_compile_duration"):
-            found.append((str(more.get("fun_name", "")), caller(sys._getframe(1))))
+            programs.append((str(more.get("fun_name", "")), caller(sys._getframe(1))))
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    return found
+    return programs
 
 
 def storages() -> Storages:

@@ -33,8 +33,10 @@ FRAMEBENCH = str(ROOT / "framebench")
 def place(lines: Iterable[tuple[str, int]]) -> str:
     """`file:line` of the innermost call that is no library's, and no adapter's if there is another; else of the innermost."""
     every = list(lines)
-    own = [at for at in every if not at[0].startswith((*FOREIGN, "<", *WATCHERS))]
-    named = next((at for at in own if not at[0].startswith(FRAMEBENCH)), own[0] if own else every[0] if every else None)
+    own_calls = [at for at in every if not at[0].startswith((*FOREIGN, "<", *WATCHERS))]
+    named = next(
+        (at for at in own_calls if not at[0].startswith(FRAMEBENCH)), own_calls[0] if own_calls else every[0] if every else None
+    )
     if named is None:
         return ""
     file, line = named
@@ -42,11 +44,11 @@ def place(lines: Iterable[tuple[str, int]]) -> str:
 
 
 def caller(frame: FrameType | None) -> str:
-    found: list[tuple[str, int]] = []
-    while frame is not None and len(found) < 200:
-        found.append((frame.f_code.co_filename, frame.f_lineno))
+    lines: list[tuple[str, int]] = []
+    while frame is not None and len(lines) < 200:
+        lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return place(found)
+    return place(lines)
 
 
 def leak_report(storages: Storages, step: Callable[[], None], programs: list[Program]) -> list[Kept]:
@@ -72,14 +74,14 @@ def most(rows: Iterable[Kept]) -> list[Kept]:
 
 def there(programs: list[Program], storages: Storages) -> dict[tuple[str, str, str], list[Any]]:
     """By kind, what it is and place: programs, objects, and the bytes of storages, in the order in which they were made."""
-    found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    things_by_place: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for what, where in programs:
-        found["compilation", what, where].append(None)
+        things_by_place["compilation", what, where].append(None)
     for thing in recent():
-        found["object", f"{name_of(type(thing))} {detail(thing)}".strip(), made_at(thing)].append(thing)
+        things_by_place["object", f"{name_of(type(thing))} {detail(thing)}".strip(), made_at(thing)].append(thing)
     for what, where, total in storages.alive():
-        found["storage", what, where].append(total)
-    return found
+        things_by_place["storage", what, where].append(total)
+    return things_by_place
 
 
 def row(key: tuple[str, str, str], things: list[Any], about: Callable[[Any], str]) -> Kept:
@@ -107,15 +109,15 @@ def recent() -> list[Any]:
     tracked = gc.get_objects()
     inside = gc.get_referents(*tracked)
     untracked = [thing for thing in inside if type(thing) in (dict, tuple) and not gc.is_tracked(thing)]
-    found, tensors = {}, []
+    things_by_id, tensors = {}, []
     for thing in chain(tracked, inside, gc.get_referents(*untracked)):
         if has_storage(type(thing)):
             tensors.append(thing)
         elif type(thing) not in PLAIN and ours(tracemalloc.get_object_traceback(thing)):
-            found[id(thing)] = thing
+            things_by_id[id(thing)] = thing
     alone = list({id(tensor): tensor for tensor in tensors}.values())
     del tracked, inside, untracked, tensors  # they would be holders too
-    return [*found.values(), *held(alone)]
+    return [*things_by_id.values(), *held(alone)]
 
 
 def ours(trace: tracemalloc.Traceback | None) -> bool:
@@ -130,11 +132,11 @@ def held(tensors: list[Any]) -> list[Any]:
     return [tensor for tensor in tensors if id(tensor) in inside]
 
 
-def has_storage(kind: type, known: dict[type, bool] = {}) -> bool:  # noqa: B006  # asked a million times
+def has_storage(kind: type, answers_by_kind: dict[type, bool] = {}) -> bool:  # noqa: B006  # asked a million times
     """Whether it is a class of PyTorch's tensors."""
-    if kind not in known:
-        known[kind] = hasattr(kind, "untyped_storage")
-    return known[kind]
+    if kind not in answers_by_kind:
+        answers_by_kind[kind] = hasattr(kind, "untyped_storage")
+    return answers_by_kind[kind]
 
 
 def made_at(thing: Any) -> str:
@@ -169,19 +171,19 @@ def held_by(things: list[Any], about: Callable[[Any], str]) -> str:
     graph also how large that is."""
     one_of_many = things[len(things) // 2]
     holders = [container(h) for h in gc.get_referrers(one_of_many) if h is not things and not isinstance(h, FrameType)]
-    said = [one for one in holders if "`" in one][:1] or holders[:1]  # one that has a name, if there is one
-    return "; ".join(filter(None, [*said, about(one_of_many)]))
+    holder_texts = [one for one in holders if "`" in one][:1] or holders[:1]  # one that has a name, if there is one
+    return "; ".join(filter(None, [*holder_texts, about(one_of_many)]))
 
 
 def container(holder: Any) -> str:
     """Its type and length, and the name that a module or an object has for it."""
-    said = name_of(type(holder)) + (f" of {len(holder)}" if hasattr(holder, "__len__") else "")
+    description = name_of(type(holder)) + (f" of {len(holder)}" if hasattr(holder, "__len__") else "")
     for names in gc.get_referrers(holder):
         if isinstance(names, dict):
             name = next((n for n, value in names.items() if value is holder), None)
             if isinstance(name, str):
-                return f"held by `{name}`, {said}" + (f", in {names['__name__']}" if "__name__" in names else "")
-    return f"held by {said}"
+                return f"held by `{name}`, {description}" + (f", in {names['__name__']}" if "__name__" in names else "")
+    return f"held by {description}"
 
 
 class Storages:

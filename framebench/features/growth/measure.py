@@ -32,12 +32,12 @@ def read(case: Case, environment: Environment, steps: int, file: Path | None = N
     variables = runner.worker_variables(environment, case, "memory", Options())
     arguments = [case.id, str(steps), *([str(file.absolute())] if file else [])]
     try:
-        said = json.loads(
+        reply = json.loads(
             run_module(environment, "framebench.features.growth.worker", *arguments, **variables).splitlines()[-1]
         )
-        if "fault" in said:
-            raise NoReadings(said["fault"])
-        return Growth.model_validate(said)
+        if "fault" in reply:
+            raise NoReadings(reply["fault"])
+        return Growth.model_validate(reply)
     except SetupError as error:
         raise NoReadings(f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}") from error
     except (ValidationError, ValueError, IndexError) as error:

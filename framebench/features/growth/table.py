@@ -54,22 +54,22 @@ def slope(readings: Sequence[int]) -> Slope:
     return Slope(float(np.median(differences)), float(differences[STRAYS]), float(differences[-1 - STRAYS]))
 
 
-def slopes(found: Growth) -> dict[str, Slope]:
+def slopes(measured_growth: Growth) -> dict[str, Slope]:
     """Bytes per step by instrument."""
-    return {name: slope(readings) for name, readings in found.bytes.items()}
+    return {name: slope(readings) for name, readings in measured_growth.bytes.items()}
 
 
-def verdict(found: Growth) -> Verdict:
+def verdict(measured_growth: Growth) -> Verdict:
     """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not."""
-    said = [line.verdict(SENSITIVITY[name]) for name, line in slopes(found).items()]
-    if "grows" in said:
+    verdicts = [line.verdict(SENSITIVITY[name]) for name, line in slopes(measured_growth).items()]
+    if "grows" in verdicts:
         return "grows"
-    return "undecided" if "undecided" in said else "does not grow"
+    return "undecided" if "undecided" in verdicts else "does not grow"
 
 
-def piling_up(found: Growth) -> dict[str, Slope]:
+def piling_up(measured_growth: Growth) -> dict[str, Slope]:
     """What is counted and becomes more, per step."""
-    lines = {name: slope(readings) for name, readings in found.counts.items()}
+    lines = {name: slope(readings) for name, readings in measured_growth.counts.items()}
     return {name: line for name, line in lines.items() if line.verdict(PILES_UP) == "grows"}
 
 
@@ -83,39 +83,56 @@ def size(count: float | None) -> str:
     return f"{count:,.0f} B"
 
 
-def table(found: Growth) -> Comparison:
+def table(measured_growth: Growth) -> Comparison:
     """A row for each instrument."""
     rows = [
         {"instrument": name, "verdict": line.verdict(SENSITIVITY[name]), **line._asdict(), "least": SENSITIVITY[name]}
-        for name, line in slopes(found).items()
+        for name, line in slopes(measured_growth).items()
     ]
     shown = {
         "instrument": Shown("instrument"), "verdict": Shown("verdict"), "value": Shown("per step", size),
         "low": Shown("from", size), "high": Shown("to", size), "least": Shown("no growth up to", size),
     }  # fmt: skip
-    steps = len(next(iter(found.bytes.values())))
-    own = f" with the step of {found.file}" if found.file else ""
+    steps = len(next(iter(measured_growth.bytes.values())))
+    step_text = f" with the step of {measured_growth.file}" if measured_growth.file else ""
     caption = (
-        f"{steps} steps after {found.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, with its "
+        f"{steps} steps after {measured_growth.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, "
+        f"with its "
         f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
     )
-    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(found).items()]
-    if verdict(found) == "grows" and not found.kept:
-        notes.append(f"{found.watched} more steps were watched, and most of them left nothing behind that could be named")
-    return Comparison(f"{found.case}{own}: {SAID[verdict(found)]}", caption, pd.DataFrame(rows), shown, notes=tuple(notes))
+    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(measured_growth).items()]
+    if verdict(measured_growth) == "grows" and not measured_growth.kept:
+        notes.append(
+            f"{measured_growth.watched} more steps were watched, and most of them left nothing behind that could be named"
+        )
+    return Comparison(
+        f"{measured_growth.case}{step_text}: {SAID[verdict(measured_growth)]}",
+        caption,
+        pd.DataFrame(rows),
+        shown,
+        notes=tuple(notes),
+    )
 
 
-def kept(found: Growth) -> Comparison:
+def kept(measured_growth: Growth) -> Comparison:
     """What the watched steps left behind."""
     shown = {
         "what": Shown("what"), "made_at": Shown("made at"), "kind": Shown("kind"), "note": Shown("held"),
         "per_step": Shown("per step", ",.1f"), "bytes_per_step": Shown("bytes per step", size),
     }  # fmt: skip
-    data = pd.DataFrame([row.model_dump() for row in found.kept], columns=list(shown))
-    return Comparison(f"{found.case}: what piles up", f"in {found.watched} more steps, which were watched", data, shown, left=4)
+    data = pd.DataFrame([row.model_dump() for row in measured_growth.kept], columns=list(shown))
+    return Comparison(
+        f"{measured_growth.case}: what piles up",
+        f"in {measured_growth.watched} more steps, which were watched",
+        data,
+        shown,
+        left=4,
+    )
 
 
-def as_json(found: Growth) -> dict[str, Any]:
+def as_json(measured_growth: Growth) -> dict[str, Any]:
     """The readings, and what follows from them."""
-    said = {name: {**s._asdict(), "verdict": s.verdict(SENSITIVITY[name])} for name, s in slopes(found).items()}
-    return {"verdict": verdict(found), "bytes_per_step": said, **found.model_dump(mode="json")}
+    slopes_by_name = {
+        name: {**s._asdict(), "verdict": s.verdict(SENSITIVITY[name])} for name, s in slopes(measured_growth).items()
+    }
+    return {"verdict": verdict(measured_growth), "bytes_per_step": slopes_by_name, **measured_growth.model_dump(mode="json")}

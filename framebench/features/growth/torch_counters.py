@@ -56,8 +56,8 @@ class TorchStorages(TorchDispatchMode, Storages):
         return out
 
     def born(self, storage: Any, operator: str) -> None:
-        known = self.made.get(key := storage._cdata)
-        if key not in self.before and (known is None or known[0]() is None):
+        earlier_entry = self.made.get(key := storage._cdata)
+        if key not in self.before and (earlier_entry is None or earlier_entry[0]() is None):
             self.made[key] = weakref.ref(storage), operator, caller(sys._getframe(2)), storage.nbytes()
 
     def alive(self) -> list[tuple[str, str, int]]:

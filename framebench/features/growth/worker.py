@@ -47,8 +47,8 @@ def malloc_meter() -> Meter | None:
     ask.restype = Mallinfo
 
     def read() -> int:
-        found = ask()
-        return int(found.uordblks + found.hblkhd)
+        heap_usage = ask()
+        return int(heap_usage.uordblks + heap_usage.hblkhd)
 
     return read
 
@@ -61,12 +61,12 @@ def private() -> int:
 
 def bytes_meters(live: Meter | None) -> dict[str, Meter]:
     """By instrument; `live`: of the framework's allocator, if it keeps count."""
-    found: dict[str, Meter | None] = {
+    meters: dict[str, Meter | None] = {
         "allocator.live": live,
         "host.malloc": malloc_meter(),
         "host.private": private,
     }
-    return {name: meter for name, meter in found.items() if meter}
+    return {name: meter for name, meter in meters.items() if meter}
 
 
 def whole_step(adapter: Adapter) -> None:
@@ -92,16 +92,16 @@ def own_step(file: str) -> Callable[[Adapter], object]:
 
 def read(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict[str, list[int]]:
     """What each meter says after each step. Garbage in cycles is no growth, unless the strategy keeps the collector off."""
-    found = {name: np.zeros(steps, np.int64) for name in meters}
+    readings = {name: np.zeros(steps, np.int64) for name in meters}
     gc.freeze()  # what is there already is not looked through after every step
     for i in range(steps):
         step()
         if gc.isenabled():
             gc.collect()
         for name, meter in meters.items():
-            found[name][i] = meter()
+            readings[name][i] = meter()
     gc.unfreeze()
-    return {name: line.tolist() for name, line in found.items()}
+    return {name: line.tolist() for name, line in readings.items()}
 
 
 def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
@@ -117,13 +117,13 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     for _ in range(WARM_UP):
         step()
     meters, counted = bytes_meters(of_framework.live(adapter)), of_framework.counters(adapter, programs)
-    found = read(step, meters | counted, steps)
+    readings = read(step, meters | counted, steps)
     answer: dict[str, Any] = {
         "case": case.id,
         "file": file,
         "warm_up": WARM_UP,
-        "bytes": {name: found[name] for name in meters},
-        "counts": {name: found[name] for name in counted},
+        "bytes": {name: readings[name] for name in meters},
+        "counts": {name: readings[name] for name in counted},
         "watched": HALF,
         "kept": leak_report(of_framework.storages(), step, programs),
     }

@@ -59,19 +59,19 @@ def max_batch_(
         fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
     framework, scenario, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
     room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
-    found: list[Fit] = []
+    fit_records: list[Fit] = []
     for case in search.chosen(given.workload, framework, scenario, given.strategy, size):
         one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := searched(case, room, env, max_batch, options, results, bool(found))) is None:
+        elif (one := searched(case, room, env, max_batch, options, results, bool(fit_records))) is None:
             continue
-        found.append(one)
+        fit_records.append(one)
         if not as_json:
-            searches.table(found[-1]).terminal(out)
+            searches.table(fit_records[-1]).terminal(out)
     if as_json:
-        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
-    raise typer.Exit(any(f.status == "stopped" for f in found) or not found)
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in fit_records], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in fit_records) or not fit_records)
 
 
 def searched(
@@ -115,11 +115,11 @@ def evaluate(
     with measuring(results), err.status(case.id) as status:
         environment = environments.ensure(case.framework, say=say)
         run = oom_recovery.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
-        found = oom_recovery.evaluate(case, samples, room, run)
+        evaluation = oom_recovery.evaluate(case, samples, room, run)
     if as_json:
-        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | found.as_dict(), indent=1))
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | evaluation.as_dict(), indent=1))
     else:
-        for line in oom_recovery.in_words(found):
+        for line in oom_recovery.in_words(evaluation):
             out.print(line, markup=False, highlight=False, soft_wrap=True)
-    if found.failure:
-        fail(found.failure, 1)
+    if evaluation.failure:
+        fail(evaluation.failure, 1)

@@ -54,22 +54,22 @@ class Search:
 
     def try_(self, batch: int) -> bool:
         """Probe once, and remember. False ends the search."""
-        found = self.probe(batch)
-        self.probes.append(found)
-        if found.outcome == "fits":
+        attempt = self.probe(batch)
+        self.probes.append(attempt)
+        if attempt.outcome == "fits":
             self.fits = batch
-        elif found.outcome == "memory":
+        elif attempt.outcome == "memory":
             self.fails = batch
         else:
-            self.stopped = found
+            self.stopped = attempt
         return not self.stopped
 
 
 def chosen(workload: str, framework: str, scenario: str, strategy: str | None, size: str) -> list[Case]:
     """The cases to search for, at the smallest batch that their micro-batches allow. Raises UnknownCase, with what is valid."""
     strategy = strategy or (SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*")
-    found = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
-    smallest = dict.fromkeys(replace(c, batch=c.plan.micro_batches) for c in found)
+    selected_cases = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
+    smallest = dict.fromkeys(replace(c, batch=c.plan.micro_batches) for c in selected_cases)
     return sorted(smallest, key=lambda c: FRAMEWORKS.index(c.framework))
 
 

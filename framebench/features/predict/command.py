@@ -34,12 +34,12 @@ def predict(
         needed("predict_rank", "ranks")(case, ranks, as_json)
         return
     asked = hypothetical.named(case)
-    found = predictions(asked, machine, results)
+    prediction_rows = predictions(asked, machine, results)
     if as_json:
-        typer.echo(json.dumps({"case": asked.id, "predictions": found}, indent=1))
+        typer.echo(json.dumps({"case": asked.id, "predictions": prediction_rows}, indent=1))
         return
     typer.echo(asked.id)
-    for one in found:
+    for one in prediction_rows:
         interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
         peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
         typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
@@ -53,7 +53,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     folder = Folder(results)
     of = cache(lambda name: from_records(case, name, folder))
     machines = machines_of(folder, machine, lambda name: of(name)["bytes"] is not None)
-    found: list[dict[str, Any]] = [
+    prediction_rows: list[dict[str, Any]] = [
         {
             "method": "lower bound",
             "instrument": "counted",
@@ -64,15 +64,17 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     ]
     fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
     if why := hypothetical.obstacle(case):
-        found.append(fake | {"note": why})
+        prediction_rows.append(fake | {"note": why})
     else:
         environment = environments.ensure("torch", say=say)
         printed = environments.run_module(environment, "framebench.features.predict.worker", case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
-        found.append(fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"})
+        prediction_rows.append(
+            fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"}
+        )
     for name in machines:
-        found += [of(name), *from_searches(case, name, folder)]
-    return found
+        prediction_rows += [of(name), *from_searches(case, name, folder)]
+    return prediction_rows
 
 
 def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:

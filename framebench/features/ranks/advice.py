@@ -44,16 +44,18 @@ def beyond(offers: Sequence[RankOffer], budget: int) -> list[RankOffer]:
 
 
 def answer(offers: Sequence[RankOffer], budget: int) -> str:
-    known, fit = [o for o in offers if o.prediction], fitting(offers, budget)
+    predicted_offers, fit = [o for o in offers if o.prediction], fitting(offers, budget)
     if fit:
         best = fit[0]
         return (
-            f"{len(fit)} of {len(known)} strategies fit into {mib(budget)} MiB of each rank, as predicted; "
+            f"{len(fit)} of {len(predicted_offers)} strategies fit into {mib(budget)} MiB of each rank, as predicted; "
             f"{best.case.framework} {best.case.strategy} needs least, {mib(best.needs)} MiB."
         )
-    least = min(known, key=lambda o: o.needs, default=None)
+    least = min(predicted_offers, key=lambda o: o.needs, default=None)
     closest = f"; {least.case.framework} {least.case.strategy} needs {mib(least.needs)} MiB" if least else ""
-    return f"Of the {len(known)} strategies that are predicted none fits into {mib(budget)} MiB of each rank{closest}."
+    return (
+        f"Of the {len(predicted_offers)} strategies that are predicted none fits into {mib(budget)} MiB of each rank{closest}."
+    )
 
 
 def table(offers: Sequence[RankOffer], budget: int) -> Comparison:
@@ -66,22 +68,22 @@ def table(offers: Sequence[RankOffer], budget: int) -> Comparison:
     return Comparison.of_text(f"{what}, within {mib(budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes)
 
 
-def cells(o: RankOffer, found: Prediction, budget: int) -> tuple[str, ...]:
-    own = o.case.framework, o.case.strategy, str(o.case.ranks), str(o.case.batch // o.case.ranks)
-    return *own, mib(o.needs), f"{o.needs / budget:.0%}", found.instrument, mib(found.peak_bytes)
+def cells(o: RankOffer, prediction: Prediction, budget: int) -> tuple[str, ...]:
+    case_cells = o.case.framework, o.case.strategy, str(o.case.ranks), str(o.case.batch // o.case.ranks)
+    return *case_cells, mib(o.needs), f"{o.needs / budget:.0%}", prediction.instrument, mib(prediction.peak_bytes)
 
 
 def as_json(offers: Sequence[RankOffer], budget: int) -> dict[str, Any]:
-    said = {"fitting": fitting(offers, budget), "too_large": beyond(offers, budget)}
-    found = {
+    offers_by_fit = {"fitting": fitting(offers, budget), "too_large": beyond(offers, budget)}
+    entries_by_fit = {
         name: [
             {"case": o.case.id, "peak_bytes": o.prediction.peak_bytes, "needs_bytes": o.needs, "judged_by": "predicted"}
             for o in some
             if o.prediction
         ]
-        for name, some in said.items()
+        for name, some in offers_by_fit.items()
     }
     return {
-        "budget_bytes": budget, "ranks": offers[0].case.ranks, **found,
+        "budget_bytes": budget, "ranks": offers[0].case.ranks, **entries_by_fit,
         "not_predicted": [{"case": o.case.id, "why": o.why} for o in offers if not o.prediction],
     }  # fmt: skip

@@ -29,14 +29,17 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
         if why := hypothetical.obstacle(case):  # before an environment is built for nothing
             raise Unpredicted(f"{case.id}: {why}")
         with err.status(case.id):
-            found = predicted(case, environments.ensure(case.framework, say=say))
+            prediction = predicted(case, environments.ensure(case.framework, say=say))
     except Unpredicted as error:
         fail(str(error), 2)
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(prediction.model_dump_json(indent=1))
         return
-    typer.echo(f"{found.case}, rank {found.rank} of {found.ranks}: {found.note}")
-    for name, size in {"predicted peak": found.peak_bytes, **{f"  {name}": size for name, size in found.parts.items()}}.items():
+    typer.echo(f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}")
+    for name, size in {
+        "predicted peak": prediction.peak_bytes,
+        **{f"  {name}": size for name, size in prediction.parts.items()},
+    }.items():
         typer.echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
@@ -47,8 +50,8 @@ def cases_over_ranks(
     rows = {n: row for (where, n), row in OVER_RANKS.items() if where == scenario}
     names = [n for n, row in rows.items() if row.suits(spec.workload(workload)) and not row.needs]
     every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
-    if found := [case for case in every if case.support.supported]:
-        return found
+    if supported_cases := [case for case in every if case.support.supported]:
+        return supported_cases
     able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.names()})
     raise UnknownCase(
         f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"

@@ -54,8 +54,8 @@ def predicted(arm: Arm) -> int | None:
 
 def fullest(every: list[dict[str, Any]]) -> dict[str, Any]:
     """By the first instrument that all have."""
-    instrument = next(i for i in INSTRUMENTS if all(i in found["peaks"] for found in every))
-    return max(every, key=lambda found: found["peaks"][instrument])
+    instrument = next(i for i in INSTRUMENTS if all(i in one_rank["peaks"] for one_rank in every))
+    return max(every, key=lambda one_rank: one_rank["peaks"][instrument])
 
 
 def carry_out(part: str, arm: Arm, run: Run, scratch: Path) -> Outcome:

@@ -126,8 +126,8 @@ class Held:
             "gradients": self.gradients,
             "gradient buckets": self.buckets,
         }
-        found = {name: WIDE * rule(shapes, ranks) for name, rule in parts.items() if rule}
-        return found | {"optimizer states": states * WIDE * self.states(shapes, ranks)}
+        bytes_by_name = {name: WIDE * rule(shapes, ranks) for name, rule in parts.items() if rule}
+        return bytes_by_name | {"optimizer states": states * WIDE * self.states(shapes, ranks)}
 
 
 ZERO_1, ZERO_2, ZERO_3 = FLOAT32

@@ -105,8 +105,10 @@ def unevenness() -> Comparison:
 
 def predictions(root: Path) -> Iterator[Comparison]:
     """Peaks of one rank that `framebench predict --json` said, kept in results/predicted."""
-    found = [Prediction.model_validate_json(path.read_bytes()) for path in sorted((root / "predicted").glob("*.json"))]
-    cases = sorted(((Case.of(one.case), one) for one in found), key=lambda pair: order(pair[0]))
+    kept_predictions = [
+        Prediction.model_validate_json(path.read_bytes()) for path in sorted((root / "predicted").glob("*.json"))
+    ]
+    cases = sorted(((Case.of(one.case), one) for one in kept_predictions), key=lambda pair: order(pair[0]))
     if not cases:
         return
     caption = (
@@ -115,7 +117,7 @@ def predictions(root: Path) -> Iterator[Comparison]:
         "of them, the largest that is gathered at once (Zhao et al. 2023, PyTorch FSDP, section 3.2.1). activations: "
         "as PyTorch's tracker calls them. formula: s b h (32 + 2 a s / h) x 2 bytes a layer for the rank's samples, "
         "which is Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores stored. "
-        f"PyTorch {versions(found, 'torch')}, JAX {versions(found, 'jax')}."
+        f"PyTorch {versions(kept_predictions, 'torch')}, JAX {versions(kept_predictions, 'jax')}."
     )
     head = (
         "framework", "strategy", "size", "ranks", "batch of a rank", "peak", "states", "gathered", "largest unit",
@@ -130,11 +132,11 @@ def predicted(case: Case, one: Prediction) -> tuple[str, ...]:
     states = sum(sharding.STRATEGIES[case.strategy].bytes(shapes, case.ranks).values())
     whole = one.parts.get("gathered parameters", 0) + one.parts.get("all-gather buffers", 0)
     activations = one.parts.get("activations")
-    own = replace(case, batch=case.batch // case.ranks)
+    rank_case = replace(case, batch=case.batch // case.ranks)
     return (
-        case.framework, case.strategy, case.size, str(case.ranks), str(own.batch), mib(one.peak_bytes), mib(states),
+        case.framework, case.strategy, case.size, str(case.ranks), str(rank_case.batch), mib(one.peak_bytes), mib(states),
         mib(whole if fsdp else None), mib(largest_unit(case.size) if fsdp else None), mib(activations),
-        mib(adjusted_bytes(own) if activations else None),
+        mib(adjusted_bytes(rank_case) if activations else None),
     )  # fmt: skip
 
 
@@ -147,8 +149,11 @@ def largest_unit(size: str) -> int:
     return max(units.values())
 
 
-def versions(found: list[Prediction], framework: str) -> str:
-    return ", ".join(sorted({one.versions[framework].split("+")[0] for one in found if framework in one.versions})) or "-"
+def versions(all_predictions: list[Prediction], framework: str) -> str:
+    return (
+        ", ".join(sorted({one.versions[framework].split("+")[0] for one in all_predictions if framework in one.versions}))
+        or "-"
+    )
 
 
 def order(case: Case) -> tuple[object, ...]:

@@ -41,9 +41,9 @@ CAPTION = (
 )
 
 
-def comparisons(found: Iterable[Record]) -> Iterator[Comparison]:
+def comparisons(records: Iterable[Record]) -> Iterator[Comparison]:
     """A table for each machine, scenario and size that has any."""
-    kept = [r for r in of_one_version(counting(found)) if r.parsed.ranks > 1]
+    kept = [r for r in of_one_version(counting(records)) if r.parsed.ranks > 1]
     measured = {(m.newest.provenance.machine, m.newest.case): m.read for m in select_cases(kept)}
     every = [row._asdict() | held(measured[row.machine, row.case]) for row in rows(kept)]
     for (machine, scenario, size), group in groupby(sorted(every, key=place), key=lambda row: place(row)[:3]):
@@ -56,9 +56,9 @@ def comparisons(found: Iterable[Record]) -> Iterator[Comparison]:
         )  # fmt: skip
 
 
-def of_machine(found: Sequence[Record], results: Path) -> list[Comparison]:
+def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
     """What a report shows of cases over ranks."""
-    return [*comparisons(found)]
+    return [*comparisons(records)]
 
 
 def place(row: dict[str, object]) -> tuple[object, ...]:
@@ -75,6 +75,6 @@ def held(record: Record) -> dict[str, int | None]:
 
 def with_status(table: pd.DataFrame) -> pd.DataFrame:
     """A case without numbers has its status in the place of the first."""
-    found = table.astype(object)
-    found.loc[found["status"] != "ok", "parameters"] = found["status"]
-    return found
+    shown_table = table.astype(object)
+    shown_table.loc[shown_table["status"] != "ok", "parameters"] = shown_table["status"]
+    return shown_table

@@ -112,25 +112,28 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     }
     if task.part == "time":
         return {**joined(every), **origin}
-    return {"ranks": [{"rank": i, **found} for i, found in enumerate(every)], **origin}
+    return {"ranks": [{"rank": i, **measurement} for i, measurement in enumerate(every)], **origin}
 
 
 def joined(every: list[dict[str, Any]]) -> dict[str, Any]:
     """The first rank's, or that of one which came out wrong; proven only where it is in all."""
-    found = next((one for one in every if not one["verification"]["passed"]), every[0])
-    if "effect" in found:
+    measurement = next((one for one in every if not one["verification"]["passed"]), every[0])
+    if "effect" in measurement:
         proven = [one["effect"]["proven"] for one in every]
-        found["effect"] = {"proven": all(proven), "evidence": found["effect"]["evidence"] | {"proven_in_ranks": sum(proven)}}
-    return {name: found[name] for name in ("first_step_s", "verification", "effect") if name in found}
+        measurement["effect"] = {
+            "proven": all(proven),
+            "evidence": measurement["effect"]["evidence"] | {"proven_in_ranks": sum(proven)},
+        }
+    return {name: measurement[name] for name in ("first_step_s", "verification", "effect") if name in measurement}
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Lines of several ranks at once would run into each other: only the first gives a result."""
-    found = run(Task.from_dict(orders), emit)
+    answer = run(Task.from_dict(orders), emit)
     if not first():
         sys.stderr.flush()
         os._exit(0)
-    return found
+    return answer
 
 
 if __name__ == "__main__":

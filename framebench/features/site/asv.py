@@ -74,9 +74,9 @@ def write(results: Path, target: Path) -> None:
 
 def configuration(results: Path, html: Path) -> dict[str, Any]:
     """The project's own, with the folders of this run and without what only measuring needs."""
-    own = json.loads((ROOT / "asv.conf.json").read_text())
+    project_settings = json.loads((ROOT / "asv.conf.json").read_text())
     folders = {"repo": str(ROOT), "results_dir": str((results / "asv").resolve()), "html_dir": str(html)}
-    return {k: own[k] for k in ("version", "project", "branches", "regressions_first_commits")} | folders
+    return {k: project_settings[k] for k in ("version", "project", "branches", "regressions_first_commits")} | folders
 
 
 def publish(settings: dict[str, Any], folder: Path) -> None:
@@ -87,8 +87,8 @@ def publish(settings: dict[str, Any], folder: Path) -> None:
     try:
         subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or error.stdout).strip().splitlines() or ["no reason given"]
-        raise Unpublished(f"asv publish failed: {said[-1]}") from error
+        lines = (error.stderr or error.stdout).strip().splitlines() or ["no reason given"]
+        raise Unpublished(f"asv publish failed: {lines[-1]}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unpublished(f"asv publish did not run: {error}") from error
 
@@ -96,12 +96,12 @@ def publish(settings: dict[str, Any], folder: Path) -> None:
 def benchmarks(folder: Path) -> list[Benchmark]:
     """What asv published, benchmark by benchmark; those without a value are left out."""
     index = json.loads((folder / "index.json").read_text())
-    found = []
+    kept_benchmarks = []
     for name, about in sorted(index["benchmarks"].items()):
         series = tuple(s for place in index["graph_param_list"] for s in histories(folder, index, about, place))
         if series:
-            found.append(Benchmark(name, about["unit"], series))
-    return found
+            kept_benchmarks.append(Benchmark(name, about["unit"], series))
+    return kept_benchmarks
 
 
 def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place: dict[str, str | None]) -> Iterator[Series]:
@@ -112,10 +112,12 @@ def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place:
     points = json.loads(file.read_text())
     for i, parameters in enumerate(itertools.product(*about["params"])):
         mine = [(revision, values[i] if isinstance(values, list) else values) for revision, values in points]
-        known = tuple((index["revision_to_hash"][str(revision)][:8], value) for revision, value in mine if value is not None)
-        if known:
+        measured_points = tuple(
+            (index["revision_to_hash"][str(revision)][:8], value) for revision, value in mine if value is not None
+        )
+        if measured_points:
             named = ", ".join(f"{name} {value.strip(chr(39))}" for name, value in zip(about["param_names"], parameters))
-            yield Series(named, described(place), known)
+            yield Series(named, described(place), measured_points)
 
 
 def described(place: dict[str, str | None]) -> str:

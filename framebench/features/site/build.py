@@ -33,10 +33,10 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     A site that is already in the folder is replaced. Raises Unbuildable without records, and if
     something else is there.
     """
-    found = results.records if shown is None else shown
-    if not found:
+    shown_records = results.records if shown is None else shown
+    if not shown_records:
         raise Unbuildable(f"no such records under {results.root}; measure first: framebench run, or make bench")
-    everywhere = machines(found, results)
+    everywhere = machines(shown_records, results)
     empty(target)
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
@@ -84,9 +84,9 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     # of the pinned version, where a case has several
     of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
     for case, line in of_case.items():
-        found = machine.found[case]
-        record = next(r for r in found if r.provenance.measured_at == line["measured_at"])
-        write_case(writer, machine, record, found, line, bounds.get((case, line["measured_at"])))
+        case_records = machine.found[case]
+        record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
+        write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
 
 
 def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
@@ -115,10 +115,11 @@ def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
 
 
 def write_case(
-    writer: Writer, machine: Machine, record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None
+    writer: Writer, machine: Machine, record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None
 ) -> None:
     """A page of the record that counts, with all others as its history."""
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
-        sections=casepage.sections(record, found, line, bound), dots=casepage.dots(record, found), whole=casepage.whole(record),
+        sections=casepage.sections(record, case_records, line, bound), dots=casepage.dots(record, case_records),
+        whole=casepage.whole(record),
     )  # fmt: skip

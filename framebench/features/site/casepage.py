@@ -40,9 +40,9 @@ def text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def pairs(title: str, caption: str, found: Iterable[tuple[str, Any]]) -> Comparison:
+def pairs(title: str, caption: str, named_values: Iterable[tuple[str, Any]]) -> Comparison:
     """Names and values; what is absent has no row."""
-    rows = tuple((name, text(value)) for name, value in found if not missing(value) and value != "-")
+    rows = tuple((name, text(value)) for name, value in named_values if not missing(value) and value != "-")
     return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
 
 
@@ -80,8 +80,8 @@ def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> st
 
 
 def interval_ms(r: pd.Series) -> str:
-    found = interval(r["step_low_s"], r["step_high_s"])
-    return found if found == "-" else f"{found} ms"
+    interval_text = interval(r["step_low_s"], r["step_high_s"])
+    return interval_text if interval_text == "-" else f"{interval_text} ms"
 
 
 def mib(value: float | None, more: str = "") -> str:
@@ -94,7 +94,7 @@ def peaks(record: Record) -> Comparison:
 
     def line(name: str) -> tuple[str, ...]:
         samples = [number(s.get(name), ",.2f", 1 / MIB) for s in record.peak_samples]
-        steady, cold = (number(found.get(name), ",.2f", 1 / MIB) for found in (record.peaks, record.cold_peaks))
+        steady, cold = (number(by_instrument.get(name), ",.2f", 1 / MIB) for by_instrument in (record.peaks, record.cold_peaks))
         return name, steady, cold, "; ".join(samples) or "-"
 
     caption = (
@@ -118,20 +118,20 @@ def lower_bound_of(r: pd.Series) -> Comparison:
 
 
 def verification(record: Record) -> Comparison | None:
-    found = record.verification
-    if found is None:
+    check = record.verification
+    if check is None:
         return None
     rows = [
-        (name, text(value), text(found.golden.get(name)), number(found.relative_error.get(name), ".1e"),
-         number(found.tolerance.get(name), ".0e"))
-        for name, value in found.observed.items()
+        (name, text(value), text(check.golden.get(name)), number(check.relative_error.get(name), ".1e"),
+         number(check.tolerance.get(name), ".0e"))
+        for name, value in check.observed.items()
     ]  # fmt: skip
-    rows += [tensors(kind, worst) for kind, worst in found.tensors.items()]
+    rows += [tensors(kind, worst) for kind, worst in check.tensors.items()]
     rows += [
-        tensors(f"{kind}, after the timed steps", worst) for kind, worst in (found.again.tensors if found.again else {}).items()
+        tensors(f"{kind}, after the timed steps", worst) for kind, worst in (check.again.tensors if check.again else {}).items()
     ]
-    outcome = "Passed." if found.passed else f"Not passed: {found.reason or 'an error exceeds its tolerance'}."
-    outcome += f" References: {found.against}." if found.against else ""
+    outcome = "Passed." if check.passed else f"Not passed: {check.reason or 'an error exceeds its tolerance'}."
+    outcome += f" References: {check.against}." if check.against else ""
     head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
     return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
 
@@ -165,7 +165,7 @@ def spent(record: Record) -> Comparison:
     return Comparison.of_text("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
 
 
-def history(found: list[Record]) -> Comparison:
+def history(case_records: list[Record]) -> Comparison:
     """Every record of the case on this machine, the newest first."""
 
     def line(r: Record) -> tuple[str, ...]:
@@ -179,28 +179,28 @@ def history(found: list[Record]) -> Comparison:
 
     head = ("measured (UTC)", "version", "commit", "protocol", "status", "effect", "peak MiB", "step ms", "first s", "n")
     caption = "All records of this case on this machine, newest first; numbers of different protocols are not comparable."
-    return Comparison.of_text("History", caption, head, tuple(map(line, found)), left=6)
+    return Comparison.of_text("History", caption, head, tuple(map(line, case_records)), left=6)
 
 
-def dots(record: Record, found: list[Record]) -> list[Dot]:
+def dots(record: Record, case_records: list[Record]) -> list[Dot]:
     """Its timed steps in their order, or those of the newest block where it has none; from zero at the bottom to a tenth above
     the longest."""
-    timed = of_its_version(record, found).timed
+    timed = of_its_version(record, case_records).timed
     seconds = record.step_s or (timed[-1].step_s if timed else [])
     top, apart = max(seconds, default=0) * 1.1 or 1, min(96 / max(len(seconds) - 1, 1), 4)
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
-def of_its_version(record: Record, found: list[Record]) -> Measured:
-    return select_case(counting(r for r in found if r.framework_version == record.framework_version))
+def of_its_version(record: Record, case_records: list[Record]) -> Measured:
+    return select_case(counting(r for r in case_records if r.framework_version == record.framework_version))
 
 
-def sections(record: Record, found: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
+def sections(record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
     """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
-    read = of_its_version(record, found).read
+    read = of_its_version(record, case_records).read
     measured = [key_numbers(line), peaks(read)] if record.status == "ok" else []
     parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
-    rest = [spent(record), provenance(record), history(found) if len(found) > 1 else None]
+    rest = [spent(record), provenance(record), history(case_records) if len(case_records) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
 
 

@@ -117,26 +117,33 @@ class Drawn:
     def panels(self) -> tuple[Panel, ...]:
         points = self.rated if self.timed else self.compared
         return tuple(
-            self.panel(str(f), own) for f, own in points.groupby("framework", observed=True) if not own["baseline"].all()
+            self.panel(str(f), framework_rows)
+            for f, framework_rows in points.groupby("framework", observed=True)
+            if not framework_rows["baseline"].all()
         )
 
-    def panel(self, framework: str, own: pd.DataFrame) -> Panel:
+    def panel(self, framework: str, framework_rows: pd.DataFrame) -> Panel:
         across = Scale(
-            min(own["peak_ratio"].min(), 0.7) / 1.1,
-            min(max(own["peak_ratio"].max(), 1.4), fronts.BEYOND),
+            min(framework_rows["peak_ratio"].min(), 0.7) / 1.1,
+            min(max(framework_rows["peak_ratio"].max(), 1.4), fronts.BEYOND),
             LEFT + 8,
             WIDTH - RIGHT - 8,
         )
         if not self.timed:
-            ranked = own.sort_values("peak_ratio", kind="stable")
+            ranked = framework_rows.sort_values("peak_ratio", kind="stable")
             gap = (HEIGHT - TOP - BOTTOM - 12) / max(len(ranked) - 1, 1)
             points = [
                 self.point(r, across.at(r.peak_ratio), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
             ]
             return Panel(framework, labelled(points), across.ticks, (), "")
-        up = Scale(min(own["speed"].min(), 0.7) / 1.1, max(own["speed"].max(), 1.4) * 1.1, HEIGHT - BOTTOM, TOP)
-        best = fronts.front(own)
-        points = [self.point(r, across.at(r.peak_ratio), up.at(r.speed), r.case in set(best["case"])) for r in rows.each(own)]
+        up = Scale(
+            min(framework_rows["speed"].min(), 0.7) / 1.1, max(framework_rows["speed"].max(), 1.4) * 1.1, HEIGHT - BOTTOM, TOP
+        )
+        best = fronts.front(framework_rows)
+        points = [
+            self.point(r, across.at(r.peak_ratio), up.at(r.speed), r.case in set(best["case"]))
+            for r in rows.each(framework_rows)
+        ]
         line = staircase([(across.at(r.peak_ratio), up.at(r.speed)) for r in rows.each(best)])
         return Panel(framework, labelled(points), across.ticks, up.ticks, line)
 
@@ -209,8 +216,8 @@ def shade(ratio: float) -> str:
     """`less1` to `less4` below 1, `more1` to `more4` above; nothing near it or without a ratio."""
     if missing(ratio) or ratio <= 0:
         return ""
-    found = round(max(-1.0, min(1.0, math.log(ratio, 3))) * STEPS)
-    return f"{'more' if found > 0 else 'less'}{abs(found)}" if found else ""
+    step = round(max(-1.0, min(1.0, math.log(ratio, 3))) * STEPS)
+    return f"{'more' if step > 0 else 'less'}{abs(step)}" if step else ""
 
 
 def labelled(points: Iterable[Point]) -> tuple[Point, ...]:
@@ -232,10 +239,10 @@ def apart(one: Point, other: Point) -> bool:
 
 def drawn(df: pd.DataFrame, order: Iterable[str]) -> list[Drawn]:
     """Of one workload's rows: what can be drawn, scenarios in this order, each at its most usual size."""
-    found = []
+    drawings = []
     for scenario in order:
         mine = df[(df["scenario"] == scenario) & ~df["only_for_claims"]]
         mine = mine[mine["size"] == mine["size"].mode().min()] if len(mine) else mine
         if len(mine) and (one := Drawn(str(mine["workload"].iloc[0]), scenario, rows.shown(mine))).panels:
-            found.append(one)
-    return found
+            drawings.append(one)
+    return drawings

@@ -73,9 +73,11 @@ def faster(group: pd.DataFrame) -> pd.Series:
     """Whether a row's steps are shorter than the baseline's, its p corrected for the number of them."""
     tested = group["time_ratio_p"].notna()
     corrected = pd.Series(holm(group["time_ratio_p"][tested].tolist()), group.index[tested], dtype=float)
-    found = zip(group.index, ratios(group))
-    said = [i in corrected and ratio is not None and verdict(ratio, TIME, corrected[i]) == TIME.less for i, ratio in found]
-    return pd.Series(said, group.index, dtype=bool)
+    indexed_ratios = zip(group.index, ratios(group))
+    verdicts = [
+        i in corrected and ratio is not None and verdict(ratio, TIME, corrected[i]) == TIME.less for i, ratio in indexed_ratios
+    ]
+    return pd.Series(verdicts, group.index, dtype=bool)
 
 
 def at_widest(group: pd.DataFrame) -> pd.DataFrame:
@@ -84,10 +86,10 @@ def at_widest(group: pd.DataFrame) -> pd.DataFrame:
     return group[group["batch"] == counts[counts == counts.max()].index.min()]
 
 
-def answers(found: pd.DataFrame) -> Iterator[pd.Series]:
+def answers(workload_rows: pd.DataFrame) -> Iterator[pd.Series]:
     """A row for each framework that has its baseline and something to compare with it."""
     for framework in FRAMEWORKS:
-        mine = found[found["framework"] == framework]
+        mine = workload_rows[workload_rows["framework"] == framework]
         base = mine[mine["baseline"]]
         if len(base) and len(mine) > 1:
             lean = mine[mine["peak_ratio"] < 1 - PEAK.minimum].nsmallest(1, "peak_ratio")

@@ -33,8 +33,8 @@ def case_page(machine: str, case: str) -> str:
 def anchors(titles: Iterable[str]) -> list[str]:
     """An anchor for each title of a page; titles that are the same get numbers."""
     seen: dict[str, int] = {}
-    found = []
+    unique_slugs = []
     for name in map(slug, titles):
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return found
+        unique_slugs.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return unique_slugs

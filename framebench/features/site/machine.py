@@ -48,8 +48,8 @@ class Machine:
     @property
     def doubt(self) -> int:
         """About the instruments, by any of its calibrations: 0 for passed, 1 for not done, 2 for failed."""
-        found = [r.provenance.calibration for r in self.records]
-        return 2 if any(c and not c.passed for c in found) else 0 if any(found) else 1
+        instrument_checks = [r.provenance.calibration for r in self.records]
+        return 2 if any(c and not c.passed for c in instrument_checks) else 0 if any(instrument_checks) else 1
 
     @property
     def facts(self) -> Comparison:
@@ -106,10 +106,10 @@ class Machine:
         return tables.conditions(self.table)
 
 
-def machines(found: list[Record], results: Results) -> list[Machine]:
+def machines(records: list[Record], results: Results) -> list[Machine]:
     """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
-    for record in sorted(found, key=measured_at, reverse=True):
+    for record in sorted(records, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
     return sorted((Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: m.doubt)
 
@@ -141,9 +141,9 @@ WORKLOAD = ("peak_bytes", "peak_ratio", "step_time_s", "range", "relative", "thr
 def of_workload(machine: Machine, workload: str) -> Comparison:
     """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
     mine = tables.used(machine.shown[machine.shown["workload"] == workload])
-    known = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
+    scenarios = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
     usual = mine.groupby("scenario")["batch"].transform(lambda found: found.mode().min())
-    order = mine.assign(place=mine["scenario"].map(known.index), other=mine["batch"] != usual)
+    order = mine.assign(place=mine["scenario"].map(scenarios.index), other=mine["batch"] != usual)
     mine = mine.loc[order.sort_values(["place", "other", "batch", "size"], kind="stable").index]
     sizes = ["size"] if mine["size"].nunique() > 1 else []
     names = ["framework", "strategy", *CHOSEN, *sizes]

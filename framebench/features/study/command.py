@@ -45,18 +45,18 @@ def study(
         fail(f"{condition!r} is no condition of the study; choose {QUIET} or {LOADED}", 2)
     if part not in (None, *PARTS):
         fail(f"{part!r} is no part of the study; choose {' or '.join(PARTS)}, or leave it out for both", 2)
-    found = [c for c in plan.cases(size) if not runner.unsupported(c) and c.framework in (framework or FRAMEWORKS)]
+    chosen_cases = [c for c in plan.cases(size) if not runner.unsupported(c) and c.framework in (framework or FRAMEWORKS)]
     where = results or Path(f".study-{condition}")
     where.mkdir(parents=True, exist_ok=True)
     with session(where, " ".join(["study", condition, size, str(blocks), *filter(None, (part, *(framework or ())))])) as opened:
-        ready = {name: environments.ensure(name, say=say) for name in dict.fromkeys(c.framework for c in found)}
+        ready = {name: environments.ensure(name, say=say) for name in dict.fromkeys(c.framework for c in chosen_cases)}
         with (
             plan.busy(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
-            CaseProgress(found, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
+            CaseProgress(chosen_cases, where, err, blocks * (plan.EQUAL + len(plan.SPINS))) as progress,
             Run(opened.id, runner.Options(memory=False), where, progress) as run,
         ):
             if part != MEMORY:
-                measure(plan.timed(found, ready), run, blocks)
+                measure(plan.timed(chosen_cases, ready), run, blocks)
             run.options = runner.Options(rounds=1)  # of these only the memory matters
             larger = [c for c in plan.larger_cases(size) if c.framework in ready and not runner.unsupported(c)]
             if part != TIME:

@@ -22,15 +22,15 @@ COUNTS = ("tried", "records_lost", "false_ok")
 HEAD = ("fault", "seen as", "tried", "records lost", "false ok", "test")
 
 
-def table(found: dict[str, Any]) -> Comparison:
+def table(campaign: dict[str, Any]) -> Comparison:
     """A row for each kind of fault, and their sum."""
-    tried = pd.DataFrame(found["faults"])
+    tried = pd.DataFrame(campaign["faults"])
     rows = [line((str(fault), str(seen)), group) for (fault, seen), group in tried.groupby(["fault", "seen"])]
     caption = (
         "records lost: expected after the fault and not there. false ok: records that claim to be right, verified and with "
         "their strategy proven, and should not. Counted by the tests themselves on "
-        f"{found['machine']}, {found['measured_at'][:10]}, "
-        f"at {(found['commit'] or 'no commit')[:10]}{' with uncommitted changes' if found['dirty'] else ''}."
+        f"{campaign['machine']}, {campaign['measured_at'][:10]}, "
+        f"at {(campaign['commit'] or 'no commit')[:10]}{' with uncommitted changes' if campaign['dirty'] else ''}."
     )
     total = line(("all", ""), tried)
     return Comparison.of_text("Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2)
@@ -41,15 +41,15 @@ def line(names: tuple[str, str], group: pd.DataFrame) -> tuple[str, ...]:
     return (*names, *sums, "passed" if group["passed"].all() else "FAILED")
 
 
-def document(text: str, found: dict[str, Any]) -> str:
-    return re.sub("(<!-- faults -->\n).*?(<!-- end -->)", lambda m: m[1] + table(found).markdown() + m[2], text, flags=re.S)
+def document(text: str, campaign: dict[str, Any]) -> str:
+    return re.sub("(<!-- faults -->\n).*?(<!-- end -->)", lambda m: m[1] + table(campaign).markdown() + m[2], text, flags=re.S)
 
 
 def main(arguments: list[str]) -> None:
-    found = json.loads(SOURCE.read_text())
+    campaign = json.loads(SOURCE.read_text())
     for file in map(Path, arguments):
-        file.write_text(document(file.read_text(), found))
-    print(table(found).markdown())
+        file.write_text(document(file.read_text(), campaign))
+    print(table(campaign).markdown())
 
 
 if __name__ == "__main__":

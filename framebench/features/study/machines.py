@@ -28,16 +28,16 @@ class Side(NamedTuple):
     time: Ratio | None  # over the baseline; of a baseline over PyTorch's
 
 
-def comparisons(found: Iterable[Record], machines: list[str]) -> list[Comparison]:
+def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparison]:
     """Of each machine beside the first, which is the published one: the quick profile's cases that both have numbers of."""
-    every = frame(of_one_version(found))
+    every = frame(of_one_version(records))
     quick = every[every["case"].isin([case.id for case in profile("quick")]) & (every["status"] == "ok")]
     published, *others = [(machine, sides(quick[quick["machine"] == machine])) for machine in machines] or [("", {})]
     return [table(published, other) for other in others]
 
 
 def sides(df: pd.DataFrame) -> dict[str, Side]:
-    times = [None if alone else of_torch if base else own for alone, base, own, of_torch in zip(
+    times = [None if alone else of_torch if base else of_baseline for alone, base, of_baseline, of_torch in zip(
         df["baseline"] & (df["framework"] == "torch"), df["baseline"], ratios(df), ratios(df, "torch_ratio")
     )]  # fmt: skip
     return {case: Side(*side) for case, *side in zip(df["case"], df["peak_bytes"], df["peak_instrument"], times)}

@@ -75,20 +75,23 @@ def arms(case: Case, environment: Environment) -> Iterator[Arm]:
 def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     """Equal processes, and such that hold more memory."""
     shares = (*(0.0,) * EQUAL_IN_MEMORY, *EXTRAS)
-    found = {case: ready[case.framework] for case in chosen}
-    return [Group(f"{HELD}/{c.id}", tuple(Arm(c, where, extra=share) for share in shares)) for c, where in found.items()]
+    environments_by_case = {case: ready[case.framework] for case in chosen}
+    return [
+        Group(f"{HELD}/{c.id}", tuple(Arm(c, where, extra=share) for share in shares))
+        for c, where in environments_by_case.items()
+    ]
 
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
     """So many other processes that compute all the time, free to run on every core."""
-    found = [multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True) for _ in range(processes)]
-    for process in found:
+    busy_processes = [multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True) for _ in range(processes)]
+    for process in busy_processes:
         process.start()
     try:
         yield
     finally:
-        for process in found:
+        for process in busy_processes:
             process.terminate()
             process.join()
 

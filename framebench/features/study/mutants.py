@@ -80,28 +80,29 @@ def read(file: Path) -> Campaign:
     return Campaign.model_validate_json(file.read_text())
 
 
-def comparisons(found: Campaign) -> list[Comparison]:
+def comparisons(campaign: Campaign) -> list[Comparison]:
     """The count, then each framework's bugs."""
-    return [counts(found), *listed(found)]
+    return [counts(campaign), *listed(campaign)]
 
 
-def counts(found: Campaign) -> Comparison:
-    kinds = sorted({(row.framework, row.precision) for row in found.planted})
-    alike = [[row for row in found.planted if (row.framework, row.precision) == kind] for kind in kinds]
+def counts(campaign: Campaign) -> Comparison:
+    kinds = sorted({(row.framework, row.precision) for row in campaign.planted})
+    alike = [[row for row in campaign.planted if (row.framework, row.precision) == kind] for kind in kinds]
     rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
     caption = (
         "smallest: the smallest error of those that were caught, in units of its tolerance. "
-        f"Their {len(found.controls)} cases without any bug: {unharmed(found.controls)}. {untried(found)}{found.where}"
+        f"Their {len(campaign.controls)} cases without any bug: {unharmed(campaign.controls)}. "
+        f"{untried(campaign)}{campaign.where}"
     )
     head = ("framework", "precision", "planted", "wrong", "equivalent", "survived", "smallest")
     return Comparison.of_text(
-        "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(found.planted)))
+        "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(campaign.planted)))
     )
 
 
-def untried(found: Campaign) -> str:
-    left = found.cases - len(found.bugs)
-    return f"{left} of {found.cases} bugs and cases were not tried. " if left else ""
+def untried(campaign: Campaign) -> str:
+    left = campaign.cases - len(campaign.bugs)
+    return f"{left} of {campaign.cases} bugs and cases were not tried. " if left else ""
 
 
 def unharmed(controls: Sequence[Row]) -> str:
@@ -125,10 +126,10 @@ def largest(controls: Sequence[Row]) -> str:
     return f"{max((row.margin or 0.0 for row in controls), default=0.0):.2g}"
 
 
-def listed(found: Campaign) -> Iterator[Comparison]:
+def listed(campaign: Campaign) -> Iterator[Comparison]:
     head = ("bug", "case", "came out", "seen in", "error / tolerance")
     for name in FRAMEWORKS:
-        rows = [row for row in found.planted if row.framework == name]
+        rows = [row for row in campaign.planted if row.framework == name]
         notes = tuple(f"{row.bug}: equivalent, since {row.equivalent}" for row in rows if row.equivalent)
         caption = "error / tolerance: -, where what was seen is no such number."
         yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(cells, rows)), left=4, notes=notes)

@@ -52,17 +52,17 @@ def bases(case: Case) -> Iterator[Case]:
 
 def ratios(session: list[Record]) -> Iterator[tuple[tuple[Case, Case], Ratio]]:
     """Those of one sitting that have an interval."""
-    known = Blocks(session)
+    blocks = Blocks(session)
     for case in {r.case: r.parsed for r in session}.values():
         for base in bases(case):
-            found = known.of_cases(base.id, case.id)
-            if found and found.low is not None:
-                yield (case, base), found
+            ratio = blocks.of_cases(base.id, case.id)
+            if ratio and ratio.low is not None:
+                yield (case, base), ratio
 
 
-def twice(found: Iterable[Record]) -> list[Twice]:
+def twice(records: Iterable[Record]) -> list[Twice]:
     sessions: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for r in timed(of_one_version(found)):
+    for r in timed(of_one_version(records)):
         sessions[r.provenance.machine, r.provenance.session].append(r)
     several: dict[tuple[str, Case, Case], list[tuple[datetime, Ratio]]] = defaultdict(list)
     for (machine, _), session in sorted(sessions.items(), key=lambda item: began(item[1])):
@@ -80,9 +80,9 @@ def began(session: list[Record]) -> datetime:
     return min(r.provenance.measured_at for r in session)
 
 
-def comparison(found: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Comparison:
     """The caption says what all of them come to."""
-    every = twice(found)
+    every = twice(records)
     rows = [
         (
             one.machine, one.case.id, f"{one.base.framework} {one.base.strategy}" if one.of_frameworks else one.base.strategy,
@@ -92,16 +92,16 @@ def comparison(found: Iterable[Record]) -> Comparison:
         for one in every
     ]  # fmt: skip
     counts = {
-        what: (sum(one.overlap for one in own), len(own))
-        for what, own in (
+        what: (sum(one.overlap for one in group), len(group))
+        for what, group in (
             ("strategies", [one for one in every if not one.of_frameworks]),
             ("frameworks", [one for one in every if one.of_frameworks]),
         )
     }
-    said = " and ".join(f"{overlapping} of {total} ratios of {what}" for what, (overlapping, total) in counts.items())
+    summary = " and ".join(f"{overlapping} of {total} ratios of {what}" for what, (overlapping, total) in counts.items())
     return Comparison.of_text(
         "Step times measured twice",
-        f"The {CONFIDENCE:.0%} intervals of {said} overlap. Each sitting's is of its own blocks, three at least; those of "
+        f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each sitting's is of its own blocks, three at least; those of "
         "one ratio began more than an hour apart.",
         ("machine", "case", "over", "first sitting", "ratio", "last sitting", "ratio", "overlap"),
         rows,

@@ -82,17 +82,17 @@ def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
     """Every comparison of a condition, times, and the peaks of what is held. Of equal arms the first
     two, the next two, and so on; each planted arm with an equal arm of its own."""
     good = [r for r in records if r.status == "ok" and r.turns]
-    known = Blocks(good)
+    blocks = Blocks(good)
     for case in sorted({r.case for r in good}):
-        own = [r for r in good if r.case == case]
+        case_records = [r for r in good if r.case == case]
         framework = case.split("/")[1]
-        held = [r for r in own if r.turns and f"/{HELD}/" in r.turns.block]
-        for share, base, change in matched([r for r in own if r.timed and r not in held], "spin"):
-            if found := of_time(base, change, known):
-                yield Pair(condition, framework, case, TIME.name, share, found)
+        held = [r for r in case_records if r.turns and f"/{HELD}/" in r.turns.block]
+        for share, base, change in matched([r for r in case_records if r.timed and r not in held], "spin"):
+            if verdict := of_time(base, change, blocks):
+                yield Pair(condition, framework, case, TIME.name, share, verdict)
         for share, base, change in matched([seen for r in held if (seen := by_host(r)).peaks], "extra"):
-            if found := of_memory(base, change):
-                yield Pair(condition, framework, case, PEAK.name, share, found)
+            if verdict := of_memory(base, change):
+                yield Pair(condition, framework, case, PEAK.name, share, verdict)
 
 
 def by_host(r: Record) -> Record:
@@ -101,13 +101,13 @@ def by_host(r: Record) -> Record:
     return r.model_copy(update={"peaks": {name: peak for name, peak in r.peaks.items() if name == "host.rss"}})
 
 
-def matched(found: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
+def matched(case_records: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
     """What was planted, and the records of both arms."""
     arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for r in found:
+    for r in case_records:
         if r.turns and r.provenance.planted.keys() <= {plant}:
             arms[group_of(r.turns.block), r.turns.arm].append(r)
-    shares = {arm: own[0].provenance.planted.get(plant, 0.0) for arm, own in sorted(arms.items())}
+    shares = {arm: arm_records[0].provenance.planted.get(plant, 0.0) for arm, arm_records in sorted(arms.items())}
     equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
     for one, two in zip(equal[::2], equal[1::2]):
         yield 0.0, arms[one], arms[two]
@@ -120,10 +120,10 @@ def group_of(block: str) -> str:
     return block.rpartition("/")[0]
 
 
-def rates(found: Iterable[Pair]) -> Comparison:
+def rates(all_pairs: Iterable[Pair]) -> Comparison:
     """By condition and what was planted: how many comparisons, and how many were called different, with the exact interval."""
     groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
-    for pair in found:
+    for pair in all_pairs:
         groups[pair.condition, pair.quantity, pair.planted].append(pair)
     rows = [row(*key, groups[key]) for key in sorted(groups, key=lambda key: (key[1], key[0], key[2]))]
     return Comparison.of_text(
@@ -136,50 +136,50 @@ def rates(found: Iterable[Pair]) -> Comparison:
     )
 
 
-def row(condition: str, quantity: str, share: float, own: list[Pair]) -> tuple[str, ...]:
-    count, total = sum(pair.counts for pair in own), len(own)
+def row(condition: str, quantity: str, share: float, group: list[Pair]) -> tuple[str, ...]:
+    count, total = sum(pair.counts for pair in group), len(group)
     low, high = stats.binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
     goal = GOALS.get((quantity, share))
-    said = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
-    undecided = sum(pair.found.verdict == UNDECIDED for pair in own)
+    goal_text = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
+    undecided = sum(pair.found.verdict == UNDECIDED for pair in group)
     return (
         quantity, condition, f"+{share:.0%}" if share else "nothing", str(total), str(count), f"{count / total:.0%}",
-        f"{low:.0%} to {high:.0%}", said, str(undecided), f"{sum(pair.covered for pair in own) / total:.0%}",
+        f"{low:.0%} to {high:.0%}", goal_text, str(undecided), f"{sum(pair.covered for pair in group) / total:.0%}",
     )  # fmt: skip
 
 
-def by_framework(found: Iterable[Pair]) -> Comparison:
+def by_framework(all_pairs: Iterable[Pair]) -> Comparison:
     """The equal arms' times: how wide the intervals are, and how far the ratios stray."""
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for pair in found:
+    for pair in all_pairs:
         if pair.quantity == TIME.name and not pair.planted:
             groups[pair.condition, pair.framework].append(pair)
     rows = []
-    for (condition, framework), own in sorted(groups.items()):
-        off = [abs(math.log(pair.found.ratio)) for pair in own]
-        half = [math.log(pair.found.high / pair.found.ratio) for pair in own if pair.found.high]
+    for (condition, framework), group in sorted(groups.items()):
+        off = [abs(math.log(pair.found.ratio)) for pair in group]
+        half = [math.log(pair.found.high / pair.found.ratio) for pair in group if pair.found.high]
         rows.append((
-            condition, framework, str(len(own)), f"{median(off):.1%}", f"{max(off):.1%}",
-            f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(own):.0%}",
-            str(min(pair.found.blocks for pair in own)),
+            condition, framework, str(len(group)), f"{median(off):.1%}", f"{max(off):.1%}",
+            f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(group):.0%}",
+            str(min(pair.found.blocks for pair in group)),
         ))  # fmt: skip
     caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
     head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
     return Comparison.of_text("Step times of equal arms", caption, head, rows)
 
 
-def of_peaks(found: Iterable[Pair]) -> Comparison:
+def of_peaks(all_pairs: Iterable[Pair]) -> Comparison:
     """By framework and what was planted: which ratios of peaks were seen."""
     groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
-    for pair in found:
+    for pair in all_pairs:
         if pair.quantity == PEAK.name:
             groups[pair.condition, pair.framework, pair.planted].append(pair)
     rows = []
-    for (condition, framework, share), own in sorted(groups.items()):
-        ratios = sorted(pair.found.ratio for pair in own)
-        said = f"+{share:.0%}" if share else "nothing"
+    for (condition, framework, share), group in sorted(groups.items()):
+        ratios = sorted(pair.found.ratio for pair in group)
+        planted_text = f"+{share:.0%}" if share else "nothing"
         seen = (f"{ratio - 1:+.1%}" for ratio in (ratios[0], median(ratios), ratios[-1]))
-        rows.append((condition, framework, said, str(len(own)), str(sum(pair.counts for pair in own)), *seen))
+        rows.append((condition, framework, planted_text, str(len(group)), str(sum(pair.counts for pair in group)), *seen))
     caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
     head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
     return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
@@ -187,8 +187,8 @@ def of_peaks(found: Iterable[Pair]) -> Comparison:
 
 def comparisons(where: Path = WHERE) -> list[Comparison]:
     """All tables, from the records that are kept; without rows where nothing was measured under this rule."""
-    found = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
-    return [rates(found), of_peaks(found), by_framework(found)]
+    all_pairs = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
+    return [rates(all_pairs), of_peaks(all_pairs), by_framework(all_pairs)]
 
 
 if __name__ == "__main__":

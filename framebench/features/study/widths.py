@@ -15,32 +15,38 @@ from framebench.suite.profiles import profile
 HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider: undecided", f"fewer than {FEW} blocks")
 
 
-def shown(found: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
+def shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
     """Each ratio of one machine, and whether it is one over a baseline of the same framework or over PyTorch's."""
-    known = Blocks(found)
+    blocks = Blocks(records)
     for case in profile("quick"):
         for base in bases(case):
-            if ratio := known.of_cases(base.id, case.id):
+            if ratio := blocks.of_cases(base.id, case.id):
                 yield "its baseline" if base.framework == case.framework else "PyTorch", ratio
 
 
-def rows(found: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    every = timed(of_one_version(found))
+def rows(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
+    every = timed(of_one_version(records))
     for machine in sorted({r.provenance.machine for r in every}):
         ratios = [*shown(r for r in every if r.provenance.machine == machine)]
         for over in dict.fromkeys(name for name, _ in ratios):
-            own = [ratio for name, ratio in ratios if name == over]
-            few, decided = sum(r.low is None for r in own), sum(r.decided for r in own)
-            counts = len(own), decided, f"{decided / len(own):.0%}", len(own) - few - decided, few
+            matching_ratios = [ratio for name, ratio in ratios if name == over]
+            few, decided = sum(r.low is None for r in matching_ratios), sum(r.decided for r in matching_ratios)
+            counts = (
+                len(matching_ratios),
+                decided,
+                f"{decided / len(matching_ratios):.0%}",
+                len(matching_ratios) - few - decided,
+                few,
+            )
             yield machine, over, *map(str, counts)
 
 
-def comparison(found: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Comparison:
     return Comparison.of_text(
         "Intervals of step times that tables show",
         f"Of the quick profile's cases, the ratios of step times over their framework's baseline, and those of baselines over "
         f"PyTorch's: how many have an interval of {WIDE:.0%} or better to each side.",
         HEAD,
-        [*rows(found)],
+        [*rows(records)],
         left=2,
     )

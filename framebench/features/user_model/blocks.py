@@ -26,10 +26,10 @@ def blocks_in(model: Any, user: UserFile, kind: Kind) -> list[Any]:
         return repeated(model, kind)
     every, classes = kind.modules(model), named if isinstance(named, tuple) else (named,)
     of_classes = all(isinstance(one, type) for one in classes)
-    found = [m for m in every if isinstance(m, classes)] if of_classes else list(named(model))
-    if not found or not {id(m) for m in found} <= {id(m) for m in every}:
+    block_modules = [m for m in every if isinstance(m, classes)] if of_classes else list(named(model))
+    if not block_modules or not {id(m) for m in block_modules} <= {id(m) for m in every}:
         raise Fault(f"{user.line('blocks')}: blocks must be classes, or a function that lists modules of the model")
-    return found
+    return block_modules
 
 
 def repeated(model: Any, kind: Kind) -> list[Any]:
@@ -38,9 +38,11 @@ def repeated(model: Any, kind: Kind) -> list[Any]:
     for module in kind.modules(model):
         if module is not model and len(kind.modules(module)) > 1 and kind.size(module):
             kinds.setdefault(type(module), []).append(module)
-    several = {name: outer for name, found in kinds.items() if len(outer := outermost(found, kind)) > 1}
-    own = {name: found for name, found in several.items() if name not in kind.containers}
-    return max((own or several).values(), key=lambda found: sum(map(kind.size, found)), default=[])
+    several = {name: outer for name, class_modules in kinds.items() if len(outer := outermost(class_modules, kind)) > 1}
+    without_containers = {name: class_modules for name, class_modules in several.items() if name not in kind.containers}
+    return max(
+        (without_containers or several).values(), key=lambda class_modules: sum(map(kind.size, class_modules)), default=[]
+    )
 
 
 def outermost(modules: list[Any], kind: Kind) -> list[Any]:

@@ -80,12 +80,16 @@ def try_(
         where = results or FOLDER / model.name
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         with own.known(model), measuring(where):
-            found, left_out = measure(model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env)
-            fits = largest(found, room, own.environment(model, env, say), options, where) if room and max_batch else []
+            measured_records, left_out = measure(
+                model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env
+            )
+            fits = (
+                largest(measured_records, room, own.environment(model, env, say), options, where) if room and max_batch else []
+            )
     except Fault as error:
         fail(str(error), 2)
-    show(found, left_out, room, fits, figure, html, as_json)
-    raise typer.Exit(broken([r.status for r in found], "records"))
+    show(measured_records, left_out, room, fits, figure, html, as_json)
+    raise typer.Exit(broken([r.status for r in measured_records], "records"))
 
 
 def measure(
@@ -117,16 +121,16 @@ def measure(
 
         def decided(left: list[Arm]) -> bool:
             """Also where there are no times, and nothing is left to decide."""
-            found = frames.frame([record for arm in left for record in run.records(arm)])
-            return run.without_times or bool(frames.decided(found).all())
+            rows = frames.frame([record for arm in left for record in run.records(arm)])
+            return run.without_times or bool(frames.decided(rows).all())
 
         own.measure(arms, run, blocks, seconds, decided)
         return [record for arm in arms for record in run.records(arm)], left_out
 
 
-def largest(found: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
+def largest(records: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
     """A search for each strategy that came out right."""
-    cases = dict.fromkeys(record.parsed for record in found if record.usable)
+    cases = dict.fromkeys(record.parsed for record in records if record.usable)
     searches, find = [], needed("largest_batch", "max_batch")
     for case in cases:
         with err.status(case.id) as status:
@@ -138,14 +142,14 @@ def largest(found: list[Record], room: int, environment: Environment, options: r
 
 
 def show(
-    found: list[Record], left_out: dict[str, str], room: int | None, fits: list[Fit], figure: Path | None, html: Path | None,
+    records: list[Record], left_out: dict[str, str], room: int | None, fits: list[Fit], figure: Path | None, html: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """One table, what fits, and what is not in it; as JSON the rows of `framebench show --json`."""
     from framebench.analysis import frames
     from framebench.features.user_model import table as report
 
-    rows = frames.frame(found)
+    rows = frames.frame(records)
     tables = [report.table(rows, left_out), *([report.batches(fits)] if fits else [])]
     sentences = [report.within(rows, room)] if room else []
     if figure or html:
@@ -164,7 +168,7 @@ def show(
     if as_json:
         for why, names in report.by_reason(left_out).items():
             say(f"left out: {', '.join(names)}: {why}")
-        typer.echo(json.dumps([r._asdict() for r in frames.rows(found)], indent=1, default=lambda moment: moment.isoformat()))
+        typer.echo(json.dumps([r._asdict() for r in frames.rows(records)], indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:
         table.terminal(out)

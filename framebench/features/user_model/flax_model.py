@@ -78,8 +78,8 @@ def blocks_in(model: nnx.Module) -> list[Any]:
 def loss(output: Any, target: Array) -> Array:
     """Of an output in float32 or wider. Raises Fault."""
     wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
-    found: Array = user().loss(jax.Array, "an array", wide, target)
-    return found.reshape(())
+    loss_array: Array = user().loss(jax.Array, "an array", wide, target)
+    return loss_array.reshape(())
 
 
 def optimizer() -> optax.GradientTransformation:
@@ -117,8 +117,8 @@ def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
 def facts(size_: int) -> dict[str, Any]:
     """What the harness must know of the model without JAX. Raises Fault."""
     model, (x, y) = plain(), batch(size_)
-    found = list(leaves(model))
-    if len({name for name, _, _ in found}) < len(found):
+    named_leaves = list(leaves(model))
+    if len({name for name, _, _ in named_leaves}) < len(named_leaves):
         raise Fault(
             f"{user().line('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
         )
@@ -127,8 +127,8 @@ def facts(size_: int) -> dict[str, Any]:
     every = list(nnx.iter_modules(model))
     names = {id(module): ".".join(map(str, path)) for path, module in every}
     return {
-        "params": [(name, list(array.shape), isinstance(variable, nnx.Param)) for name, variable, array in found],
-        "parameters": sum(array.size for _, variable, array in found if isinstance(variable, nnx.Param)),
+        "params": [(name, list(array.shape), isinstance(variable, nnx.Param)) for name, variable, array in named_leaves],
+        "parameters": sum(array.size for _, variable, array in named_leaves if isinstance(variable, nnx.Param)),
         "blocks": [names[id(block)] for block in found_blocks],
         "block": ", ".join(sorted({type(block).__name__ for block in found_blocks})),
         "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],

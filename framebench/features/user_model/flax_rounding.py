@@ -63,8 +63,8 @@ class Off:
 
         same = jax.custom_vjp(lambda array: array)
         same.defvjp(lambda array: (array, None), back)
-        found: Array = same(weight)
-        return found
+        same_weight: Array = same(weight)
+        return same_weight
 
 
 def places(tree: Any) -> int:

@@ -107,13 +107,13 @@ def facts(size: int) -> dict[str, Any]:
     if not trained:
         raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
     user().get("loss")
-    found = blocks_in(model)
+    block_modules = blocks_in(model)
     names = {id(module): name for name, module in model.named_modules()}
     return {
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in every],
         "parameters": sum(p.numel() for p in trained),
-        "blocks": [names[id(block)] for block in found],
-        "block": ", ".join(sorted({type(block).__name__ for block in found})),
+        "blocks": [names[id(block)] for block in block_modules],
+        "block": ", ".join(sorted({type(block).__name__ for block in block_modules})),
         "couples": [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nn.Conv) for m in model.modules()),
         "input": list(x.shape),

@@ -79,11 +79,11 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = o
 def framework_of(path: str) -> str:
     """The one that the file imports. Raises Fault."""
     packages = imported(path)
-    found = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
-    if len(found) != 1:
-        which = f"imports {' and '.join(found)}" if found else f"imports none of {', '.join(PACKAGES)}"
+    frameworks = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
+    if len(frameworks) != 1:
+        which = f"imports {' and '.join(frameworks)}" if frameworks else f"imports none of {', '.join(PACKAGES)}"
         raise Fault(f"{path} {which}: say with --framework which it is written in")
-    return found[0]
+    return frameworks[0]
 
 
 def environment(model: UserModel, env: str | None, say: Say) -> Environment:

@@ -61,14 +61,14 @@ class Rounded(Case):
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Raises Fault where nothing can be compared with this model."""
-    own = workload(OWN)
-    assert isinstance(own, Own)
+    user_workload = workload(OWN)
+    assert isinstance(user_workload, Own)
     emit({"phase": "import"})
-    module = own.model(case.framework)
+    module = user_workload.model(case.framework)
     try:
         emit({"phase": "model()"})
-        facts = own.facts | module.facts(case.batch)
-        write(own.folder / "own.json", facts)
+        facts = user_workload.facts | module.facts(case.batch)
+        write(user_workload.folder / "own.json", facts)
         emit({"phase": "build"})
         adapter = adapters.load(case)
         adapter.build()
@@ -84,12 +84,12 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     except Exception as error:
         raise told(error, module.user()) from error
     key = case.golden_key
-    write(own.folder / "golden.json", {"values": {key: observed.values}})
-    tensors = {kind: {name: list(one) for name, one in found.items()} for kind, found in observed.tensors.items()}
-    (own.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
-    known = {case.framework: {precision: {key: found} for precision, found in honest.items()}}
-    write(own.folder / "honest.json", {"machines": {"here": {"errors": known}}})
-    write(own.folder / "own.json", facts | {"surveyed": True})
+    write(user_workload.folder / "golden.json", {"values": {key: observed.values}})
+    tensors = {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
+    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
+    errors_by_framework = {case.framework: {precision: {key: entries} for precision, entries in honest.items()}}
+    write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
+    write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
 
 
@@ -175,8 +175,8 @@ def same(adapter: Adapter, observed: Observed) -> Adapter:
 def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
     return {
         (kind, name): max(errors(one.tensors[kind][name], summary))
-        for kind, found in other.tensors.items()
-        for name, summary in found.items()
+        for kind, summaries in other.tensors.items()
+        for name, summary in summaries.items()
     }
 
 
@@ -192,7 +192,7 @@ def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[
     lost = sorted(
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
     )
-    honest = {p: joined(errors_of(one, observed, lost) for one in found) for p, found in seen.items()}
+    honest = {p: joined(errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
     return lost, honest | {"bf16": joined([honest["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
 
@@ -209,13 +209,13 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
     states = list(adapter.states()) if adapter.case.stage.trains else []
     if all(state.kind != "second moment" for state in states):
         return {}
-    found = {}
+    errors_by_state = {}
     for state in states:
         if state.kind == "first moment":
             size = np.abs(state.array.astype(np.float64))
             share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
-            found[state.name] = (math.sqrt(share / (1 - share)),) * 2
-    return {"weight": largest(found)}
+            errors_by_state[state.name] = (math.sqrt(share / (1 - share)),) * 2
+    return {"weight": largest(errors_by_state)}
 
 
 def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
@@ -226,15 +226,15 @@ def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed
 
 def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
     """The largest of each family of tensors, without those that are lost."""
-    found: Errors = {
+    errors_by_kind: Errors = {
         kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
         for kind, each in one.tensors.items()
     }
-    found["update"] = largest({name: (error, error) for name, error in one.updates.items()})
+    errors_by_kind["update"] = largest({name: (error, error) for name, error in one.updates.items()})
     off = {name: abs(value / other.values[name] - 1) for name, value in one.values.items()}
     losses = max((share for name, share in off.items() if name.startswith("loss")), default=0.0)
-    found["value"] = {name: (max(share, losses * name.startswith("loss")), 0.0) for name, share in off.items()}
-    return found
+    errors_by_kind["value"] = {name: (max(share, losses * name.startswith("loss")), 0.0) for name, share in off.items()}
+    return errors_by_kind
 
 
 if __name__ == "__main__":

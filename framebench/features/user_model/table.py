@@ -48,10 +48,10 @@ def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
 
 def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
     """The strategies that do not apply. What needs a GPU needs it for one reason."""
-    found: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for name, why in left_out.items():
-        found.setdefault("they need a GPU" if why.startswith("needs a GPU") else why, []).append(name)
-    return found
+        names_by_reason.setdefault("they need a GPU" if why.startswith("needs a GPU") else why, []).append(name)
+    return names_by_reason
 
 
 def named(df: pd.DataFrame) -> pd.DataFrame:

@@ -74,8 +74,8 @@ def blocks_in(model: nn.Module) -> list[nn.Module]:
 
 def loss(output: Any, target: Tensor) -> Tensor:
     """Raises Fault."""
-    found: Tensor = user().loss(Tensor, "a tensor", output, target)
-    return found.reshape(())
+    loss_tensor: Tensor = user().loss(Tensor, "a tensor", output, target)
+    return loss_tensor.reshape(())
 
 
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
@@ -117,13 +117,13 @@ def facts(size: int) -> dict[str, Any]:
     if not trained:
         raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
     user().get("loss")
-    found = blocks_in(model)
+    block_modules = blocks_in(model)
     names = {module: name for name, module in model.named_modules()}
     return {
         "params": floats,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "blocks": [names[block] for block in found],
-        "block": ", ".join(sorted({type(block).__name__ for block in found})),
+        "blocks": [names[block] for block in block_modules],
+        "block": ", ".join(sorted({type(block).__name__ for block in block_modules})),
         "couples": [name for name, m in model.named_modules() if isinstance(m, NORMS)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nn.Conv2d) for m in model.modules()),
         "input": list(x.shape),
@@ -134,10 +134,10 @@ def facts(size: int) -> dict[str, Any]:
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:
     """The first tensor that each module without modules in it returned, in order."""
-    found: list[tuple[str, Tensor]] = []
+    outputs: list[tuple[str, Tensor]] = []
 
     def seen(name: str) -> Callable[[Any, Any, Any], None]:
-        return lambda module, args, output: found.extend((name, t.detach().clone()) for t in [*tensors(output)][:1])
+        return lambda module, args, output: outputs.extend((name, t.detach().clone()) for t in [*tensors(output)][:1])
 
     named = [(f"{name} ({type(m).__name__})", m) for name, m in model.named_modules() if not [*m.children()]]
     handles = [module.register_forward_hook(seen(name)) for name, module in named]
@@ -146,17 +146,17 @@ def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tens
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return outputs
 
 
-def tensors(found: Any) -> Iterator[Tensor]:
+def tensors(structure: Any) -> Iterator[Tensor]:
     """Those in an output, which may be a tensor, or something that has some."""
-    if isinstance(found, Tensor):
-        yield found
-    elif isinstance(found, dict):
-        yield from tensors(list(found.values()))
-    elif isinstance(found, tuple | list):
-        for one in found:
+    if isinstance(structure, Tensor):
+        yield structure
+    elif isinstance(structure, dict):
+        yield from tensors(list(structure.values()))
+    elif isinstance(structure, tuple | list):
+        for one in structure:
             yield from tensors(one)
 
 
@@ -172,5 +172,5 @@ def first_infinite(adapter: Any) -> str:
     """The first module that gives infinity, or what is no number; empty if there is none."""
     model, (x, _) = adapter.model, adapter.inputs
     with torch.no_grad():
-        found = watched(model, lambda: model(x))
-    return next((f"first in the output of {name}" for name, a in found if not a.isfinite().all()), "")
+        outputs = watched(model, lambda: model(x))
+    return next((f"first in the output of {name}" for name, a in outputs if not a.isfinite().all()), "")

@@ -30,19 +30,19 @@ Asked = Literal["peak", "instructions"]
 PROCESSES = 2  # of each release: its noise is how far they lie apart
 
 
-def search(found: Sequence[str], measure: Measure, minimum: float) -> dict[str, Any]:
+def search(release_names: Sequence[str], measure: Measure, minimum: float) -> dict[str, Any]:
     """Bisect the releases, oldest first: the outcome's fields of `Bisected`."""
     tried: dict[str, Tried] = {}
 
     def at(i: int) -> Tried:
-        if found[i] not in tried:
-            tried[found[i]] = measure(found[i])
-        return tried[found[i]]
+        if release_names[i] not in tried:
+            tried[release_names[i]] = measure(release_names[i])
+        return tried[release_names[i]]
 
-    low = next((i for i in range(len(found)) if at(i).values), None)
-    high = None if low is None else next((i for i in range(len(found) - 1, low, -1) if at(i).values), None)
+    low = next((i for i in range(len(release_names)) if at(i).values), None)
+    high = None if low is None else next((i for i in range(len(release_names) - 1, low, -1) if at(i).values), None)
     if low is None or high is None:
-        return {"outcome": "not measured", "answer": unmeasured(found, tried), "tried": tuple(tried.values())}
+        return {"outcome": "not measured", "answer": unmeasured(release_names, tried), "tried": tuple(tried.values())}
     base = at(low)
     if (changed := at(high).changed(base, minimum)) is not True:
         outcome = "undecided" if changed is None else "no change"
@@ -51,17 +51,17 @@ def search(found: Sequence[str], measure: Measure, minimum: float) -> dict[str, 
     stepped: set[int] = set()
     while left := [i for i in range(low + 1, high) if i not in stepped]:
         middle = left[len(left) // 2]
-        said = at(middle).changed(base, minimum)
-        if said is None:
+        verdict = at(middle).changed(base, minimum)
+        if verdict is None:
             stepped.add(middle)
-        elif said and ((at(middle).change(base) or 0.0) > 0) == grown:
+        elif verdict and ((at(middle).change(base) or 0.0) > 0) == grown:
             high = middle
         else:
             low = middle
-    between = tuple(found[low + 1 : high])
+    between = tuple(release_names[low + 1 : high])
     return {
-        "outcome": "one of several" if between else "found", "answer": named(at(high), at(low), between), "first": found[high],
-        "last_unchanged": found[low], "between": between, "tried": tuple(tried.values()),
+        "outcome": "one of several" if between else "found", "answer": named(at(high), at(low), between),
+        "first": release_names[high], "last_unchanged": release_names[low], "between": between, "tried": tuple(tried.values()),
     }  # fmt: skip
 
 
@@ -79,16 +79,17 @@ def unchanged(base: Tried, last: Tried, changed: bool | None, minimum: float) ->
     change = last.change(base)
     if change is None:
         return f"{base.release} and {last.release} are not comparable: read by {base.instrument} and {last.instrument}"
-    said = f"{base.release} to {last.release}: {change:+.2%}"
+    summary = f"{base.release} to {last.release}: {change:+.2%}"
     if changed is None:
-        return f"cannot tell: {said}, and equal processes differ by {max(base.noise, last.noise):.2%}"
-    return f"no change by more than {minimum:.1%}: {said}; what changed and changed back between them is not seen"
+        return f"cannot tell: {summary}, and equal processes differ by {max(base.noise, last.noise):.2%}"
+    return f"no change by more than {minimum:.1%}: {summary}; what changed and changed back between them is not seen"
 
 
-def unmeasured(found: Sequence[str], tried: dict[str, Tried]) -> str:
+def unmeasured(release_names: Sequence[str], tried: dict[str, Tried]) -> str:
     fine = [t.release for t in tried.values() if t.values]
     only = f"only {fine[0]}" if fine else "none"
-    return f"{only} of the {len(found)} releases from {found[0]} to {found[-1]} could be measured, and it takes two"
+    span = f"the {len(release_names)} releases from {release_names[0]} to {release_names[-1]}"
+    return f"{only} of {span} could be measured, and it takes two"
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,12 @@ class Bench:
                 try:
                     self.fill(arm, run)
                 except SetupError as error:
-                    said = Tried(release=release, reason=f"cannot be installed: {last_line(error)}")
-                    self.say(f"{arm.environment.name}: stepped over: {said.reason}")
-                    return said
-            found = tried(release, run.records(arm), self.quantity)
-        self.say(f"{arm.environment.name}: {in_words(found)}")
-        return found
+                    failure = Tried(release=release, reason=f"cannot be installed: {last_line(error)}")
+                    self.say(f"{arm.environment.name}: stepped over: {failure.reason}")
+                    return failure
+            attempt = tried(release, run.records(arm), self.quantity)
+        self.say(f"{arm.environment.name}: {in_words(attempt)}")
+        return attempt
 
     def fill(self, arm: Arm, run: Run) -> None:
         with releases.environment(self.case.framework, arm.environment.version, self.keep, self.say):
@@ -151,19 +152,19 @@ def value_of(record: Record, quantity: Asked) -> float | None:
     return median(record.instructions) if record.instructions else None
 
 
-def in_words(found: Tried) -> str:
-    if found.value is None:
-        return f"stepped over: {found.reason}"
-    return f"{found.value / 2**20:,.2f} MiB" if found.instrument != "instructions" else f"{found.value:,.0f} instructions"
+def in_words(attempt: Tried) -> str:
+    if attempt.value is None:
+        return f"stepped over: {attempt.reason}"
+    return f"{attempt.value / 2**20:,.2f} MiB" if attempt.instrument != "instructions" else f"{attempt.value:,.0f} instructions"
 
 
 def last_line(error: Exception) -> str:
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
 
 
-def bisect(bench: Bench, found: Sequence[str], minimum: float) -> Bisected:
+def bisect(bench: Bench, release_names: Sequence[str], minimum: float) -> Bisected:
     """Raises OSError if a record cannot be written."""
-    result = search(found, bench.measure, minimum)
+    result = search(release_names, bench.measure, minimum)
     return Bisected(
         framework=bench.case.framework, case=bench.case.id, quantity=bench.quantity, threshold=minimum, **result
     )  # fmt: skip

@@ -52,15 +52,15 @@ def bisect(
     minimum = fraction(threshold) or 0.0
     if minimum < FLOOR:
         fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)
-    found = releases.between(framework, first, last, releases.listed(framework))
-    say(f"{len(found)} releases: {', '.join(found)}")
+    release_names = releases.between(framework, first, last, releases.listed(framework))
+    say(f"{len(release_names)} releases: {', '.join(release_names)}")
     quantity: search.Asked = "instructions" if instructions else "peak"
     folder = results / "bisect"  # records of their own: no table of the suite is to have them
     named = " ".join(["bisect", asked.id, first, last, quantity, str(processes)])  # another threshold reads the same values
-    most = processes * (2 + len(found).bit_length())  # both ends, and what halving takes
+    most = processes * (2 + len(release_names).bit_length())  # both ends, and what halving takes
     with alone(results), session(folder, named) as opened, CaseProgress([asked], folder, err, most) as progress:
         bench = search.Bench(asked, quantity, opened.id, folder, say, keep, processes, progress)
-        answer = search.bisect(bench, found, minimum)
+        answer = search.bisect(bench, release_names, minimum)
     if as_json:
         typer.echo(json.dumps(answer.model_dump(mode="json"), indent=1))
     else:

@@ -18,19 +18,21 @@ def kept(results: Path) -> list[Bisected]:
     return [Bisected.model_validate_json(f.read_bytes()) for f in sorted((results / "bisected").glob("*.json"))]
 
 
-def table(found: Bisected) -> Comparison:
+def table(bisection: Bisected) -> Comparison:
     """Every release that was tried, oldest first: its value, its change against the oldest that runs, and the answer."""
-    ordered = sorted(found.tried, key=lambda t: Version(t.release))
+    ordered = sorted(bisection.tried, key=lambda t: Version(t.release))
     base = next((t for t in ordered if t.values), None)
-    unit, factor = ("MiB", 2**-20) if found.quantity == "peak" else ("million", 1e-6)
-    rows = tuple(row(t, base, found.threshold, factor, found.framework) for t in ordered)
+    unit, factor = ("MiB", 2**-20) if bisection.quantity == "peak" else ("million", 1e-6)
+    rows = tuple(row(t, base, bisection.threshold, factor, bisection.framework) for t in ordered)
     return Comparison.of_text(
-        f"Releases of {found.framework}: {found.case}",
-        f"{found.answer[0].upper()}{found.answer[1:]}. {found.quantity}: median over fresh processes. A release has changed if "
-        f"it differs from the oldest that runs by more than {found.threshold:.1%}, and by more than the processes of either "
+        f"Releases of {bisection.framework}: {bisection.case}",
+        f"{bisection.answer[0].upper()}{bisection.answer[1:]}. {bisection.quantity}: median over fresh processes. A release "
+        f"has changed if "
+        f"it differs from the oldest that runs by more than {bisection.threshold:.1%}, and by more than the processes of "
+        f"either "
         f"differ (at least {FLOOR:.1%}). Named is the "
         "first that did so to the side of the newest. What cannot be installed, run or verified is stepped over.",
-        (found.framework, f"{found.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
+        (bisection.framework, f"{bisection.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
         rows,
         left=1,
     )  # fmt: skip
@@ -40,11 +42,11 @@ def row(one: Tried, base: Tried | None, minimum: float, factor: float, framework
     if one.value is None or base is None:
         return one.release, "-", "-", "-", "-", "stepped over", shortened(one.reason or "")
     change = one.change(base)
-    said = {True: "changed", False: "unchanged", None: "undecided"}[one.changed(base, minimum)]
+    verdict = {True: "changed", False: "unchanged", None: "undecided"}[one.changed(base, minimum)]
     others = [name for name in one.versions if not name.startswith(framework) and one.versions[name] != base.versions.get(name)]
     return (
         one.release, number(one.value, ",.2f", factor), str(len(one.values)), f"{one.noise:.1%}", number(change, "+.1%"),
-        "base" if one is base else said, ", ".join(f"{name} {one.versions[name]}" for name in others),
+        "base" if one is base else verdict, ", ".join(f"{name} {one.versions[name]}" for name in others),
     )  # fmt: skip
 
 
@@ -55,4 +57,4 @@ def shortened(reason: str) -> str:
 
 def documents(results: Results) -> list[Comparison]:
     """A table of each bisection."""
-    return [table(found) for found in kept(results.root)]
+    return [table(outcome) for outcome in kept(results.root)]

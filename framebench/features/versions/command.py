@@ -87,9 +87,9 @@ def compare_(
 
     folder = Folder(results)
     machines = machines_of(folder, machine, lambda name: {base, change} <= releases(folder.of_machine(name)))
-    found = [r for r in folder.records if r.provenance.machine in machines]
+    machine_records = [r for r in folder.records if r.provenance.machine in machines]
     try:
-        rows = judged.rows_of(found, base, change, fraction(threshold))
+        rows = judged.rows_of(machine_records, base, change, fraction(threshold))
     except judged.UnknownVersion as error:
         fail(str(error), 2)
     if not rows:
@@ -108,9 +108,9 @@ def compare_(
         fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
 
 
-def releases(found: list[Record]) -> set[str]:
+def releases(records: list[Record]) -> set[str]:
     """Such as `jax==0.9.2`."""
-    return {f"{record.parsed.framework}=={record.framework_version}" for record in found}
+    return {f"{record.parsed.framework}=={record.framework_version}" for record in records}
 
 
 def fraction(text: str | None) -> float | None:
@@ -118,9 +118,9 @@ def fraction(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        found = -1.0
-    if not 0 <= found < 1:
+        share = -1.0
+    if not 0 <= share < 1:
         raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
-    return found
+    return share

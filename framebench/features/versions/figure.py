@@ -50,12 +50,14 @@ def panel(axes: Axes, cells: pd.DataFrame) -> None:
         for kind in ("value", "shade", "verdict")
     }
     order = wide["value"].max(axis=1).sort_values(ascending=False, kind="stable").index
-    values, shades, said = (table.loc[order] for table in wide.values())
+    values, shades, verdicts = (table.loc[order] for table in wide.values())
     drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
     sns.heatmap(shades, annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn)
     if values.isna().any(axis=None):
         grey = {"size": 6.5, "color": "0.55"}
-        sns.heatmap(values.isna(), mask=values.notna(), annot=said.fillna("-"), fmt="", cmap=["white"], annot_kws=grey, **drawn)
+        sns.heatmap(
+            values.isna(), mask=values.notna(), annot=verdicts.fillna("-"), fmt="", cmap=["white"], annot_kws=grey, **drawn
+        )
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
@@ -64,19 +66,19 @@ def panel(axes: Axes, cells: pd.DataFrame) -> None:
 
 def changes_title(cells: pd.DataFrame) -> str:
     """In how many cases each quantity got worse, and by how much at most."""
-    said = []
+    phrases = []
     for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
         worse = group["value"][group["verdict"] == REGRESSION]
         most = f", by at most {worse.max() - 1:.0%}" if len(worse) else ""
-        said.append(f"worse {quantity} in {len(worse)} of {len(group)} cases{most}")
-    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {rows.listed(said)}"
+        phrases.append(f"worse {quantity} in {len(worse)} of {len(group)} cases{most}")
+    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {rows.listed(phrases)}"
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
     """One for each version and the one before it, of the first of these machines that has both; its last line names it."""
-    found: dict[str, pd.DataFrame] = {}
+    rows_by_name: dict[str, pd.DataFrame] = {}
     for machine in machines:
         for judged in successive(results.of_machine(machine)):
-            found.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
-    for name, judged_rows in found.items():
+            rows_by_name.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
+    for name, judged_rows in rows_by_name.items():
         yield name, changes, judged_rows

@@ -32,31 +32,31 @@ def matrix(framework: str, wanted: list[str] | None = None) -> list[str]:
 
     Raises UnknownName for an unknown framework, SetupError for an unknown version and where there are not two of them.
     """
-    known = pinned_versions(framework)
+    available_versions = pinned_versions(framework)
     for version in wanted or ():
         environments.requirement_file(framework, version)
-    found = sorted(set(wanted or known), key=Version)
-    if len(found) < 2:
+    chosen_versions = sorted(set(wanted or available_versions), key=Version)
+    if len(chosen_versions) < 2:
         raise SetupError(
-            f"{framework} has one version to measure, {found[0]}, and nothing to compare it with; pin another in "
-            f"requirements/versions/{framework}-VERSION.txt (there are: {', '.join(known)})"
+            f"{framework} has one version to measure, {chosen_versions[0]}, and nothing to compare it with; pin another in "
+            f"requirements/versions/{framework}-VERSION.txt (there are: {', '.join(available_versions)})"
         )
-    return found
+    return chosen_versions
 
 
 def selection(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
     """The framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
     among = profiles.profile(profile) if profile else None
     if not selectors and among is not None:
-        found = among
+        named_cases = among
     else:
-        found = [c for s in selectors or STANDING for c in select(s, among=among)]
+        named_cases = [c for s in selectors or STANDING for c in select(s, among=among)]
         if not selectors:
-            found = [c for c in found if c.batch == c.spec.preset(c.size).base]
-    own = [c for c in dict.fromkeys(found) if c.framework == framework]
-    if not own:
-        raise UnknownCase(f"none of the {len(found)} cases named is one of {framework}: {', '.join(selectors or [])}")
-    return own
+            named_cases = [c for c in named_cases if c.batch == c.spec.preset(c.size).base]
+    framework_cases = [c for c in dict.fromkeys(named_cases) if c.framework == framework]
+    if not framework_cases:
+        raise UnknownCase(f"none of the {len(named_cases)} cases named is one of {framework}: {', '.join(selectors or [])}")
+    return framework_cases
 
 
 def measure(
@@ -69,7 +69,7 @@ def measure(
     Raises OSError if a record cannot be written.
     """
     sets = [[Arm(case, environment) for environment in ready.values()] for case in chosen]
-    found = [Group(f"versions/{arms[0].case.id}", tuple(arms[:1]), tuple(arms[1:])) for arms in sets]
+    groups = [Group(f"versions/{arms[0].case.id}", tuple(arms[:1]), tuple(arms[1:])) for arms in sets]
     with Run(session, options, results, told) as run:
-        blocks_of(found, run, blocks)
+        blocks_of(groups, run, blocks)
         return [r.status for arms in sets for arm in arms for r in run.records(arm)]

@@ -137,6 +137,6 @@ def verdict(pair: Pair, pinned: list[Record], newest: list[Record], threshold: f
     return Answer(pair, "same", f"{name}: no regression ({judged.summary(rows)})", tuple(rows))
 
 
-def failed(found: list[Record]) -> set[str]:
+def failed(records: list[Record]) -> set[str]:
     """The cases that failed in some process."""
-    return {r.case for r in found if r.status in FAILED}
+    return {r.case for r in records if r.status in FAILED}

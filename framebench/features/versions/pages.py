@@ -11,5 +11,5 @@ from framebench.features.versions.table import causes_in, comparisons
 
 def pages(machine: Any) -> Iterator[Page]:
     """Each version of a framework against the one before it, where both have a case."""
-    if found := comparisons(machine.records, causes_in(machine.results.root)):
-        yield Page("versions", "Versions", "versions/page.html", lambda: {"comparisons": found})
+    if tables := comparisons(machine.records, causes_in(machine.results.root)):
+        yield Page("versions", "Versions", "versions/page.html", lambda: {"comparisons": tables})

@@ -89,7 +89,7 @@ def parse(text: str) -> tuple[str, str]:
     return framework, version
 
 
-def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | None = None) -> list[Row]:
+def rows_of(all_records: Iterable[Record], base: str, change: str, threshold: float | None = None) -> list[Row]:
     """A row for each quantity of each case that both versions (`jax==0.9.2`) have records of, by machine and case.
 
     `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
@@ -97,37 +97,37 @@ def rows_of(found: Iterable[Record], base: str, change: str, threshold: float | 
     """
     if base == change or parse(base)[0] != parse(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
-    usable = [r for r in counting(found) if r.status != "unsupported"]
+    usable = [r for r in counting(all_records) if r.status != "unsupported"]
     one, other = side(usable, base), side(usable, change)
-    known = Blocks(usable)
+    blocks = Blocks(usable)
     both = sorted(one.keys() & other.keys())
-    rows = [row for key in both for row in judged(key, (base, change), one[key], other[key], known, threshold)]
+    rows = [row for key in both for row in judged(key, (base, change), one[key], other[key], blocks, threshold)]
     return corrected(rows)
 
 
 def corrected(rows: list[Row]) -> list[Row]:
     """Verdicts by p that were corrected for the number of tests among these rows."""
     tested = [i for i, r in enumerate(rows) if r.p is not None]
-    found = list(rows)
+    corrected_rows = list(rows)
     for i, p in zip(tested, holm([rows[i].p or 0.0 for i in tested])):
         r = rows[i]
         quantity = Quantity(r.quantity, r.unit, r.minimum or 0.0, REGRESSION, IMPROVEMENT)
-        found[i] = r._replace(p=p, verdict=verdict(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
-    return found
+        corrected_rows[i] = r._replace(p=p, verdict=verdict(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
+    return corrected_rows
 
 
-def side(found: list[Record], text: str) -> dict[Key, list[Record]]:
+def side(all_records: list[Record], text: str) -> dict[Key, list[Record]]:
     """The records of one version. Raises UnknownVersion if there are none."""
     wanted = parse(text)
-    own = grouped(r for r in found if release(r) == wanted)
-    if not own:
-        known = sorted({f"{framework}=={version}" for framework, version in map(release, found)})
-        raise UnknownVersion(f"no records of {text}; there are: {', '.join(known) or 'none'}; framebench versions run")
-    return own
+    records_by_key = grouped(r for r in all_records if release(r) == wanted)
+    if not records_by_key:
+        version_names = sorted({f"{framework}=={version}" for framework, version in map(release, all_records)})
+        raise UnknownVersion(f"no records of {text}; there are: {', '.join(version_names) or 'none'}; framebench versions run")
+    return records_by_key
 
 
 def judged(
-    key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], known: Blocks, threshold: float | None = None
+    key: Key, arms: tuple[str, str], base: list[Record], change: list[Record], blocks: Blocks, threshold: float | None = None
 ) -> list[Row]:
     """The rows of one case; p not yet corrected."""
     blank = Row(*key, *arms, conditions(base, change))
@@ -136,11 +136,11 @@ def judged(
     if not all(fine):
         return rows
     chosen = [q if threshold is None else q._replace(minimum=threshold) for q in QUANTITIES]
-    return rows + [quantity_row(blank, q, *fine, known) for q in chosen] + work_row(blank, *fine)
+    return rows + [quantity_row(blank, q, *fine, blocks) for q in chosen] + work_row(blank, *fine)
 
 
-def good(found: list[Record]) -> list[Record]:
-    return [r for r in found if r.status == "ok"]
+def good(records: list[Record]) -> list[Record]:
+    return [r for r in records if r.status == "ok"]
 
 
 def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
@@ -149,8 +149,8 @@ def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
     counts = [(len(arm) - len(good(arm)), len(good(arm))) for arm in (base, change)]
     (failed, fine), (failed_now, fine_now) = counts
     p = float(stats.fisher_exact(counts).pvalue)
-    said = REGRESSION if failed_now * fine > failed * fine_now else IMPROVEMENT
-    decided = NONE if not fine and not fine_now else said if p <= 1 - CONFIDENCE else UNDECIDED
+    direction = REGRESSION if failed_now * fine > failed * fine_now else IMPROVEMENT
+    decided = NONE if not fine and not fine_now else direction if p <= 1 - CONFIDENCE else UNDECIDED
     counted = f"failed in {failed} of {len(base)} and {failed_now} of {len(change)} processes"
     return blank._replace(
         quantity=STATUS, blocks=min(len(base), len(change)), verdict=decided,
@@ -158,34 +158,38 @@ def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
     )  # fmt: skip
 
 
-def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], known: Blocks) -> Row:
+def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], blocks: Blocks) -> Row:
     """One quantity of one case."""
     row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
     if quantity.name == PEAK.name:
         named = sorted({name for arm in (base, change) if (name := verdicts.peaks([r for r in arm if r.peaks])[0])})
         if len(named) > 1:
             return row._replace(verdict=INCOMPARABLE, reason=f"read by different instruments: {', '.join(named)}")
-        found = verdicts.of_memory(base, change, quantity)
+        comparison = verdicts.of_memory(base, change, quantity)
     elif quantity.name == TIME.name:
-        found = verdicts.of_time(base, change, known, quantity)
+        comparison = verdicts.of_time(base, change, blocks, quantity)
     else:
-        found = verdicts.of_first_steps(base, change, quantity)
-    if found is None:
+        comparison = verdicts.of_first_steps(base, change, quantity)
+    if comparison is None:
         return row._replace(reason="there are no peaks of both" if quantity.name == PEAK.name else APART)
-    return filled(row, found, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
+    return filled(row, comparison, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
 
 
 def work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
     """Whether a step still makes the same instructions, where the processor counts them."""
-    found = verdicts.of_instructions(base, change)
-    return [filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), found, {})] if found else []
+    comparison = verdicts.of_instructions(base, change)
+    return (
+        [filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), comparison, {})] if comparison else []
+    )
 
 
-def filled(row: Row, found: Verdict, words: dict[str, str]) -> Row:
-    few = found.low is None and found.quantity != INSTRUCTIONS.name
+def filled(row: Row, comparison: Verdict, words: dict[str, str]) -> Row:
+    few = comparison.low is None and comparison.quantity != INSTRUCTIONS.name
     return row._replace(
-        base_value=found.base, change_value=found.change, ratio=found.ratio, low=found.low, high=found.high, p=found.p,
-        blocks=found.blocks, instrument=found.instrument, verdict=FEW if few else words.get(found.verdict, found.verdict),
+        base_value=comparison.base, change_value=comparison.change, ratio=comparison.ratio, low=comparison.low,
+        high=comparison.high, p=comparison.p,
+        blocks=comparison.blocks, instrument=comparison.instrument,
+        verdict=FEW if few else words.get(comparison.verdict, comparison.verdict),
         reason=NO_INTERVAL if few else None,
     )  # fmt: skip
 
@@ -223,29 +227,29 @@ def release(record: Record) -> tuple[str, str | None]:
     return record.case.split("/")[1], record.framework_version
 
 
-def grouped(found: Iterable[Record]) -> dict[Key, list[Record]]:
+def grouped(records: Iterable[Record]) -> dict[Key, list[Record]]:
     """By machine and case, in the order of measurement."""
     groups: dict[Key, list[Record]] = {}
-    for record in sorted(found, key=measured_at):
+    for record in sorted(records, key=measured_at):
         groups.setdefault((record.provenance.machine, record.case), []).append(record)
     return groups
 
 
 def ordered(versions: Iterable[str | None]) -> list[str]:
     """Each version once, oldest first; what is no version by the common rules is left out."""
-    found = set()
+    parsed_versions = set()
     for version in versions:
         try:
-            found.add((Version(version or ""), version))
+            parsed_versions.add((Version(version or ""), version))
         except InvalidVersion:
             continue
-    return [version for _, version in sorted(found) if version]
+    return [version for _, version in sorted(parsed_versions) if version]
 
 
-def history(found: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
+def history(all_records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
     """The versions of each machine and framework that has records of more than one, oldest first."""
     seen: dict[tuple[str, str], list[str | None]] = {}
-    for r in found:
+    for r in all_records:
         if r.status != "unsupported":
             framework, version = release(r)
             seen.setdefault((r.provenance.machine, framework), []).append(version)
@@ -307,19 +311,19 @@ def causes(shown: list[Row], cause: Cause) -> Iterator[str]:
     """Of peaks that changed in cases that are explained in both versions."""
     for r in shown:
         changed = r.quantity == PEAK.name and r.verdict in (REGRESSION, IMPROVEMENT)
-        if changed and (said := cause(r.case, r.base, r.change)):
-            yield f"{r.case}, {r.quantity}, by framebench explain: {said}"
+        if changed and (explanation := cause(r.case, r.base, r.change)):
+            yield f"{r.case}, {r.quantity}, by framebench explain: {explanation}"
 
 
 def folded(rows: list[Row]) -> Iterator[str]:
     """`too few, not shown: step time of 23, first step of 23`, with the reason."""
-    for said in FOLDED:
-        mine = [r for r in rows if r.verdict == said]
+    for folded_verdict in FOLDED:
+        mine = [r for r in rows if r.verdict == folded_verdict]
         if mine:
             counts = Counter(r.quantity for r in mine)
             why = sorted({r.reason for r in mine if r.reason in (APART, NO_INTERVAL)})
             cases = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            yield f"{said}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
+            yield f"{folded_verdict}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
 
 
 def title(base: str, change: str) -> str:
@@ -336,16 +340,16 @@ def summary(rows: list[Row]) -> str:
 
 def held(rows: list[Row]) -> str:
     """What was held constant, and what was not."""
-    found = [r.conditions for r in rows]
+    all_conditions = [r.conditions for r in rows]
     machines = ", ".join(sorted({f"{r.machine} ({r.conditions.cpu}, device {r.conditions.device})" for r in rows}))
-    loads = [load for c in found if c.load for load in c.load]
-    days = " to ".join(dict.fromkeys((min(c.first for c in found), max(c.last for c in found))))
-    packages = sorted({p for c in found for p in c.packages})
+    loads = [load for c in all_conditions if c.load for load in c.load]
+    days = " to ".join(dict.fromkeys((min(c.first for c in all_conditions), max(c.last for c in all_conditions))))
+    packages = sorted({p for c in all_conditions for p in c.packages})
     return (
-        f"Machine {machines}, threads {', '.join(sorted({str(c.threads) for c in found}))}; "
+        f"Machine {machines}, threads {', '.join(sorted({str(c.threads) for c in all_conditions}))}; "
         + (f"load {min(loads):.1f} to {max(loads):.1f}; " if loads else "load unknown; ")
         + (f"also different: {', '.join(packages)}; " if packages else "")
-        + f"measured {days} at {', '.join(sorted({commit[:10] for c in found for commit in c.commits}))}."
+        + f"measured {days} at {', '.join(sorted({commit[:10] for c in all_conditions for commit in c.commits}))}."
     )
 
 
@@ -356,21 +360,21 @@ def line(r: Row) -> tuple[str, ...]:
     return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
 
 
-def of_machine(found: Sequence[Record], results: Path) -> list[Comparison]:
+def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
     """What a report shows of versions; of single processes."""
-    return comparisons([r for r in found if r.parsed.ranks == 1], causes_in(results))
+    return comparisons([r for r in records if r.parsed.ranks == 1], causes_in(results))
 
 
-def comparisons(found: Iterable[Record], cause: Cause = unexplained) -> list[Comparison]:
+def comparisons(records: Iterable[Record], cause: Cause = unexplained) -> list[Comparison]:
     """A table for each version and the one before it, by machine and framework, where both have a case."""
-    return [table(rows, cause) for rows in successive(found)]
+    return [table(rows, cause) for rows in successive(records)]
 
 
-def successive(found: Iterable[Record]) -> Iterator[list[Row]]:
+def successive(records: Iterable[Record]) -> Iterator[list[Row]]:
     """The rows of each version and the one before it."""
-    kept = list(found)
+    kept = list(records)
     for (machine, framework), releases in history(kept).items():
-        own = [r for r in kept if r.provenance.machine == machine]
+        machine_records = [r for r in kept if r.provenance.machine == machine]
         for old, new in pairwise(releases):
-            if rows := rows_of(own, f"{framework}=={old}", f"{framework}=={new}"):
+            if rows := rows_of(machine_records, f"{framework}=={old}", f"{framework}=={new}"):
                 yield rows

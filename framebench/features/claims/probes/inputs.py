@@ -73,9 +73,9 @@ def measure(folder: Path) -> dict[str, int]:
     mapping = growth(mapped, memory())
     room = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
     resource.setrlimit(resource.RLIMIT_DATA, (room, room))
-    found = dict(zip(("listed_resident", "listed_private", "mapped_resident", "mapped_private"), (*in_a_list, *mapping)))
+    grown_bytes = dict(zip(("listed_resident", "listed_private", "mapped_resident", "mapped_private"), (*in_a_list, *mapping)))
     counts = {"listed_batches": batches_read(lambda i: make(rng)), "mapped_batches": batches_read(lambda i: mapped[i])}
-    return found | {"batches": BATCHES} | counts
+    return grown_bytes | {"batches": BATCHES} | counts
 
 
 if __name__ == "__main__":

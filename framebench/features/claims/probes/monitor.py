@@ -69,9 +69,9 @@ def pairs(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
     times, seen = [], []
     for _ in range(steps):
         order = rng.sample((alone, watched), 2)
-        found = {make: make(adapter) for make in order}
-        times.append(found[watched][0] / found[alone][0])
-        seen.append(found[watched][1])
+        readings = {make: make(adapter) for make in order}
+        times.append(readings[watched][0] / readings[alone][0])
+        seen.append(readings[watched][1])
     return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(seen)}
 
 

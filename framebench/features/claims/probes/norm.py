@@ -54,15 +54,15 @@ def in_jittor(normalised: bool, x: np.ndarray) -> Any:
 def measure(framework: str) -> dict[str, int]:
     """Bytes that a step adds, plain and normalised: the second of two, when everything is compiled."""
     x = np.random.default_rng(0).standard_normal((BATCH, CHANNELS, EDGE, EDGE, EDGE), np.float32)
-    found = {"input_bytes": x.nbytes}
+    bytes_by_name = {"input_bytes": x.nbytes}
     for name, normalised in (("plain", False), ("batch_norm", True)):
         step = {"torch": in_torch, "jittor": in_jittor}[framework](normalised, x)
         step()
         host = HostPeak()
         host.start()
         step()
-        found[name] = host.grown()
-    return found
+        bytes_by_name[name] = host.grown()
+    return bytes_by_name
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from framebench import extensions
 
 def tried(framework: str, number: str) -> dict[str, float]:
     """The numbers that decide, by name: bytes, counts or values, as the report's function says."""
-    found: dict[str, float] = extensions.of_framework("claims", "reports", framework).REPORTS[number]()
-    return found
+    report_numbers: dict[str, float] = extensions.of_framework("claims", "reports", framework).REPORTS[number]()
+    return report_numbers
 
 
 if __name__ == "__main__":
