@@ -95,6 +95,7 @@ def divergence(teacher: Array, student: Array) -> Array:
 @switch
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     """What the workload does not train is a constant of the step: no derivative is asked for."""
+    assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
     run.recipe.trained = lambda name: name.startswith(prefixes)
 

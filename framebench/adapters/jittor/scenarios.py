@@ -47,6 +47,7 @@ def batch_stats(run: JittorAdapter) -> Proof:
 @switch
 def frozen(run: JittorAdapter, part: str = "half") -> Proof:
     """The gradient of what the workload does not train is stopped."""
+    assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: Module) -> None:

@@ -67,6 +67,7 @@ def batch_stats(run: TorchAdapter) -> Proof:
 @switch
 def frozen(run: TorchAdapter, part: str = "half") -> Proof:
     """What the workload does not train gets no gradient."""
+    assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: nn.Module) -> None:

@@ -26,7 +26,7 @@ def watch_compilations() -> list[Program]:
     """Grows by one whenever JAX compiles."""
     programs: list[Program] = []
 
-    def listen(event: str, seconds: float, **more: Any) -> None:
+    def listen(event: str, duration_secs: float, **more: Any) -> None:
         if event.endswith("/backend_compile_duration"):
             programs.append((str(more.get("fun_name", "")), caller(sys._getframe(1))))
 

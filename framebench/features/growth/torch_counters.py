@@ -40,7 +40,7 @@ def storages() -> Storages:
     return TorchStorages()
 
 
-class TorchStorages(TorchDispatchMode, Storages):
+class TorchStorages(TorchDispatchMode, Storages):  # type: ignore[misc]  # the mode enters and leaves
     """Notes every storage when an operator first returns it."""
 
     def __init__(self) -> None:
