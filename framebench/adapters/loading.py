@@ -35,7 +35,7 @@ class Loader:
         rng = np.random.default_rng([SEED, 2, case.batch])
         self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)
         if mode in MAPPED:
-            self.images = on_disk(self.images)
+            self.images = _on_disk(self.images)
         self.made = 0  # batches prepared
         self.buffers: set[int] = set()  # where they were prepared into
         self.threads: set[int] = set()  # who prepared them
@@ -52,7 +52,7 @@ class Loader:
             assert self.arrive
             return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
         if self.mode == "prefetch":
-            return prefetched(made_for(weakref.ref(self)), self.put)
+            return prefetched(_made_for(weakref.ref(self)), self.put)
         return (self.put(*self.make(i)) for i in order)
 
     def every_batch(self) -> list[Any]:
@@ -101,7 +101,7 @@ class Loader:
         return len(self.buffers) == 1 if mode == "reused" else True
 
 
-def made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
+def _made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
     """All batches, over and over, while somebody else has the loader: a thread that waits to hand one over, as it does for ever
     once the case is done, would keep the adapter and its weights."""
     for i in cycle(range(STREAM)):
@@ -112,7 +112,7 @@ def made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
         yield batch
 
 
-def on_disk(images: np.ndarray) -> np.memmap:
+def _on_disk(images: np.ndarray) -> np.memmap:
     """The same array as a memory-mapped file, which is gone when its last user is."""
     folder = tempfile.mkdtemp(prefix="framebench-")
     path = Path(folder) / "images"

@@ -22,7 +22,7 @@ class Arm(NamedTuple):
     version: str  # empty where a process ended before it could tell
 
 
-def arm_of(r: Record) -> Arm:
+def _arm_of(r: Record) -> Arm:
     return Arm(r.provenance.machine, r.case, r.framework_version or "")
 
 
@@ -31,7 +31,7 @@ def timed(records: Iterable[Record]) -> list[Record]:
     return [r for r in records if r.timed]
 
 
-def by_round(r: Record) -> dict[int, float]:
+def _by_round(r: Record) -> dict[int, float]:
     """Seconds of a step in each round."""
     return dict(zip(r.turns_taken.round, r.step_s, strict=True))
 
@@ -48,7 +48,7 @@ def blocks_of_both(base: Iterable[Record], change: Iterable[Record]) -> list[tup
 
 def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
     """Of each block that both sides were in: the log ratio of step times, change over base."""
-    logs = (of_block(by_round(b), by_round(c)) for b, c in blocks_of_both(base, change))
+    logs = (of_block(_by_round(b), _by_round(c)) for b, c in blocks_of_both(base, change))
     return [log for log in logs if log is not None]
 
 
@@ -84,8 +84,8 @@ class Blocks:
         for members in grouped(self.found).values():
             of_pairs = {}
             for r in members:
-                one, other = sorted((anchor(r, members), r), key=lambda m: name(m, members))
-                if one is not other and (log := of_block(by_round(one), by_round(other))) is not None:
+                one, other = sorted((_anchor(r, members), r), key=lambda m: name(m, members))
+                if one is not other and (log := of_block(_by_round(one), _by_round(other))) is not None:
                     of_pairs[name(one, members), name(other, members)] = log
             for key, log in of_pairs.items():
                 logs[key].append(log)
@@ -102,7 +102,7 @@ class Blocks:
     def ratio(self, base: Sequence[Record], change: Sequence[Record]) -> Ratio | None:
         """Step time of `change` over that of `base`, each records of one arm. None if they share no block."""
         logs = log_ratios(base, change)
-        return over_blocks(logs, self.others(arm_of(base[0]), arm_of(change[0]))) if logs else None
+        return over_blocks(logs, self.others(_arm_of(base[0]), _arm_of(change[0]))) if logs else None
 
     def of_cases(self, base: str, change: str) -> Ratio | None:
         """The same by the cases' ids, among records of one machine and of one version of each framework."""
@@ -110,7 +110,7 @@ class Blocks:
         return self.ratio(one, other) if one and other else None
 
 
-def anchor(r: Record, members: Sequence[Record]) -> Record:
+def _anchor(r: Record, members: Sequence[Record]) -> Record:
     """What an arm is set against to learn how blocks differ."""
     same_framework = [
         m for m in members if m.parsed.framework == r.parsed.framework and m.framework_version == r.framework_version
@@ -121,5 +121,5 @@ def anchor(r: Record, members: Sequence[Record]) -> Record:
 
 def name(r: Record, members: Sequence[Record]) -> tuple[Arm, int]:
     """The same in every block."""
-    alike = [place(m) for m in members if arm_of(m) == arm_of(r)]
-    return arm_of(r), alike.index(place(r))
+    alike = [place(m) for m in members if _arm_of(m) == _arm_of(r)]
+    return _arm_of(r), alike.index(place(r))

@@ -103,9 +103,9 @@ class Comparison:
             return f"| {' | '.join(cells)} |"
 
         rule = ["---" if i < self.left else "---:" for i in range(len(self.head))]
-        body = [line([safe(c) for c in self.head]), line(rule), *(line([safe(c) for c in row]) for row in self.rows)]
-        notes = "\n".join(f"- {safe(note)}" for note in self.notes)
-        return "\n\n".join(filter(None, (f"### {self.title}", "\n".join(body), notes, safe(self.caption)))) + "\n"
+        body = [line([_safe(c) for c in self.head]), line(rule), *(line([_safe(c) for c in row]) for row in self.rows)]
+        notes = "\n".join(f"- {_safe(note)}" for note in self.notes)
+        return "\n\n".join(filter(None, (f"### {self.title}", "\n".join(body), notes, _safe(self.caption)))) + "\n"
 
     @property
     def style(self) -> Styler:
@@ -126,7 +126,7 @@ class Comparison:
         return str(self.style.to_html())
 
 
-def safe(text: str) -> str:
+def _safe(text: str) -> str:
     for char, escaped in (("\\", r"\\"), ("|", r"\|"), ("<", "&lt;"), ("\n", " "), ("`", r"\`"), ("[", r"\["), ("*", r"\*")):
         text = text.replace(char, escaped)
     return text

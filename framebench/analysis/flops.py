@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BACKWARD = 2  # times the forward
 
 
-def of_layer(layer: Layer, weight: Param | None) -> int:
+def _of_layer(layer: Layer, weight: Param | None) -> int:
     """Of one sample: each element of the output is a sum over what the weight has beside its output channels.
 
     A convolution's or linear layer's weight is (out, in, kernel...); a transposed one's, stride as its kernel, (in, out,
@@ -36,7 +36,7 @@ def of_layer(layer: Layer, weight: Param | None) -> int:
 def forward(case: Case) -> int:
     """Of the whole batch, forward."""
     weights = {p.name.removesuffix(".weight"): p for p in case.spec.params(case.config) if p.name.endswith(".weight")}
-    return case.batch * sum(of_layer(layer, weights.get(layer.name)) for layer in layers(case))
+    return case.batch * sum(_of_layer(layer, weights.get(layer.name)) for layer in layers(case))
 
 
 def step_flops(case: Case) -> int | None:

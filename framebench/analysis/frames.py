@@ -128,25 +128,25 @@ def rows(all_records: Iterable[Record]) -> list[Row]:
     """
     cases = select_cases(all_records)
     timed_blocks = Blocks(r for measured in cases for r in measured.timed)
-    bases = {alike(m): m for m in cases if is_base(m.newest)}
+    bases = {alike(m): m for m in cases if _is_base(m.newest)}
     newest = sorted(bases.values(), key=lambda m: measured_at(m.newest))
     torch = {of_torch(m): m for m in newest if m.newest.parsed.framework == "torch"}
-    by_parts = {(alike(m), parts_of(m)): m for m in cases}
-    eager = [by_parts.get((alike(m), parts_of(m) - compiled)) if (compiled := compiled_parts(m)) else None for m in cases]
+    by_parts = {(alike(m), _parts_of(m)): m for m in cases}
+    eager = [by_parts.get((alike(m), _parts_of(m) - compiled)) if (compiled := _compiled_parts(m)) else None for m in cases]
     return [row(m, bases.get(alike(m)), torch.get(of_torch(m)), e, timed_blocks) for m, e in zip(cases, eager)]
 
 
-def compiled_parts(m: Measured) -> frozenset[str]:
+def _compiled_parts(m: Measured) -> frozenset[str]:
     """Those of its parts that compile, in whatever mode."""
     return frozenset(part.name for part in m.newest.parsed.plan.parts if part.how in ("compile", "compile_step"))
 
 
-def parts_of(m: Measured) -> frozenset[str]:
+def _parts_of(m: Measured) -> frozenset[str]:
     """The names of what is combined; of a baseline none."""
     return frozenset(part.name for part in m.newest.parsed.plan.parts) - {m.newest.parsed.stage.baseline}
 
 
-def is_base(r: Record) -> bool:
+def _is_base(r: Record) -> bool:
     return r.parsed.strategy == r.parsed.stage.baseline
 
 

@@ -53,12 +53,12 @@ def width(case: Case) -> int:
     return NARROW if case.plan.precision in ("bf16", "fp16") else WIDE
 
 
-def storage(case: Case) -> int:
+def _storage(case: Case) -> int:
     """Bytes of a parameter, its gradient and each of its states: narrow only where the weights themselves are."""
     return width(case) if {"half", "amp_level"} & set(options(case)) else WIDE
 
 
-def trained_prefixes(case: Case) -> tuple[str, ...]:
+def _trained_prefixes(case: Case) -> tuple[str, ...]:
     """How the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
         return ("",) if case.stage.trains else ()
@@ -86,7 +86,7 @@ def held(case: Case, trainable: bool) -> int:
 def stored(case: Case, param: Param) -> int:
     """Bytes of a parameter. A linear layer's in 8 bits needs scales beside them, which are not counted."""
     linear = len(param.shape) == 2 and param.name.startswith("blocks.")
-    return size(param) * (1 if linear and "int8" in options(case) else storage(case))
+    return size(param) * (1 if linear and "int8" in options(case) else _storage(case))
 
 
 @cache
@@ -95,12 +95,12 @@ def gradient_bytes(case: Case) -> dict[str, int]:
     bytes_by_layer: dict[str, int] = {}
     for p in trained(case):
         layer = p.name.rpartition(".")[0]
-        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + storage(case) * size(p)
+        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + _storage(case) * size(p)
     return bytes_by_layer
 
 
 def trained(case: Case) -> list[Param]:
-    return [p for p in case.spec.params(case.config) if p.trainable and p.name.startswith(trained_prefixes(case))]
+    return [p for p in case.spec.params(case.config) if p.trainable and p.name.startswith(_trained_prefixes(case))]
 
 
 def optimizer_bytes(case: Case) -> int:
@@ -109,7 +109,7 @@ def optimizer_bytes(case: Case) -> int:
     moments = len(case.optimizer.states)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
         return moments * sum(moment_bytes(size(p)) for p in trained(case))
-    kept = storage(case) * sum(case.optimizer.numbers(p.shape) for p in trained(case))
+    kept = _storage(case) * sum(case.optimizer.numbers(p.shape) for p in trained(case))
     return kept - ("mu_bf16" in options(case)) * sum(gradient_bytes(case).values()) // 2
 
 
@@ -129,7 +129,7 @@ def input_bytes(case: Case, targets: bool = True) -> int:
         return sum(integer * (x.size + y.size) for x, y in stream(case))
     floats, integers, labels = case.spec.sample(case.config)
     batches = STREAM if options(case).get("loading", {}).get("mode") == "whole" else 1
-    return batches * case.batch * (storage(case) * floats + integer * (integers + labels * targets))
+    return batches * case.batch * (_storage(case) * floats + integer * (integers + labels * targets))
 
 
 def stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -147,13 +147,13 @@ def layers(case: Case) -> list[Layer]:
 
 def graph(case: Case) -> list[Layer]:
     """The layers that a backward pass goes through: none below the first trained one. A frozen product needs no input."""
-    prefixes, all_layers = trained_prefixes(case) or ("",), layers(case)
+    prefixes, all_layers = _trained_prefixes(case) or ("",), layers(case)
     trained = [f"{k.name}.".startswith(prefixes) for k in all_layers]
     first = trained.index(True) if True in trained else len(all_layers)
     return [k if t or not k.output else replace(k, elements=0) for k, t in zip(all_layers[first:], trained[first:])]
 
 
-def recomputed(case: Case) -> set[str]:
+def _recomputed(case: Case) -> set[str]:
     """The blocks that run again in the backward pass. Policies that save more, or elsewhere, have the same bound, as has
     a compiler that chooses by itself."""
     blocks = list(dict.fromkeys(k.block for k in layers(case) if k.block))
@@ -169,7 +169,7 @@ def backward(case: Case) -> tuple[int, int]:
     instead of freeing them, have all gradients all the time; an optimizer that works in the backward pass, or a compiler that
     updates weights in place, needs those of one layer at a time.
     """
-    what, kept, again, gradients = options(case), graph(case), recomputed(case), gradient_bytes(case)
+    what, kept, again, gradients = options(case), graph(case), _recomputed(case), gradient_bytes(case)
     per_element = 0 if what.keys() & ACTIVATIONS_ELSEWHERE else width(case) * (case.batch // case.plan.micro_batches)
     always = case.plan.micro_batches > 1 or "keep_grads" in what
     in_place = case.framework == "jax" and "no_donate" not in what

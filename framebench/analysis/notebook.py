@@ -52,10 +52,10 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
         client.execute(env={**os.environ, **told})
     except CellExecutionError as error:
         raise NotFilled(f"{error.ename}: {error.evalue}") from None
-    return stripped(made)
+    return _stripped(made)
 
 
-def stripped(made: NotebookNode) -> NotebookNode:
+def _stripped(made: NotebookNode) -> NotebookNode:
     """Without what differs from run to run, and from machine to machine."""
     made.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     for i, cell in enumerate(made.cells):

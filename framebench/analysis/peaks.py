@@ -79,11 +79,11 @@ def bearing(every: Sequence[Row], case: Case) -> list[Row]:
         strategy_rows = [r for r in strategy_rows if r.size == case.size]
     usable = sorted((r for r in strategy_rows if not useless(r)), key=lambda r: r.batch)
     if not usable:
-        raise NoRecords("; ".join(f"{r.case}: {useless(r)}" for r in strategy_rows) or nothing_of(case))
+        raise NoRecords("; ".join(f"{r.case}: {useless(r)}" for r in strategy_rows) or _nothing_of(case))
     return [r for r in usable if limited_instrument(r) == limited_instrument(usable[-1])]
 
 
-def nothing_of(case: Case) -> str:
+def _nothing_of(case: Case) -> str:
     size = "" if isinstance(case, Described) else f"/*/{case.size}"
     what = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}{size}"
     return f"no records of {what}; measure first: framebench run '{what}'"
@@ -109,10 +109,10 @@ def peak_of(bearing_rows: Sequence[Row], case: Case, searches: Searches) -> Peak
 
 def predicted(bearing_rows: Sequence[Row], case: Case) -> Peak:
     if isinstance(case, Described):
-        return by_ratio(bearing_rows, case)
+        return _by_ratio(bearing_rows, case)
     batches = [r.batch for r in bearing_rows]
     if len(set(batches)) < 2:
-        return by_parts(bearing_rows[-1], case)
+        return _by_parts(bearing_rows[-1], case)
     value, low, high = fit(batches, [limited_bytes(r) for r in bearing_rows]).at(case.batch)
     method, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
     if low is None or high is None:
@@ -120,7 +120,7 @@ def predicted(bearing_rows: Sequence[Row], case: Case) -> Peak:
     return Peak("predicted", method, max(value, least), max(low, least), max(high, least))
 
 
-def by_parts(r: Row, case: Case) -> Peak:
+def _by_parts(r: Row, case: Case) -> Peak:
     """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
     is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
     measured_bound, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
@@ -131,7 +131,7 @@ def by_parts(r: Row, case: Case) -> Peak:
     return Peak("predicted", method, max(line, least.total), low, high)
 
 
-def by_ratio(bearing_rows: Sequence[Row], case: Case) -> Peak:
+def _by_ratio(bearing_rows: Sequence[Row], case: Case) -> Peak:
     """Of a model that was only described: its lower bound, times what peaks of the same strategy were to theirs.
 
     The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient

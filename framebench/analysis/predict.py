@@ -47,10 +47,10 @@ class Line:
         """The peak to expect at this batch, with the interval for one new measurement."""
         x, n = np.array(self.batches, float), len(self.batches)
         spread = 1 + 1 / n + (batch - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
-        return estimate(self.fixed.value + self.per_sample.value * batch, self.residual, spread, n)
+        return _estimate(self.fixed.value + self.per_sample.value * batch, self.residual, spread, n)
 
 
-def estimate(value: float, residual: float | None, spread: float, n: int) -> Estimate:
+def _estimate(value: float, residual: float | None, spread: float, n: int) -> Estimate:
     if residual is None:
         return Estimate(value)
     half = student(n - 2) * residual * spread**0.5
@@ -77,13 +77,13 @@ def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     residual = float((((y - fixed - slope * x) ** 2).sum() / (n - 2)) ** 0.5) if n > 2 else None
     return Line(
         tuple(batches),
-        estimate(fixed, residual, 1 / n + float(x.mean()) ** 2 / square, n),
-        estimate(slope, residual, 1 / square, n),
+        _estimate(fixed, residual, 1 / n + float(x.mean()) ** 2 / square, n),
+        _estimate(slope, residual, 1 / square, n),
         residual,
     )
 
 
-def alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
+def _alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
     """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
     measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()]
     for _, group in measured.groupby(ALIKE):
@@ -102,10 +102,10 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
     `error` is that of a line through the peaks, `error_over_bound` that of a line through what they exceed the lower
     bound by, which knows that gradients and activations need not be there together.
     """
-    return pd.DataFrame([held_out_of(group) for group in alike(table, at_least=3)])
+    return pd.DataFrame([_held_out_of(group) for group in _alike(table, at_least=3)])
 
 
-def held_out_of(group: pd.DataFrame) -> pd.Series:
+def _held_out_of(group: pd.DataFrame) -> pd.Series:
     bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
     smaller_batches, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
     line, batch = through(smaller_batches), int(group["batch"].iloc[-1])

@@ -112,10 +112,10 @@ def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
     rows = df[df["usable"]]
     by = read_by or ", ".join(instruments(rows))
     read = f"Peaks by {by}. " if by else ""
-    return [*more, left_out(df), *cautions(rows), read + conditions(rows if len(rows) else df)]
+    return [*more, _left_out(df), *_cautions(rows), read + conditions(rows if len(rows) else df)]
 
 
-def left_out(df: pd.DataFrame) -> str:
+def _left_out(df: pd.DataFrame) -> str:
     """By outcome, the rows that have no numbers."""
     without = df[~df["usable"]]
     cases = without["framework"].astype(str) + " " + without["strategy"].astype(str)
@@ -129,7 +129,7 @@ def shortened(case_names: Iterable[str]) -> str:
     return ", ".join(different[:NAMED]) + more
 
 
-def cautions(df: pd.DataFrame) -> list[str]:
+def _cautions(df: pd.DataFrame) -> list[str]:
     """Records of an older protocol, and of code that was not committed."""
     which = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,

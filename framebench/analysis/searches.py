@@ -80,7 +80,7 @@ class Searches:
 
     def of_case(self, case: Case, machine: str) -> list[Tried]:
         """Each search of any batch of this case. What is only described by its parameters was never searched."""
-        same = (fit for fit in self.fits if alike(fit, case, ("workload", "framework", "scenario", "strategy", "size")))
+        same = (fit for fit in self.fits if _alike(fit, case, ("workload", "framework", "scenario", "strategy", "size")))
         return [Tried([fit]) for fit in same if fit.provenance.machine == machine]
 
     def tried(self, case: Case, machine: str, framework_version: str | None) -> Tried:
@@ -91,7 +91,7 @@ class Searches:
         """Bytes that a process takes beside its tensors and keeps, workspaces and generated kernels: the most that searches of
         the same strategy saw, or else of the workload, or of the framework. None if there are none of the framework."""
         for names in RESEMBLES:
-            ran = (p for fit in self.fits if alike(fit, case, names) for p in probes(fit))
+            ran = (p for fit in self.fits if _alike(fit, case, names) for p in probes(fit))
             if seen := [p.kept_bytes for p in ran if p.kept_bytes is not None]:
                 return max(seen)
         return None
@@ -102,6 +102,6 @@ def probes(fit: Fit) -> Iterator[Probe]:
     return (p for p in (*fit.probes, fit.confirmation) if p)
 
 
-def alike(fit: Fit, case: Case, names: Iterable[str]) -> bool:
+def _alike(fit: Fit, case: Case, names: Iterable[str]) -> bool:
     other = case_of(fit.case)
     return all(getattr(other, name) == getattr(case, name) for name in names)

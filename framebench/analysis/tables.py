@@ -94,29 +94,29 @@ def used(df: pd.DataFrame) -> pd.DataFrame:
 
 def claim_arms(df: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy for what only tests an article's sentence, with the baselines."""
-    for title, group in titled(df[df["only_for_claims"] | df["baseline"]]):
+    for title, group in _titled(df[df["only_for_claims"] | df["baseline"]]):
         if not group["baseline"].all():
-            yield of_strategies(f"{title}, only for claims", group)
+            yield _of_strategies(f"{title}, only for claims", group)
 
 
 def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch. Where there are more strategies than those of
     the quick profile, also a table of these alone."""
-    for title, group in titled(df):
-        yield of_strategies(title, group)
+    for title, group in _titled(df):
+        yield _of_strategies(title, group)
         quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
         short = group[quick]
         if short["baseline"].any() and len(short) < len(group):
-            yield of_strategies(f"{title}, in short", short)
+            yield _of_strategies(f"{title}, in short", short)
 
 
-def titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows that one table compares, and its title."""
     for (_, workload, size, scenario, batch), group in df.groupby(["machine", "workload", "size", "scenario", "batch"]):
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
 
 
-def of_strategies(title: str, group: pd.DataFrame) -> Comparison:
+def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     first = group.iloc[0]
     lost = group[group["status"] != "ok"]
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
@@ -172,11 +172,11 @@ def conditions(df: pd.DataFrame) -> str:
     return (
         f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}, core {one('core')}; "
         f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys(days))} at "
-        f"{', '.join(commits)}.{''.join(map(unconfirmed, sorted(df['workload'].unique())))}"
+        f"{', '.join(commits)}.{''.join(map(_unconfirmed, sorted(df['workload'].unique())))}"
     )
 
 
-def unconfirmed(workload: str) -> str:
+def _unconfirmed(workload: str) -> str:
     """A sentence about reference values of one framework alone."""
     whose = spec.workload(workload).unconfirmed
     return f" References of {workload}: {whose}." if whose else ""
@@ -185,7 +185,7 @@ def unconfirmed(workload: str) -> str:
 def repeats(df: pd.DataFrame) -> str:
     """How the rows were measured: precision, blocks, and the commands that did it."""
     protocols = ", ".join(sorted(map(str, df["protocol"].unique())))
-    typed = sorted({typed_in_short(command) for command in df["command"].unique()})
+    typed = sorted({_typed_in_short(command) for command in df["command"].unique()})
     return (
         f"{precisions(df)} Protocol {protocols}. {timing(df)} Another process reads the memory. "
         f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
@@ -204,7 +204,7 @@ def timing(df: pd.DataFrame) -> str:
 
 
 @cache
-def typed_in_short(command: str) -> str:
+def _typed_in_short(command: str) -> str:
     return shorten(command.replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...")
 
 

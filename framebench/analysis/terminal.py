@@ -32,7 +32,7 @@ def draw(console: Console, head: Cells, rows: Sequence[Cells], left: int) -> lis
     shown = fitting(columns, left, console.width)
     table = Table()
     room = console.width - BORDER - LINES * len(shown)
-    wide = dict(zip(shown, widths([columns[i] for i in shown], room)))
+    wide = dict(zip(shown, _widths([columns[i] for i in shown], room)))
     for i, width in wide.items():
         table.add_column(Text(head[i]), justify="left" if i < left else "right", overflow="fold", width=width)
     for row in rows:
@@ -44,12 +44,12 @@ def draw(console: Console, head: Cells, rows: Sequence[Cells], left: int) -> lis
 def fitting(columns: Sequence[Cells], left: int, width: int) -> list[int]:
     """The columns that have room for their longest words, the first of all among them."""
     shown = list(range(len(columns)))
-    while len(shown) > 1 and BORDER + sum(LINES + longest_word(columns[i]) for i in shown) > width:
-        shown.remove(dispensable([(i, columns[i][0]) for i in shown], left))
+    while len(shown) > 1 and BORDER + sum(LINES + _longest_word(columns[i]) for i in shown) > width:
+        shown.remove(_dispensable([(i, columns[i][0]) for i in shown], left))
     return shown
 
 
-def dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
+def _dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
     """The column that goes next; `left` of them say what a row is about."""
     spare = [i for name in SPARE for i, heading in shown if heading == name and i > 0]
     backwards = shown[::-1]
@@ -57,9 +57,9 @@ def dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
     return (spare or values or [i for i, heading in backwards if heading not in KEEP and i > 0] or [shown[-1][0]])[0]
 
 
-def widths(columns: Sequence[Cells], room: int) -> list[int]:
+def _widths(columns: Sequence[Cells], room: int) -> list[int]:
     """As wide as the longest word of each; what is left goes where it saves most lines."""
-    column_widths = [longest_word(cells) for cells in columns]
+    column_widths = [_longest_word(cells) for cells in columns]
     wanted = [max(map(len, cells)) for cells in columns]
     for _ in range(room - sum(column_widths)):
         most = max(range(len(column_widths)), key=lambda i: wanted[i] / column_widths[i])
@@ -69,11 +69,11 @@ def widths(columns: Sequence[Cells], room: int) -> list[int]:
     return column_widths
 
 
-def longest_word(cells: Cells) -> int:
-    return max((len(piece) for cell in cells for word in cell.split() for piece in pieces(word)), default=1) or 1
+def _longest_word(cells: Cells) -> int:
+    return max((len(piece) for cell in cells for word in cell.split() for piece in _pieces(word)), default=1) or 1
 
 
-def pieces(word: str) -> list[str]:
+def _pieces(word: str) -> list[str]:
     return PIECE.findall(word) if len(word) > LONG else [word]
 
 
@@ -81,7 +81,7 @@ def wrapped(cell: str, width: int) -> Iterator[str]:
     """Its lines, broken at spaces, and where a word of code is longer than one after punctuation."""
     line = ""
     for word in cell.split():
-        for i, piece in enumerate(pieces(word) if len(word) > width else [word]):
+        for i, piece in enumerate(_pieces(word) if len(word) > width else [word]):
             gap = " " if line and i == 0 else ""
             if line and len(line + gap + piece) > width:
                 yield line

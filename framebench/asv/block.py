@@ -47,22 +47,22 @@ def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Reco
             return not_measured(case, run, where)
         if earlier := run.records(arm):
             return earlier[0]
-        wanted = [c for c in profile if c.id in selected() or c == case]
-        able = [c for c in wanted if not runner.unsupported(c) and alike(c, case)]
-        measure(groups(able, ready(wanted, where)), run, int(os.environ.get(BLOCKS, "1")))
+        wanted = [c for c in profile if c.id in _selected() or c == case]
+        able = [c for c in wanted if not runner.unsupported(c) and _alike(c, case)]
+        measure(groups(able, _ready(wanted, where)), run, int(os.environ.get(BLOCKS, "1")))
         return run.records(arm)[0]
 
 
-def alike(one: Case, other: Case) -> bool:
+def _alike(one: Case, other: Case) -> bool:
     """But for the strategy."""
     return replace(one, strategy=other.strategy) == other
 
 
-def selected() -> set[str]:
+def _selected() -> set[str]:
     return set(os.environ.get(SELECTED, "").split())
 
 
-def ready(wanted: list[Case], where: Environment) -> dict[str, Environment]:
+def _ready(wanted: list[Case], where: Environment) -> dict[str, Environment]:
     """Of the frameworks that this run measures those whose environment is there; of the one that asks, its version."""
     others = {c.framework: environments.describe(c.framework) for c in wanted if c.framework != where.framework}
     built_environments = {name: other for name, other in others.items() if environments.built(other)} | {where.framework: where}

@@ -36,7 +36,7 @@ class Building:
                 [sys.executable, "-m", "framebench.cli", "setup", framework], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
-            keep_off(self.process.pid)
+            _keep_off(self.process.pid)
             assert self.process.stdout
             for line in self.process.stdout:
                 self.said[framework] = line.strip()
@@ -62,7 +62,7 @@ class Building:
             self.process.terminate()
 
 
-def keep_off(pid: int) -> None:
+def _keep_off(pid: int) -> None:
     """Away from the last core, which times are taken on."""
     with contextlib.suppress(AttributeError, OSError):
         cores = os.sched_getaffinity(0)

@@ -24,7 +24,7 @@ def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     """asv's selection without other frameworks and without combinations that are no case: asv shows n/a for these, and starts
     no process."""
     chosen = {
-        name: [place for place, _ in selected(benchmarks, name)] for name in benchmarks if framework_of(name) == framework
+        name: [place for place, _ in selected(benchmarks, name)] for name in benchmarks if _framework_of(name) == framework
     }
     kept = benchmarks.filter_out({name for name in benchmarks if not chosen.get(name)})
     kept.benchmark_selection.update((name, chosen[name]) for name in kept)
@@ -39,14 +39,14 @@ def measured(selection: dict[str, Any]) -> list[Case]:
 
 def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
     """Those of one framework."""
-    selected_cases = {case for name in benchmarks if framework_of(name) == framework for _, case in selected(benchmarks, name)}
+    selected_cases = {case for name in benchmarks if _framework_of(name) == framework for _, case in selected(benchmarks, name)}
     return [case for case in profile() if case in selected_cases and not unsupported(case)]
 
 
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
     """The profile's cases that asv selected of a benchmark, each after its place in the product of the parameters."""
     params, places = benchmarks[name]["params"], frozenset(benchmarks.benchmark_selection[name])
-    for case in behind(name.split(".")[0], framework_of(name), size_of(name), profile_name()):
+    for case in behind(name.split(".")[0], _framework_of(name), _size_of(name), profile_name()):
         indices = [p.index(repr(value)) for p, value in zip(params, (case.scenario, case.strategy, case.batch), strict=True)]
         place = int(np.ravel_multi_index(indices, [len(p) for p in params]))
         if place in places:
@@ -59,17 +59,17 @@ def behind(workload: str, framework: str, size: str, profile_name: str) -> list[
     return [case for case in profile(profile_name) if (case.workload, case.framework, case.size) == named]
 
 
-def framework_of(benchmark: str) -> str:
+def _framework_of(benchmark: str) -> str:
     """`torch` of `resnet50.ResNet50TorchTiny.track_step_time`."""
-    return next(f for f in FRAMEWORKS if after_workload(benchmark).startswith(f))
+    return next(f for f in FRAMEWORKS if _after_workload(benchmark).startswith(f))
 
 
-def size_of(benchmark: str) -> str:
+def _size_of(benchmark: str) -> str:
     """`tiny` of `resnet50.ResNet50TorchTiny.track_step_time`; `cpu` where none is named."""
-    return after_workload(benchmark).removeprefix(framework_of(benchmark)) or DEFAULT_SIZE
+    return _after_workload(benchmark).removeprefix(_framework_of(benchmark)) or DEFAULT_SIZE
 
 
-def after_workload(benchmark: str) -> str:
+def _after_workload(benchmark: str) -> str:
     name, of_class, *_ = benchmark.split(".")
     return of_class.removeprefix(workload(name).benchmark).lower()
 

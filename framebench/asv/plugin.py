@@ -105,7 +105,7 @@ class FrameworkEnvironment(environment.Environment):
         return util.check_output([sys.executable, *args], env=env, **kwargs)
 
 
-def planned(selection: dict[str, Any]) -> int:
+def _planned(selection: dict[str, Any]) -> int:
     """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
     return len(cases.measured(selection))
 
@@ -144,7 +144,7 @@ def _named(machine: str | None) -> None:
         raise util.UserError(str(bad)) from bad
 
 
-def own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
+def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     """Run only what is a case of the environment's framework: asv itself shows pages of n/a for the others.
 
     The first environment to get this far opens the session.
@@ -204,7 +204,7 @@ def _alone() -> Iterator[None]:
         raise util.UserError(str(busy)) from busy
 
 
-def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
+def _resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
     """`asv run` with live progress, and with a session that is closed only by a run that comes to its end."""
 
     @wraps(run)
@@ -212,7 +212,7 @@ def resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
         _only_head(kwargs.pop("range_spec", None))
         _named(kwargs.get("machine"))
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
-        progress = Progress(lambda: planned(_Run.selection), log.info, log.add)
+        progress = Progress(lambda: _planned(_Run.selection), log.info, log.add)
         with _stoppable(), _alone(), heard(progress):
             try:
                 result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})
@@ -232,9 +232,9 @@ def setup() -> None:
         profile()
     except UnknownCase as unknown:
         raise util.UserError(f"FRAMEBENCH_PROFILE: {unknown}") from unknown
-    asv_run.Run.run = classmethod(resumable(asv_run.Run.run.__func__))
+    asv_run.Run.run = classmethod(_resumable(asv_run.Run.run.__func__))
     asv_find.Find.run = classmethod(_never_find)
-    asv_run.run_benchmarks = own_benchmarks(asv_run.run_benchmarks)
+    asv_run.run_benchmarks = _own_benchmarks(asv_run.run_benchmarks)
     asv_results._format_benchmark_result = cases.without_empty_rows(asv_results._format_benchmark_result)
     asv_compare.unroll_result = comparison.with_direction(asv_compare.unroll_result)
     asv_compare._is_result_better = comparison.either_way(asv_compare._is_result_better)

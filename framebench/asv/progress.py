@@ -71,10 +71,10 @@ class Progress:
         if not self.done or self.started is None:
             return ""
         cases = self.planned() - self.done
-        return f", about {duration(cases * (time.monotonic() - self.started) / self.done)} left"
+        return f", about {_duration(cases * (time.monotonic() - self.started) / self.done)} left"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
@@ -86,11 +86,11 @@ def heard(progress: Progress) -> Iterator[None]:
         os.mkfifo(path)
         # open for writing too: otherwise reading would end whenever the last writer leaves
         pipe = os.fdopen(os.open(path, os.O_RDWR), "r", errors="replace")
-        threading.Thread(target=relay, args=(pipe, progress), daemon=True).start()
+        threading.Thread(target=_relay, args=(pipe, progress), daemon=True).start()
         os.environ[VARIABLE] = str(path)
         yield
 
 
-def relay(pipe: TextIO, progress: Progress) -> None:
+def _relay(pipe: TextIO, progress: Progress) -> None:
     for line in pipe:
         progress.hear(line)

@@ -22,11 +22,11 @@ FEATURES = [*extensions.every("commands")]  # importing a module adds its comman
 
 def main() -> None:
     """Users' mistakes end in a sentence, not in a traceback."""
-    warnings.showwarning = plain_warning  # type: ignore[assignment]
+    warnings.showwarning = _plain_warning  # type: ignore[assignment]
     try:
         code = app(standalone_mode=False, prog_name="framebench")
     except typer.TyperException as error:
-        fail(mistake(error), 2)
+        fail(_mistake(error), 2)
     except (typer.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
@@ -36,7 +36,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def mistake(error: typer.TyperException) -> str:
+def _mistake(error: typer.TyperException) -> str:
     """What was wrong on the command line, and where all of it is explained. Ends the command where the help was shown."""
     context: typer.Context | None = getattr(error, "ctx", None)
     if not (message := error.format_message().strip().rstrip(".")):
@@ -44,7 +44,7 @@ def mistake(error: typer.TyperException) -> str:
     return f"{message}; `{context.command_path if context else 'framebench'} --help` has all of it"
 
 
-def plain_warning(message: Any, *_: Any, **__: Any) -> None:
+def _plain_warning(message: Any, *_: Any, **__: Any) -> None:
     say(f"warning: {message}")
 
 

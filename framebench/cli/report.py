@@ -67,9 +67,9 @@ def report(
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
     folder = Folder(results)
     if notebooks:
-        return run_notebooks(notebooks, folder, machine_of(folder, machine), to)
+        return _run_notebooks(notebooks, folder, machine_of(folder, machine), to)
     if figures:
-        return draw(folder, machine_of(folder, machine), to or FIGURES)
+        return _draw(folder, machine_of(folder, machine), to or FIGURES)
     machines = machines_of(folder, machine, has(folder, selectors))
     shown = kept(selectors, machines, folder)
     if not shown:
@@ -114,7 +114,7 @@ def site(shown: list[Record], folder: Folder, target: Path) -> None:
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
-def draw(folder: Folder, machine: str, to: Path) -> None:
+def _draw(folder: Folder, machine: str, to: Path) -> None:
     """Every figure that the records of one machine can fill: the same bytes for the same records."""
     from framebench.analysis.figures import save_all
 
@@ -123,7 +123,7 @@ def draw(folder: Folder, machine: str, to: Path) -> None:
         typer.echo(path)
 
 
-def run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
+def _run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
     """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
     from framebench.analysis import notebook
 

@@ -71,7 +71,7 @@ Machine = Annotated[str | None, typer.Option(callback=named, help=WHOSE)]
 Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE}; `{ALL}` takes every machine's")]
 
 
-def tell_version(asked: bool) -> None:
+def _tell_version(asked: bool) -> None:
     if asked:
         version, code = metadata.version("framebench"), provenance.commit() or "no commit"
         changed = ", changed since" if provenance.dirty() else ""
@@ -82,7 +82,7 @@ def tell_version(asked: bool) -> None:
 @app.callback()
 def framebench(
     version: Annotated[
-        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="version, commit and protocol")
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="version, commit and protocol")
     ] = False,
 ) -> None:
     """Which framework, with which memory strategy, trains or serves this model in this much memory, and what does it cost?"""
@@ -153,12 +153,12 @@ def writable(folder: Path) -> Path:
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "Not a folder", str(there))
-    if not may_write(there, os.X_OK):
+    if not _may_write(there, os.X_OK):
         raise PermissionError(errno.EACCES, "Nothing can be written there", str(there))
     return folder
 
 
-def may_write(path: Path, more: int = 0) -> bool:
+def _may_write(path: Path, more: int = 0) -> bool:
     return os.access(path, os.W_OK | more, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -174,7 +174,7 @@ def file_to_write(value: Path | None) -> Path | None:
     """Likewise a file."""
     if value and value.is_dir():
         raise typer.BadParameter(f"{value} is a folder; name a file")
-    if value and value.exists() and not may_write(value):
+    if value and value.exists() and not _may_write(value):
         raise typer.BadParameter(f"Nothing can be written there: {value}")
     if value and not value.absolute().parent.exists():
         raise typer.BadParameter(f"there is no folder {value.parent}")

@@ -41,7 +41,7 @@ def golden(
     from framebench.engine import golden as references
     from framebench.models.spec import names, workload
 
-    makers = {name: makers_of(workload(name), unconfirmed) for name in workloads or names()}
+    makers = {name: _makers_of(workload(name), unconfirmed) for name in workloads or names()}
     for name, frameworks in makers.items():
         existing_keys = tuple(workload(name).golden) if missing else ()
         made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=existing_keys) for f in frameworks)
@@ -60,7 +60,7 @@ def golden(
         typer.echo(f"{path}: {len(made)} keys, {by}")
 
 
-def makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
+def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
     """The frameworks that compute its references. Ends the command where one alone may not."""
     from framebench.engine.golden import MAKERS
 

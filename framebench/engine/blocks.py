@@ -106,27 +106,27 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     """The group's block of this number, or where memory does not suffice for one, several."""
     name = f"{run.id}/{group.name}/{number}"
     if waiting := pending.read(run.results, name):
-        complete(waiting, run)
+        _complete(waiting, run)
     records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
     blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
     taken = {block for arm_blocks in blocks.values() for block in arm_blocks if block.startswith(f"{name}.")}
     left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
     if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
-        left = [arm for arm in left if number not in map(number_of, blocks[arm])]
+        left = [arm for arm in left if number not in map(_number_of, blocks[arm])]
     sub_block = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
     while left:
         arms, later = together(group, left, run)
-        timed, left, crowded = one_block(f"{name}.{sub_block}", arms, len(group.always), run)
+        timed, left, crowded = _one_block(f"{name}.{sub_block}", arms, len(group.always), run)
         left += later
         for arm in crowded:  # memory ran out among others: the answer is what it does alone
             sub_block += 1
-            timed += one_block(f"{name}.{sub_block}", [arm], 1, run)[0]
+            timed += _one_block(f"{name}.{sub_block}", [arm], 1, run)[0]
         sub_block += 1
         pending.write(run.results, name, timed)
-        complete(timed, run)
+        _complete(timed, run)
 
 
-def number_of(block: str) -> int:
+def _number_of(block: str) -> int:
     return int(block.rpartition("/")[2].partition(".")[0])
 
 
@@ -139,7 +139,7 @@ def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[A
     return [*group.always, *(arm for arm in group.others if arm in left)], []
 
 
-def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
+def _one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
     """A block of as many arms as fit, of which the `first` and one more are tried in any case: what became of each, the arms
     that did not fit, and those that ran out of memory beside others."""
     options, load, lives, files = run.options, runner.load_average(), list[TimedProcess](), set[Path]()
@@ -147,8 +147,8 @@ def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[T
         start(arms, first, lives, run)
         files = set[Path]().union(*(live.files() for live in lives))
         seed = secrets.randbelow(2**31)
-        product = take_turns([live for live in lives if live.ready], seed, run)
-        for some in parted([live for live in lives if live.ready], len(options.cores())):
+        product = _take_turns([live for live in lives if live.ready], seed, run)
+        for some in _parted([live for live in lives if live.ready], len(options.cores())):
             for live, core in zip(some, options.cores()):
                 live.finish(core)
             for live in some:
@@ -158,7 +158,7 @@ def one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[T
             live.kill()
     if not run.without_times:
         pages.renew(files)
-    disown(lives)
+    _disown(lives)
     timed = [
         Timed(live.arm, turns(live, i, lives, block, seed, product), outcome(live), live.cold, load)
         for i, live in enumerate(lives)
@@ -189,12 +189,12 @@ def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> N
             room.enter()
 
 
-def parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
+def _parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
     for i in range(0, len(items), at_once):
         yield items[i : i + at_once]
 
 
-def take_turns(lives: list[TimedProcess], seed: int, run: Run) -> ReferenceProduct | None:
+def _take_turns(lives: list[TimedProcess], seed: int, run: Run) -> ReferenceProduct | None:
     """The rounds: in each the reference product, then every arm in random order."""
     if not lives or run.without_times:
         return None
@@ -240,7 +240,7 @@ def reference(case: Case, run: Run, lives: list[TimedProcess]) -> references.Ref
     return references.among(case, alive) or references.find(case, run.id, run.results / "records" / provenance.machine_name())
 
 
-def disown(lives: list[TimedProcess]) -> None:
+def _disown(lives: list[TimedProcess]) -> None:
     """An arm that was verified against one that came out wrong in the end is not verified."""
     for live in lives:
         against = live.verification.get("against")
@@ -251,24 +251,24 @@ def disown(lives: list[TimedProcess]) -> None:
                     verdict |= {"passed": False, "reason": f"it was verified against {against}, which came out wrong"}
 
 
-def complete(timed: list[Timed], run: Run) -> None:
+def _complete(timed: list[Timed], run: Run) -> None:
     """The memory of those arms that the session has none of yet, and the records of all. What comes to its end is written at
     once, and what was interrupted goes on from there."""
     name = timed[0].turns.block
-    having = {t.turns.arm for t in timed if any(r.peaks and not in_block(r, t) for r in run.records(t.arm))}
-    left = [t for t in timed if not any(in_block(r, t) and r.turns and r.turns.arm == t.turns.arm for r in run.records(t.arm))]
+    having = {t.turns.arm for t in timed if any(r.peaks and not _in_block(r, t) for r in run.records(t.arm))}
+    left = [t for t in timed if not any(_in_block(r, t) and r.turns and r.turns.arm == t.turns.arm for r in run.records(t.arm))]
     roomy = fits([max((t.outcome.held for t in left), default=0)], free_memory(), len(run.options.cores()))
-    for some in parted(left, len(run.options.cores()) if roomy else 1):
+    for some in _parted(left, len(run.options.cores()) if roomy else 1):
         with ExitStack() as stack:
             due = [t for t in some if run.options.peaks_each_block or t.turns.arm not in having]
             wanted = due if run.options.memory else []
-            memory = {t.turns.arm: m for t in wanted if (m := memory_of(t, run, stack))}
+            memory = {t.turns.arm: m for t in wanted if (m := _memory_of(t, run, stack))}
             for t in some:
                 run.write(record(t, run, memory.get(t.turns.arm)), t.arm)
     pending.remove(run.results, name.rpartition(".")[0])
 
 
-def memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
+def _memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
     """The process for the arm's memory, gone when the stack closes; none where the other half did not come out right."""
     if timed.outcome.status != "ok" or not runner.passed(timed.outcome):
         return None
@@ -277,7 +277,7 @@ def memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
     return memory_process
 
 
-def in_block(record: Record, timed: Timed) -> bool:
+def _in_block(record: Record, timed: Timed) -> bool:
     return record.turns is not None and record.turns.block == timed.turns.block
 
 

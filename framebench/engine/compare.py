@@ -48,11 +48,11 @@ def measure(
     with Run(session, options, results, told) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            rounds.append(Round(*(record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
+            rounds.append(Round(*(_record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
     return rounds
 
 
-def record_of(run: Run, arm: Arm, place: int, number: int, group: Group) -> Record:
+def _record_of(run: Run, arm: Arm, place: int, number: int, group: Group) -> Record:
     """Of the arm at this place in the block of this number. Raises NotMeasured where it has no numbers."""
     name = f"{run.id}/{group.name}/{number}."
     records = [r for r in run.records(arm) if r.turns and r.turns.block.startswith(name)]

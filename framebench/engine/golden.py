@@ -124,23 +124,23 @@ def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collect
     values = {key: workload(name).golden[key] for key in beside} | {key: entry["values"] for key, entry in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
     tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
-    tensors |= {key: shortened(entry["tensors"]) for key, entry in made.items()}
+    tensors |= {key: _shortened(entry["tensors"]) for key, entry in made.items()}
     (path.parent / "tensors.json.gz").write_bytes(
         gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     )
     return path
 
 
-def shortened(tensors: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+def _shortened(tensors: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
     """Projections to DIGITS places after the norm's first: what is far smaller than the norm needs no digits of its own."""
     return {
         kind: {
-            name: [float(f"{n:.{DIGITS}g}") if n == s[0] else round_to(n, s[0]) for n in s] for name, s in projections.items()
+            name: [float(f"{n:.{DIGITS}g}") if n == s[0] else _round_to(n, s[0]) for n in s] for name, s in projections.items()
         }
         for kind, projections in tensors.items()
     }
 
 
-def round_to(number: float, norm: float) -> float:
+def _round_to(number: float, norm: float) -> float:
     unit = norm * 10.0**-DIGITS
     return float(f"{round(number / unit) * unit:.{DIGITS}g}") if unit else number

@@ -28,12 +28,12 @@ def groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     sets: dict[tuple[object, ...], list[Case]] = {}
     for case in cases:
         sets.setdefault((case.workload, case.scenario, case.batch, case.size, case.framework), []).append(case)
-    return [group_of(group_cases, ready) for group_cases in sets.values()]
+    return [_group_of(group_cases, ready) for group_cases in sets.values()]
 
 
-def group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
+def _group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
     base_case = replace(cases[0], strategy=cases[0].stage.baseline)
-    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready and measurable(c)]
+    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready and _measurable(c)]
     always = tuple(Arm(c, ready[c.framework]) for c in dict.fromkeys(bases))
     others = tuple(Arm(c, ready[c.framework]) for c in references.in_order(cases) if c not in bases)
     version = ready[base_case.framework].name  # asv measures several in one session
@@ -46,5 +46,5 @@ def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
     return Group(f"pair/{base.id}/{change.id}", arms)
 
 
-def measurable(case: Case) -> bool:
+def _measurable(case: Case) -> bool:
     return declared(case) and not runner.unsupported(case)

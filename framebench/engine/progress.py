@@ -23,7 +23,7 @@ class CaseProgress(Listener):
 
     def __init__(self, cases: list[Case], results: Path, console: Console, blocks: int = 1) -> None:
         self.console = console
-        self.expected = expected_seconds(cases, results)
+        self.expected = _expected_seconds(cases, results)
         self.left = dict.fromkeys(cases, blocks)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -73,7 +73,7 @@ def line(record: Record, step_s: float | None = None) -> str:
     return f"{record.case:<48} {peak:<32} {time}{effect}"
 
 
-def expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
+def _expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
     """What each case took last time here; for a new one the median of its framework's, or a guess."""
     seconds_by_case: dict[Case, float] = {}
     for case in cases:
@@ -83,11 +83,11 @@ def expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
                 seconds_by_case[case] = store.read(path).spent_s.get("total", 0.0)
             except store.BadRecord:
                 continue
-    medians = {f: statistics.median(v) for f, v in by_framework(seconds_by_case).items()}
+    medians = {f: statistics.median(v) for f, v in _by_framework(seconds_by_case).items()}
     return {c: seconds_by_case.get(c, medians.get(c.framework, GUESS_S if c.support.supported else 0.0)) for c in cases}
 
 
-def by_framework(seconds_by_case: dict[Case, float]) -> dict[str, list[float]]:
+def _by_framework(seconds_by_case: dict[Case, float]) -> dict[str, list[float]]:
     seconds_by_framework: dict[str, list[float]] = {}
     for case, seconds in seconds_by_case.items():
         seconds_by_framework.setdefault(case.framework, []).append(seconds)

@@ -29,13 +29,13 @@ def in_order(cases: list[Case]) -> list[Case]:
     """Baselines first where references have to be found, the rest as it was; frameworks as in the table."""
 
     def rank(case: Case) -> tuple[bool, int]:
-        return not is_base(case), FRAMEWORKS.index(case.framework) if needed(case) else 0
+        return not _is_base(case), FRAMEWORKS.index(case.framework) if needed(case) else 0
 
     late = sorted((c for c in cases if needed(c)), key=rank)
     return [c for c in cases if not needed(c)] + late
 
 
-def is_base(case: Case) -> bool:
+def _is_base(case: Case) -> bool:
     return case.strategy == case.stage.baseline
 
 
@@ -45,10 +45,10 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
         return None
     pattern = f"*/{case.workload}.*.b{case.batch}.{case.size}"
     session_records = (store.of_session(folder, session) for folder in sorted(machine.glob(pattern)))
-    fit = [r for r in session_records if r is not None and r.case != case.id and is_reference(r, case.golden_key)]
+    fit = [r for r in session_records if r is not None and r.case != case.id and _is_reference(r, case.golden_key)]
     if not fit:
         return None
-    first = min(fit, key=lambda r: (not is_base(r.parsed), r.provenance.measured_at))
+    first = min(fit, key=lambda r: (not _is_base(r.parsed), r.provenance.measured_at))
     assert first.verification
     values = {name: value for name, value in first.verification.observed.items() if value is not None}
     return Reference(first.case, values, first.verification.summaries, WIDER)
@@ -68,5 +68,5 @@ def fits(case: Case, key: str) -> bool:
     return case.golden_key == key and case.plan.precision == "fp32"
 
 
-def is_reference(record: Record, key: str) -> bool:
+def _is_reference(record: Record, key: str) -> bool:
     return bool(fits(record.parsed, key) and record.status == "ok" and record.verified)

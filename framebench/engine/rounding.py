@@ -41,7 +41,7 @@ def cases(workload: str, size: str) -> list[Case]:
     tolerances, one for each strategy that has another model or may change the order of sums, the baselines at each batch."""
     cases_by_group: dict[tuple[object, ...], Case] = {}
     base = spec.workload(workload).preset(size).base
-    mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and can_be_measured(case)]
+    mine = [case for case in every_case() if (case.workload, case.size) == (workload, size) and _can_be_measured(case)]
     for case in sorted(mine, key=lambda case: (case.batch != base, case.strategy != case.stage.baseline)):  # preferred first
         plan = case.plan
         cases_by_group.setdefault((case.framework, plan.precision, plan.mathematics, *group(case.golden_key)), case)
@@ -54,7 +54,7 @@ def cases(workload: str, size: str) -> list[Case]:
     return list(dict.fromkeys(cases_by_group.values()))
 
 
-def can_be_measured(case: Case) -> bool:
+def _can_be_measured(case: Case) -> bool:
     here = bool(nvml.gpus()) or not case.support.gpu
     return case.support.supported and here and case.golden_key in case.spec.golden
 
@@ -114,7 +114,7 @@ def kept(workload: str, size: str, environment: str) -> Path:
     return file
 
 
-def by_key(lines_by_case: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]]]:
+def _by_key(lines_by_case: dict[str, Any]) -> dict[str, dict[str, dict[str, list[Errors]]]]:
     """Framework -> precision -> golden key -> errors of each case."""
     result: dict[str, dict[str, dict[str, list[Errors]]]] = {}
     for case_id, line in lines_by_case.items():
@@ -154,7 +154,7 @@ def write(workload: str, lines_by_case: dict[str, Any], beside: bool = False) ->
     file_content = json.loads(file.read_text()) if file.exists() else {"machines": {}}
     errors = {
         framework: {p: {k: rounded(joined(each)) for k, each in keys.items()} for p, keys in precisions.items()}
-        for framework, precisions in by_key(lines_by_case).items()
+        for framework, precisions in _by_key(lines_by_case).items()
     }
     count = len(lines_by_case)
     if beside and (before := file_content["machines"].get(provenance.machine_name())):

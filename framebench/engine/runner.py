@@ -156,7 +156,7 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
         fields["cold_peaks"] = larger(timed.result.get("cold_peaks", {}), memory.result.get("cold_peaks", {}))
     if memory.on_device and "peaks" in fields:
         fields["peaks"] |= memory.on_device
-        fields["allocator"] = fields.get("allocator", {}) | beyond_the_pool(memory.result, max(memory.on_device.values()))
+        fields["allocator"] = fields.get("allocator", {}) | _beyond_the_pool(memory.result, max(memory.on_device.values()))
     if timed.joules is not None and halves.get("timed_s", 0) >= ENOUGH_S:
         fields["energy_j_per_step"] = timed.joules / halves["timed_steps"]
     if "effect" in halves:
@@ -177,7 +177,7 @@ def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return {name: max(d[name] for d in (one, other) if name in d) for name in (*other, *(n for n in one if n not in other))}
 
 
-def beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
+def _beyond_the_pool(memory: dict[str, Any], process: int) -> dict[str, int]:
     """Bytes of the process that are not the pool's at its largest: CUDA context, kernels, libraries' own workspaces."""
     pools = (memory.get(name, {}).get("allocator.reserved") for name in ("peaks", "cold_peaks"))
     pool = max((p for p in pools if p is not None), default=None)

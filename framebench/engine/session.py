@@ -40,7 +40,7 @@ def alone(results: Path) -> Iterator[None]:
         held = FileLock(file).acquire(blocking=False)
     except Timeout:
         raise Busy(
-            f"{holder(file)} is measuring into {results}; two at once would disturb each other's times. Wait for it, or stop "
+            f"{_holder(file)} is measuring into {results}; two at once would disturb each other's times. Wait for it, or stop "
             f"it, or name another folder with --results"
         ) from None
     with held:
@@ -48,7 +48,7 @@ def alone(results: Path) -> Iterator[None]:
         yield
 
 
-def holder(file: Path) -> str:
+def _holder(file: Path) -> str:
     """Whoever wrote into the lock that is held now, if that can be told."""
     try:
         return file.read_text(errors="replace").strip()[:200] or "another process"

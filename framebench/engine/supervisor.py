@@ -130,7 +130,7 @@ class Worker:
     def outcome(self) -> Outcome:
         """End it, and say what became of it."""
         self.kill()
-        return without_proof(classify(self, oom_kills() > self.kills), self.measured)
+        return _without_proof(classify(self, oom_kills() > self.kills), self.measured)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -157,16 +157,16 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
         if error["oom"]:
             return Outcome("oom", f"{oom}, {error.get('blamed') or error['type'] + ': ' + error['message']}", log=tail)
         cause = error.get("blamed") or f"{error['type']} {during}: {error['message']}"
-        return Outcome("crashed", cause + compiler_said(tail, error["message"]), log=tail)
+        return Outcome("crashed", cause + _compiler_said(tail, error["message"]), log=tail)
     if worker.expired_s is not None:
         return Outcome("timeout", f"no end after {worker.expired_s:g} s, {during}", log=tail)
     name = signal_name(-code) if code < 0 else f"exit code {code}"
     if (oom_killed and code == -signal.SIGKILL) or limits.OUT_OF_MEMORY.search(tail):
         return Outcome("oom", f"{oom}, ended by {name}", log=tail)
-    return Outcome("crashed", f"ended by {name} {during}{compiler_said(tail, '')}", log=tail)
+    return Outcome("crashed", f"ended by {name} {during}{_compiler_said(tail, '')}", log=tail)
 
 
-def without_proof(outcome: Outcome, measured: dict[str, Any]) -> Outcome:
+def _without_proof(outcome: Outcome, measured: dict[str, Any]) -> Outcome:
     """Whatever ended a worker when all was measured and verified, it took no more than the proof that the strategy was on."""
     if outcome.status == "ok" or "verification" not in measured:
         return outcome
@@ -181,7 +181,7 @@ def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def compiler_said(log: str, told: str) -> str:
+def _compiler_said(log: str, told: str) -> str:
     """The first error of a compiler or linker in a worker's log, unless the reason tells it: why Jittor cannot build."""
     error_line = next((line.strip() for line in log.splitlines() if COMPILER_ERROR.search(line)), "")
     return f" (the compiler: {error_line[:300]})" if error_line and error_line not in told else ""

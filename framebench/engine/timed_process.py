@@ -161,7 +161,7 @@ class TimedProcess:
 
     def held(self) -> int:
         """The most bytes that the process has held by now."""
-        return resident(self.worker.process.pid) if self.worker else 0
+        return _resident(self.worker.process.pid) if self.worker else 0
 
     def files(self) -> set[Path]:
         """Those that the process maps."""
@@ -172,7 +172,7 @@ class TimedProcess:
             self.worker.kill()
 
 
-def resident(pid: int) -> int:
+def _resident(pid: int) -> int:
     """The high-water mark of its resident memory in bytes; 0 where there is no such process, or no Linux."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -50,17 +50,17 @@ def code() -> str | None:
     if not CHECKOUT:
         return f"framebench {version('framebench')}"
     changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
-    changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in new_modules())
+    changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in _new_modules())
     return f"{commit()}+{hashlib.sha256(changes).hexdigest()[:10]}" if changes else commit()
 
 
 def dirty() -> bool | None:
     """Whether the code differs from the commit; results do not count."""
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    return None if changes is None else bool(changes or new_modules())
+    return None if changes is None else bool(changes or _new_modules())
 
 
-def new_modules() -> list[str]:
+def _new_modules() -> list[str]:
     """What git does not track yet and what measures could import all the same. What git is told to ignore stays ignored."""
     listing = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
     return sorted(name for name in (listing or "").split("\0") if name)
@@ -89,13 +89,13 @@ def machine_name() -> str:
 def hardware() -> dict[str, Any]:
     """Processor, cores, memory, kernel; no address and no user name."""
     return {
-        "cpu": cpu_model(),
+        "cpu": _cpu_model(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
-        **huge_pages(),
+        **_huge_pages(),
         **({"bfloat16": sorted(instructions)} if (instructions := bfloat16_instructions()) is not None else {}),
     }
 
@@ -122,13 +122,13 @@ def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | N
     return None if flags is None else BFLOAT16.intersection(flags)
 
 
-def huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:
+def _huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:
     """Whether the kernel backs memory by huge pages unasked, which moves resident memory and time; `[...]` marks the choice."""
     chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None
     return {"transparent_huge_pages": chosen[1]} if chosen else {}
 
 
-def cpu_model() -> str:
+def _cpu_model() -> str:
     """From /proc/cpuinfo: platform.processor() is empty on Linux."""
     info = Path("/proc/cpuinfo")
     if info.exists():

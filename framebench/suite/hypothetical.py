@@ -28,7 +28,7 @@ class Described(Case):
 
 def named(case_id: str) -> Case:
     """The case with this id, whose size may be left out; its batch needs no golden values. Raises UnknownCase."""
-    case_id = sized(case_id)
+    case_id = _sized(case_id)
     try:
         return parse(case_id)
     except UnknownCase:
@@ -42,7 +42,7 @@ def named(case_id: str) -> Case:
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
 
 
-def sized(case_id: str) -> str:
+def _sized(case_id: str) -> str:
     """With the default size where the last of six parts is left out."""
     return f"{case_id.rstrip('/')}/{DEFAULT_SIZE}" if case_id.strip("/").count("/") == 4 else case_id
 
@@ -53,7 +53,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     Every rank has as many samples as the others, and at least one: a batch that does not divide becomes the next that does.
     Raises UnknownCase.
     """
-    parts = sized(case_id).strip("/").split("/")
+    parts = _sized(case_id).strip("/").split("/")
     if len(parts) != 6:
         raise UnknownCase(
             f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
@@ -63,15 +63,15 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
         raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
     # all but the strategy is valid if it is for the baseline
     named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}")
-    count = number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
-    plan = strategy_over_ranks(scenario, strategy)
+    count = _number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
+    plan = _strategy_over_ranks(scenario, strategy)
     if not plan.suits(spec.workload(workload)):
         raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads or ())}, not for {workload}")
     samples = -(-int(batch_match["batch"]) // count) * count
     return Case(workload, framework, scenario, plan.name, samples, size, count)
 
 
-def number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) -> int:
+def _number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) -> int:
     if written and asked and written != asked:
         raise UnknownCase(f"{batch} says {written} ranks, and --ranks {asked}: leave one of them out")
     if not (count := asked or written):
@@ -81,7 +81,7 @@ def number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) 
     return count
 
 
-def strategy_over_ranks(scenario: str, name: str) -> Strategy:
+def _strategy_over_ranks(scenario: str, name: str) -> Strategy:
     choices = [strategy_name for where, strategy_name in OVER_RANKS if where == scenario]
     if not choices:
         able = dict.fromkeys(where for where, _ in OVER_RANKS)

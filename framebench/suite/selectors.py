@@ -36,7 +36,7 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
         raise UnknownCase(f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take")
     matching_cases = list(among or (over_ranks() if several else every_case()))
     if "+" in patterns[3]:
-        patterns[3], asked = combination(patterns[2], patterns[3])
+        patterns[3], asked = _combination(patterns[2], patterns[3])
         matching_cases += [c for c in asked if c not in matching_cases]
     # the size restricts which batches exist, so it is matched first
     order = (("workload", 0), ("framework", 1), ("scenario", 2), ("strategy", 3), ("size", 5), ("batch", 4))
@@ -64,7 +64,7 @@ def asks_for_ranks(selector: str) -> bool:
     return not {name for _, name in OVER_RANKS}.isdisjoint(strategy.split("+")) or "x" in batch
 
 
-def combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
+def _combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
     """The proper name of `b+a`, and its cases in the scenarios where it makes sense. Raises UnknownCase."""
     reasons: list[str] = []
     for scenario in SCENARIOS:

@@ -23,7 +23,7 @@ Summaries = dict[str, dict[str, Summary]]  # kind -> tensor -> summary
 
 
 @cache
-def drawn() -> np.ndarray:
+def _drawn() -> np.ndarray:
     """Normal numbers, drawn once: (PROJECTIONS, CHUNK + PLACES). Random vectors are windows on them."""
     return np.random.default_rng([SEED, 3]).standard_normal((PROJECTIONS, CHUNK + PLACES))
 
@@ -36,7 +36,7 @@ def summary(name: str, array: np.ndarray) -> Summary:
         part = flat[start : start + CHUNK].astype(np.float64)
         place = zlib.crc32(f"{name} {start}".encode()) % PLACES
         square += float(part @ part)
-        projections += drawn()[:, place : place + part.size] @ part
+        projections += _drawn()[:, place : place + part.size] @ part
     return float(square**0.5), *map(float, projections)
 
 

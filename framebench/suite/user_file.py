@@ -63,10 +63,10 @@ def line_of(error: BaseException, file: str) -> int | None:
 
 def defined(file: str) -> dict[str, int]:
     """The names that the file defines at its top level, with their lines, without running it. Raises Fault."""
-    return {name: node.lineno for node in parsed(file).body for name in names_of(node)}
+    return {name: node.lineno for node in parsed(file).body for name in _names_of(node)}
 
 
-def names_of(node: ast.stmt) -> list[str]:
+def _names_of(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):

@@ -61,7 +61,7 @@ def timer(adapter: Adapter) -> dict[str, float]:
     return {"timer bias": min(seconds) / KNOWN_SECONDS - 1, "processor lost to others": max(0.0, disturbed)}
 
 
-def calibrate(framework: str) -> dict[str, float]:
+def _calibrate(framework: str) -> dict[str, float]:
     adapter = adapters.load(Case("transformer", framework, "eval", "no_grad", 4, "tiny"))
     adapter.build()
     adapter.step()
@@ -71,5 +71,5 @@ def calibrate(framework: str) -> dict[str, float]:
 
 if __name__ == "__main__":
     out = own_stdout()
-    print(json.dumps(calibrate(sys.argv[1])), file=out)
+    print(json.dumps(_calibrate(sys.argv[1])), file=out)
     os._exit(0)

@@ -32,7 +32,7 @@ def cases(name: str, framework: str, size: str) -> dict[str, Case]:
     return cases_by_key
 
 
-def observe(case: Case) -> dict[str, Any]:
+def _observe(case: Case) -> dict[str, Any]:
     """What verification looks at, computed in float64 by this process's framework."""
     adapter = adapters.load(case)
     adapter.float64 = True
@@ -45,6 +45,6 @@ if __name__ == "__main__":
     workload_name, framework_name, chosen_size, file, *known = sys.argv[1:]
     wanted = cases(workload_name, framework_name, chosen_size)
     for key in [key for key in wanted if key not in known][:AT_ONCE]:
-        found = observe(wanted[key])
+        found = _observe(wanted[key])
         with open(file, "a") as done:
             done.write(json.dumps({key: found}) + "\n")

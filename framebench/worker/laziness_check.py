@@ -44,7 +44,7 @@ def remembered(adapter: Adapter) -> str:
     """Why a step without an update cannot have computed its result: other inputs give the same loss. Empty if they do not."""
     before = adapter.loss()
     mine = vars(adapter).copy()
-    give_others(adapter)
+    _give_others(adapter)
     timed_step(adapter)
     same = adapter.loss() == before
     for name in ("inputs", "stream"):
@@ -53,7 +53,7 @@ def remembered(adapter: Adapter) -> str:
     return "other inputs gave the same loss" if same else ""
 
 
-def give_others(adapter: Adapter) -> None:
+def _give_others(adapter: Adapter) -> None:
     """Each sample moved on by one place along its last axis, a token or a pixel; targets as they are."""
     case, workload, config = adapter.case, adapter.workload, adapter.config
 

@@ -30,9 +30,9 @@ class Observed:
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """The steps that verification needs: their seconds, and what was observed."""
     if not adapter.case.stage.trains:
-        return evaluate(adapter)
-    seconds, observed = first_update(adapter)
-    before, textbook = canonical(adapter), Textbook(adapter)
+        return _evaluate(adapter)
+    seconds, observed = _first_update(adapter)
+    before, textbook = _canonical(adapter), Textbook(adapter)
     for _ in range(LOSS_STEPS):
         seconds.append(timed_step(adapter))
         textbook.follow(adapter)
@@ -51,15 +51,15 @@ def begin_again(adapter: Adapter) -> None:
     adapter.restore()
 
 
-def first_update(adapter: Adapter) -> tuple[list[float], Observed]:
+def _first_update(adapter: Adapter) -> tuple[list[float], Observed]:
     """The loss and the gradients of the first step."""
     seconds = [timed_step(adapter)]
-    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, canonical(adapter), 1)["weight"]
+    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, _canonical(adapter), 1)["weight"]
     norm = float(np.linalg.norm([values[0] for values in gradient_summaries.values()]))
     return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": gradient_summaries})
 
 
-def evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
+def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     """One step without an update. A scenario that gives no logits has no model that stays, either."""
     if adapter.case.stage.observes != "logits":
         return [timed_step(adapter)], Observed({"loss": adapter.loss()})
@@ -100,7 +100,7 @@ def states(adapter: Adapter) -> tuple[Summaries, int]:
     return summaries_by_kind, size
 
 
-def canonical(adapter: Adapter) -> dict[str, np.ndarray]:
+def _canonical(adapter: Adapter) -> dict[str, np.ndarray]:
     """Where weights and buffers began."""
     teacher = adapter.workload.weights(adapter.teacher) if adapter.teacher else {}
     return adapter.case.weights | {f"teacher.{name}": array for name, array in teacher.items()}

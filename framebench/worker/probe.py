@@ -23,12 +23,12 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
     """Three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
     emit({"phase": "compile"})
     adapter.compile()
-    before = beside_tensors(adapter)
+    before = _beside_tensors(adapter)
     limited = order.budget is not None and adapter.cap(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
     cold = peaks(adapter)
     steady = peaks(adapter)
-    after = beside_tensors(adapter)
+    after = _beside_tensors(adapter)
     seconds = timed_step(adapter)
     adapter.cap(None)  # the loss of an evaluation is no part of its step
     loss = adapter.loss()
@@ -38,7 +38,7 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
     return {"peaks": steady, "cold_peaks": cold, "kept_bytes": kept, "step_s": seconds, "limited": limited}
 
 
-def beside_tensors(adapter: Adapter) -> int | None:
+def _beside_tensors(adapter: Adapter) -> int | None:
     """Private bytes of the process that are no tensors; on the CPU, where workspaces and generated kernels are among them."""
     if adapter.device() != "cpu":
         return None
@@ -47,12 +47,12 @@ def beside_tensors(adapter: Adapter) -> int | None:
     return mapped() - adapter.live_bytes()
 
 
-def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+def _evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     """All samples from `order.first` on, by batches that are halved whenever memory runs out."""
     x, y = adapter.workload.batch(adapter.config, order.samples)
     emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
     prepare(adapter, (x[:1], y[:1]))
-    attempt(adapter)
+    _attempt(adapter)
     first, batch, compiled, limited = order.first, adapter.case.batch, 1, False
     while first < order.samples:
         part = x[first : first + batch], y[first : first + batch]
@@ -64,7 +64,7 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
         compiled = size
         limited = order.budget is not None and adapter.cap(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
-        measurement, ran_out = attempt(adapter)
+        measurement, ran_out = _attempt(adapter)
         if not ran_out and order.budget and not limited and measurement["peaks"].get("allocator.in_use", 0) > order.budget:
             ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
         if not ran_out:
@@ -93,7 +93,7 @@ class Found(TypedDict, total=False):
     losses: list[float]
 
 
-def attempt(adapter: Adapter) -> tuple[Found, str]:
+def _attempt(adapter: Adapter) -> tuple[Found, str]:
     """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
     try:
         peak_bytes = peaks(adapter)
@@ -120,7 +120,7 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         die_plainly()
-        result = fit(adapter, order, emit) if order.do == "fit" else evaluate(adapter, order, emit)
+        result = fit(adapter, order, emit) if order.do == "fit" else _evaluate(adapter, order, emit)
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)

@@ -34,16 +34,16 @@ def off(case: Case) -> dict[str, Any]:
     if fault := adapter.known_fault():
         return {"reason": fault}
     adapter.build()
-    outcomes = [errors_of(adapter)]
+    outcomes = [_errors_of(adapter)]
     if case.scenario in ("train", "pipeline") and case.plan.precision == "fp32":
         for seed in range(NUDGES):
             adapter.case = Nudged(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed)
             begin_again(adapter)
-            outcomes.append(errors_of(adapter))
+            outcomes.append(_errors_of(adapter))
     return next((each for each in outcomes if "reason" in each), {"errors": joined(each["errors"] for each in outcomes)})
 
 
-def errors_of(adapter: Adapter) -> dict[str, Any]:
+def _errors_of(adapter: Adapter) -> dict[str, Any]:
     case = adapter.case
     observed = first_steps(adapter)[1]
     values, tensors = case.spec.golden[case.golden_key], case.spec.golden_tensors[case.golden_key]

@@ -63,7 +63,7 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     case = adapter.case
     expected = wanted(case, reference)
     if expected is None:
-        return without_values(case, observed)
+        return _without_values(case, observed)
     observed.tensors = comparable(case, observed.tensors)
     outcome = compare(case, observed, expected)
     if fault := adapter.known_fault():
@@ -76,9 +76,9 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
     """Values and tensors, each with its error and tolerance."""
     golden = {name: expected.values[name] for name in observed.values}
     error = {name: abs(value - golden[name]) / abs(golden[name]) for name, value in observed.values.items()}
-    allowed = {name: expected.wider * allowance(case, "value", name)[0] for name in observed.values}
+    allowed = {name: expected.wider * _allowance(case, "value", name)[0] for name in observed.values}
     tensors = {
-        kind: compare_tensors(case, kind, of_kind, expected)
+        kind: _compare_tensors(case, kind, of_kind, expected)
         for kind, of_kind in observed.tensors.items()
         if of_kind.keys() == expected.tensors.get(kind, {}).keys()
     }
@@ -100,15 +100,15 @@ def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
     } | ({"reason": reason} if reason else {})
 
 
-def allowance(case: Case, kind: str, name: str) -> tuple[float, float]:
+def _allowance(case: Case, kind: str, name: str) -> tuple[float, float]:
     return tolerance(case.workload, case.framework, case.plan.precision, case.golden_key, kind, name)
 
 
-def compare_tensors(case: Case, kind: str, summaries: dict[str, Summary], expected: Wanted) -> Compared:
+def _compare_tensors(case: Case, kind: str, summaries: dict[str, Summary], expected: Wanted) -> Compared:
     summaries = {name: summary for name, summary in summaries.items() if name not in case.spec.incomparable}
     worst, failed = Compared(len(summaries), 0, "", "", 0.0, 1.0), 0
     for name, observed in summaries.items():
-        pairs = zip(("norm", "projections"), errors(observed, expected.tensors[kind][name]), allowance(case, kind, name))
+        pairs = zip(("norm", "projections"), errors(observed, expected.tensors[kind][name]), _allowance(case, kind, name))
         each = [Compared(len(summaries), 0, name, by, error, expected.wider * allowed) for by, error, allowed in pairs]
         failed += not all(one.margin <= 1 for one in each)
         worst = max(worst, *each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
@@ -119,7 +119,7 @@ def compare_tensors(case: Case, kind: str, summaries: dict[str, Summary], expect
 def compare_updates(case: Case, updates: dict[str, float], wider: float) -> Compared:
     """How far weights moved, beside what the textbook makes of the optimizer's states."""
     each = [
-        Compared(len(updates), 0, name, "norm", error, wider * allowance(case, "update", name)[1])
+        Compared(len(updates), 0, name, "norm", error, wider * _allowance(case, "update", name)[1])
         for name, error in updates.items()
     ]
     worst = max(each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
@@ -153,7 +153,7 @@ def state_bytes(case: Case, observed: Observed) -> int:
     return width * sum(map(case.optimizer.numbers, weights))
 
 
-def without_values(case: Case, observed: Observed) -> dict[str, Any]:
+def _without_values(case: Case, observed: Observed) -> dict[str, Any]:
     """Strict float32 alone can be a reference for others: another precision has nothing to pass by."""
     if case.size not in case.spec.without_golden:
         reason = f"golden.json has no values for {case.golden_key}; make them: framebench dev golden {case.workload} --missing"
@@ -202,7 +202,7 @@ def repeated(adapter: Adapter, losses: list[float], first: int) -> str:
         return ""
     for _ in range(verified, first):
         timed_step(adapter)
-    return unrepeated(adapter, losses, allowance(adapter.case, "value", f"loss_{LOSS_STEPS}")[0])
+    return unrepeated(adapter, losses, _allowance(adapter.case, "value", f"loss_{LOSS_STEPS}")[0])
 
 
 def idle(adapter: Adapter) -> str:

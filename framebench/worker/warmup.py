@@ -20,7 +20,7 @@ from framebench.suite.profiles import profile as cases_of
 from framebench.suite.selectors import parse
 
 
-def warm(case: Case) -> None:
+def _warm(case: Case) -> None:
     """All that a worker does with a case, the proof of its effect included."""
     adapter = adapters.load(case)
     adapter.build()
@@ -36,10 +36,10 @@ def warm(case: Case) -> None:
     adapter.own_peaks()
 
 
-def attempt(case: Case) -> None:
+def _attempt(case: Case) -> None:
     """One that cannot be compiled says so again when it is measured."""
     try:
-        warm(case)
+        _warm(case)
     except Exception:
         traceback.print_exc()
     gc.collect()  # what failed would stay in the next one's graph
@@ -63,6 +63,6 @@ if __name__ == "__main__":
             command = [sys.executable, "-m", "framebench.worker.warmup", name, each.id]
             subprocess.run(command, env={**os.environ, **each.support.env}, check=False)
         else:
-            attempt(each)
+            _attempt(each)
     sys.stdout.flush()
     os._exit(0)  # Jittor's clean-up at exit sometimes crashes

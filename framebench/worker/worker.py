@@ -89,7 +89,7 @@ def measure_time(
     if task.built_on is not None and task.core is not None:
         move({task.core})
     emit({"ready": {"step_s": seconds[-1], "verification": verification, "queues": adapter.device() != "cpu"}})
-    waited = take_turns(timing, emit, commands)
+    waited = _take_turns(timing, emit, commands)
     if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
     emit({"phase": "verification of what was timed"})
@@ -107,7 +107,7 @@ def effect_of(adapter: Adapter) -> Effect:
     return {"proven": effect.proven, "evidence": effect.evidence}
 
 
-def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
+def _take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
     """Answer commands until one says that it is finished; the seconds between them. Raises Abandoned."""
     waited, since = 0.0, time.perf_counter()
     for command in commands:
@@ -127,7 +127,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     start = time.perf_counter()
     emit({"phase": "memory"})
     if task.extra:
-        hold_more(adapter, task.extra)
+        _hold_more(adapter, task.extra)
     steady = [peaks(adapter)]
     while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
@@ -158,7 +158,7 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     return peak_bytes
 
 
-def hold_more(adapter: Adapter, share: float) -> None:
+def _hold_more(adapter: Adapter, share: float) -> None:
     """From now on each step holds more bytes: this share of what its peak is without them. Only studies ask for that."""
     plain = peaks(adapter)
     size = round(share * next(plain[name] for name in ("allocator.in_use", "host.rss") if name in plain))
@@ -186,7 +186,7 @@ def limit_memory(task: Task) -> None:
 
 def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     """Build the case and measure the task's part of it. Raises Abandoned, and WorkerError for what the framework raises."""
-    pin(task.core if task.built_on is None else task.built_on)
+    _pin(task.core if task.built_on is None else task.built_on)
     counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
     clock = time.perf_counter
@@ -222,7 +222,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     return measurement | {"work_s": clock() - marks[2] - measurement.pop("waited_s", 0.0)}
 
 
-def pin(core: int | None) -> None:
+def _pin(core: int | None) -> None:
     """Keep to this core, if one is named."""
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -235,7 +235,7 @@ def move(cores: set[int]) -> None:
             os.sched_setaffinity(int(thread.name), cores)
 
 
-def blamed_file(error: BaseException) -> str:
+def _blamed_file(error: BaseException) -> str:
     """Where in the user's file the error came from, and what it is; empty if it did not."""
     if isinstance(error, Fault):
         return str(error)
@@ -278,25 +278,25 @@ def answer(carry_out: CarryOut) -> int:
         return 1
     except (Exception, SystemExit) as error:
         emit({"error": failure(error)})
-        traceback.print_exception(cause_of(error))
+        traceback.print_exception(_cause_of(error))
         return 1
     return 0
 
 
 def failure(error: BaseException) -> Failure:
     """What the parent is told of it."""
-    cause = cause_of(error)
+    cause = _cause_of(error)
     return {
         "type": type(cause).__name__,
         "message": str(cause)[:2000],
         "oom": error.oom if isinstance(error, WorkerError) else isinstance(error, MemoryError),
-        "blamed": blamed_file(cause),
+        "blamed": _blamed_file(cause),
         "no_device": isinstance(cause, NoDevice | DoesNotApply | IncompatibleStrategies),
         "over_budget": isinstance(cause, OverBudget),
     }
 
 
-def cause_of(error: BaseException) -> BaseException:
+def _cause_of(error: BaseException) -> BaseException:
     return error.cause if isinstance(error, WorkerError) else error
 
 

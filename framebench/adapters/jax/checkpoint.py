@@ -53,7 +53,7 @@ def keep_barriers(run: JaxAdapter) -> None:
         run.recipe.compiler_options.wrap(PASSES, lambda _: "cse_barrier_expander")
 
 
-def without_remat(run: JaxAdapter) -> dict[str, Any]:
+def _without_remat(run: JaxAdapter) -> dict[str, Any]:
     return run.recipe.model_options | {"remat": as_it_is}
 
 
@@ -72,7 +72,7 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     chosen = recomputed(run, every, every == 1 and scannable(run))
 
     def proof(e: Evidence) -> bool:
-        plain = run.otherwise(model_options=without_remat(run))
+        plain = run.otherwise(model_options=_without_remat(run))
         e["products_without"], e["blocks_recomputed"] = len(products(plain.jaxpr)), len(chosen)
         again = e["products"] - e["products_without"]
         missing = 0 if run.recipe.eager else e["products"] - sum(e["compiled_products"].values())
@@ -84,7 +84,7 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     return proof
 
 
-def asked_reductions(jaxprs: list[ClosedJaxpr]) -> int:
+def _asked_reductions(jaxprs: list[ClosedJaxpr]) -> int:
     return sum(eq.primitive.name in ("reduce_sum", "reduce_max") for q in jaxprs for eq in equations(q))
 
 
@@ -97,10 +97,10 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
     recomputed(run, 1, scannable(run), policy=policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable)
 
     def proof(e: Evidence) -> bool:
-        without = run.otherwise(model_options=without_remat(run))
+        without = run.otherwise(model_options=_without_remat(run))
         asked = e["batched_products_recomputed"] = with_batch(run.jaxprs()) - with_batch([without.jaxpr])
         if run.recipe.eager:  # what was asked for is what ran
-            e["reductions"], e["reductions_without"] = map(asked_reductions, (run.jaxprs(), [without.jaxpr]))
+            e["reductions"], e["reductions_without"] = map(_asked_reductions, (run.jaxprs(), [without.jaxpr]))
             more = e["products"] - len(products(without.jaxpr))
         else:
             plain = without.lower().compile(dict(run.recipe.compiler_options))

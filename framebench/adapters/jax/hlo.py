@@ -48,16 +48,16 @@ def instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
             name = head[2]
             computations[name], entry = [], name if head[1] else entry
         elif part := re.match(r"\s+(ROOT )?%([\w.\-]+) = (.*)", line):
-            call = part[3][closing(part[3]) :] if part[3].startswith("(") else part[3].partition(" ")[2]
+            call = part[3][_closing(part[3]) :] if part[3].startswith("(") else part[3].partition(" ")[2]
             opcode, _, rest = call.strip().partition("(")
-            inside = rest[: closing("(" + rest) - 2]
+            inside = rest[: _closing("(" + rest) - 2]
             operands = [inside.strip()] if opcode == "parameter" else re.findall(r"%([\w.\-]+)", inside)
             result = part[3].removesuffix(call).strip()
             computations[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1]), result))
     return computations, entry
 
 
-def closing(text: str) -> int:
+def _closing(text: str) -> int:
     """The place after the parenthesis that closes the one at the beginning."""
     depth = 0
     for place, character in enumerate(text):

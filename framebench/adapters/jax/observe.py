@@ -45,8 +45,8 @@ class Observed:
         return {
             "residuals": len(residuals),
             "residual_bytes": sum(a.nbytes for a in residuals),
-            "weight_dtypes": dtypes(weights),
-            "state_dtypes": dtypes(state),
+            "weight_dtypes": _dtypes(weights),
+            "state_dtypes": _dtypes(state),
             "buffers": len(self.before),
             "buffers_changed": sum(not np.array_equal(a, b) for a, b in zip(self.before, jax.tree.leaves(stats))),
             "arguments_deleted": sum(a.is_deleted() for a in self.handed_over),
@@ -69,7 +69,7 @@ def counted(program: Program, jaxprs: list[ClosedJaxpr]) -> Evidence:
     }
 
 
-def dtypes(tree: Tree) -> Evidence:
+def _dtypes(tree: Tree) -> Evidence:
     """How many floating-point arrays there are of each type; single numbers, such as counts of steps, are left out."""
     return dict(Counter(str(a.dtype) for a in jax.tree.leaves(tree) if a.ndim and jnp.issubdtype(a.dtype, jnp.floating)))
 

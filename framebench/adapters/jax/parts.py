@@ -16,7 +16,7 @@ from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.parts import Options, Parts
 
 
-def unset(*_: Any) -> Any:
+def _unset(*_: Any) -> Any:
     """Of a scenario that is not the case's, or whose strategies make it."""
     raise LookupError("no strategy of the case has set this part")
 
@@ -32,10 +32,10 @@ class Recipe(Parts):
     model_options: Options  # of the model's build()
     jit_options: Options
     compiler_options: Options
-    decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = unset  # `generate`: the program of one token
-    generating: Callable[[], tuple[Any, ...]] = unset  # its arguments
-    decoded: Callable[[], np.ndarray] = unset  # the logits of all tokens
-    models: Callable[[], Iterator[tuple[Tree, Tree]]] = unset  # `pair`: parameters and statistics, one after the other
+    decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = _unset  # `generate`: the program of one token
+    generating: Callable[[], tuple[Any, ...]] = _unset  # its arguments
+    decoded: Callable[[], np.ndarray] = _unset  # the logits of all tokens
+    models: Callable[[], Iterator[tuple[Tree, Tree]]] = _unset  # `pair`: parameters and statistics, one after the other
     width: Any = np.float32  # of the weights, the optimizer's state and the inputs
     precision: str = "highest"  # of float32 products
     trained: Callable[[str], bool] = lambda name: True  # by canonical name

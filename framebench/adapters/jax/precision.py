@@ -21,7 +21,7 @@ from framebench.adapters.jax.states import part_of_state
 switch = Switches()
 
 
-def errors_of_products(run: JaxAdapter) -> dict[str, float]:
+def _errors_of_products(run: JaxAdapter) -> dict[str, float]:
     """Compiled in the precision and by the options of the step."""
 
     def called(operator: Any) -> rounding.Multiply:
@@ -35,7 +35,7 @@ def errors_of_products(run: JaxAdapter) -> dict[str, float]:
     return rounding.errors(called(lax.dot), called(lambda x, w: lax.conv(x, w, (1, 1), "VALID")))
 
 
-def single(e: Evidence) -> bool:
+def _single(e: Evidence) -> bool:
     """Nothing but float32, as it was asked for and in what the compiler made of it (which leaves nothing of an eager step)."""
     seen = (e["operands"], e["compiled_operands"], e["weight_dtypes"], e["state_dtypes"])
     return set().union(*seen) == {"float32"}
@@ -44,9 +44,9 @@ def single(e: Evidence) -> bool:
 @switch
 def fp32(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
+        e |= _errors_of_products(run)
         asked = all(p.count("HIGHEST") == 2 for p in e["precision"])
-        return asked and single(e) and rounding.exact(e)
+        return asked and _single(e) and rounding.exact(e)
 
     return proof
 
@@ -57,9 +57,9 @@ def tf32(run: JaxAdapter) -> Proof:
     run.recipe.precision = "tensorfloat32"
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
+        e |= _errors_of_products(run)
         asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
-        return asked and single(e) and rounding.rounded(e)
+        return asked and _single(e) and rounding.rounded(e)
 
     return proof
 
@@ -70,8 +70,8 @@ def default(run: JaxAdapter) -> Proof:
     run.recipe.precision = "default"
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and not rounding.exact(e)
+        e |= _errors_of_products(run)
+        return _single(e) and not rounding.exact(e)
 
     return proof
 

@@ -41,7 +41,7 @@ def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each device. The memory of one process for all of them is no device's; every one of several must call it."""
     every = [readings | {"held": share} for share in held(run)]
     if jax.process_count() > 1:
-        return exchanged(*every)
+        return _exchanged(*every)
     if "peaks" not in readings:
         return every
     samples = [own(sample) for sample in readings["peak_samples"]]
@@ -50,7 +50,7 @@ def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     return [one | plan | {"live_bytes": size} for one, size in zip(every, live, strict=True)]
 
 
-def exchanged(readings: dict[str, Any]) -> list[dict[str, Any]]:
+def _exchanged(readings: dict[str, Any]) -> list[dict[str, Any]]:
     """What every process found, in their order: as text, each as long as the longest."""
     text = np.frombuffer(json.dumps(readings).encode(), np.uint8)
     longest = int(process_allgather(np.int32(text.size)).max())
@@ -69,11 +69,11 @@ def own(peaks: dict[str, int]) -> dict[str, int]:
 
 def held(run: JaxAdapter) -> list[dict[str, int]]:
     """Bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
-    params, states = (bytes_by_device(arrays(tree)) for tree in (run.params, run.optimizer_state))
+    params, states = (bytes_by_device(_arrays(tree)) for tree in (run.params, run.optimizer_state))
     return [{"parameters": p, "gradients": 0, "optimizer states": states.get(device, 0)} for device, p in params.items()]
 
 
-def arrays(tree: Any) -> list[Array]:
+def _arrays(tree: Any) -> list[Array]:
     """Without the count of steps."""
     return [a for a in jax.tree.leaves(tree) if a.ndim]
 
@@ -109,7 +109,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         """What is divided is as small on each device as it was declared. Gradients are summed up over devices; in evaluation
         what is whole everywhere needs nothing sent."""
         e["held"], e["collectives"], e["processes"] = held(run), collectives(run), jax.process_count()
-        trees = {"params": ("parameters", arrays(run.params)), "state": ("optimizer states", arrays(run.optimizer_state))}
+        trees = {"params": ("parameters", _arrays(run.params)), "state": ("optimizer states", _arrays(run.optimizer_state))}
         trees = {what: tree for what, tree in trees.items() if tree[1]}
         e["whole"] = {name: sum(a.nbytes for a in tree) for name, tree in trees.values()}
         e["share"] = {name: share(what, tree) for what, (name, tree) in trees.items()}

@@ -123,19 +123,19 @@ def stream(run: JaxAdapter) -> Proof:
     return lambda e: common(e) and e["compilations"] == e["distinct_shapes"]
 
 
-def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
+def _canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
     """Parameters and statistics of both models, in NumPy arrays."""
     weights = run.case.weights, run.workload.other_weights(run.config)
     loaded = [run.load(run.config, w, training=False) for w in weights]
     return [(parts.params, parts.stats) for parts in loaded]
 
 
-def on_device(tree: Tree) -> Tree:
+def _on_device(tree: Tree) -> Tree:
     """A copy: the CPU device could otherwise use the host's array as it is."""
     return jax.tree.map(partial(jnp.array, copy=True), tree)
 
 
-def bytes_held(run: JaxAdapter) -> list[int]:
+def _bytes_held(run: JaxAdapter) -> list[int]:
     """Bytes of weights alive while each model of a pair runs."""
     gc.collect()
     rest = jax.tree.leaves((run.inputs, run.output))
@@ -146,10 +146,10 @@ def bytes_held(run: JaxAdapter) -> list[int]:
 def together(run: JaxAdapter, shared: bool = False) -> Proof:
     def attach() -> None:
         mine = run.params, run.stats
-        _, other = canonical_pair(run)
+        _, other = _canonical_pair(run)
         keep = [shared and not name.startswith(run.workload.head) for name in names(*other)]
         flat, tree = jax.tree.flatten(other)
-        merged = [a if same else on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
+        merged = [a if same else _on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
         pair = [mine, jax.tree.unflatten(tree, merged)]
         run.recipe.models = lambda: iter(pair)
 
@@ -158,7 +158,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
     def proof(e: Evidence) -> bool:
         weights = jax.tree.leaves((run.params, run.stats))
         head = [a for a, name in zip(weights, names(run.params, run.stats)) if name.startswith(run.workload.head)]
-        e["one_model_bytes"], e["held_bytes"] = unique_bytes(weights), bytes_held(run)
+        e["one_model_bytes"], e["held_bytes"] = unique_bytes(weights), _bytes_held(run)
         return set(e["held_bytes"]) == {unique_bytes(weights) + unique_bytes(head if shared else weights)}
 
     return proof
@@ -167,12 +167,12 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
 @switch
 def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
     def attach() -> None:
-        hosts = canonical_pair(run)
+        hosts = _canonical_pair(run)
         run.params = run.stats = None
 
         def models() -> Iterator[tuple[Tree, Tree]]:
             for host in hosts:
-                model = on_device(host)
+                model = _on_device(host)
                 yield model
                 run.synchronize()
                 for array in jax.tree.leaves(model):
@@ -188,13 +188,13 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["one_model_bytes"] = sum(4 * p.make().size for p in run.workload.params(run.config))
-        e["held_bytes"] = bytes_held(run)
+        e["held_bytes"] = _bytes_held(run)
         return set(e["held_bytes"]) == {e["one_model_bytes"]} and e["compilations"] == (2 * run.steps + 2 if cleared else 1)
 
     return proof
 
 
-def saved_by(gelu: Any, run: JaxAdapter) -> int:
+def _saved_by(gelu: Any, run: JaxAdapter) -> int:
     """Arrays of the input's size that one GELU saves for its backward pass."""
     x = jax.ShapeDtypeStruct((8, 8), run.recipe.width)
     saved = jax.eval_shape(lambda x: jax.vjp(gelu, x)[1], x)
@@ -206,7 +206,7 @@ def rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
     parts = run.split(run.abstract(run.config, run.recipe.training))
     forward = jax.make_jaxpr(lambda p, x: nnx.merge(parts.graph, p, parts.frozen, parts.stats)(x))
     primitive_counts = Counter(eq.primitive.name for eq in equations(forward(parts.params, run.inputs[0])))
-    e["rules_met"], e["saved_by_one"] = primitive_counts["custom_vjp_call"], saved_by(gelu, run)
+    e["rules_met"], e["saved_by_one"] = primitive_counts["custom_vjp_call"], _saved_by(gelu, run)
     return e["rules_met"]
 
 

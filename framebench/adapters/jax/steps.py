@@ -116,7 +116,7 @@ def scan(run: JaxAdapter) -> Proof:
 
 
 @contextmanager
-def dispatches() -> Iterator[Counter[str]]:
+def _dispatches() -> Iterator[Counter[str]]:
     """Counts the primitives that are executed one by one, by name."""
     dispatch_counts: Counter[str] = Counter()
     all_primitives = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
@@ -140,7 +140,7 @@ def no_jit(run: JaxAdapter) -> Proof:
     run.recipe.eager = True
 
     def proof(e: Evidence) -> bool:
-        with dispatches() as dispatch_counts:
+        with _dispatches() as dispatch_counts:
             run.one_step()
             run.synchronize()
         e["dispatched"], e["dispatched_products"] = dispatch_counts.total(), sum(dispatch_counts[name] for name in PRODUCTS)
@@ -164,7 +164,7 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
     return proof
 
 
-def allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
+def _allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
     """Of the device's allocator, while a convolution is compiled by the flags in force and these options.
 
     What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.
@@ -183,7 +183,10 @@ def autotune_off(run: JaxAdapter) -> Proof:
     compiled by, the second one is tried out as by default."""
 
     def proof(e: Evidence) -> bool:
-        e["allocations_untried"], e["allocations_tried"] = allocations(run, 48), allocations(run, 56, xla_gpu_autotune_level=4)
+        e["allocations_untried"], e["allocations_tried"] = (
+            _allocations(run, 48),
+            _allocations(run, 56, xla_gpu_autotune_level=4),
+        )
         return e["allocations_tried"] > 2 * e["allocations_untried"]
 
     return proof

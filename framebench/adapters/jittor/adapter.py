@@ -299,20 +299,20 @@ class JittorAdapter(Adapter):
         package_versions = {"jittor": jt.__version__, "numpy": np.__version__, "compiler": f"{jt.compiler.cc_type} {compiler}"}
         if jt.has_cuda:
             package_versions["cuda"] = ".".join(map(str, jittor_utils.get_int_version(jt.compiler.nvcc_path)))
-        return package_versions | ({"onednn": onednn_version()} if jt.compile_extern.use_mkl else {})
+        return package_versions | ({"onednn": _onednn_version()} if jt.compile_extern.use_mkl else {})
 
     def device(self) -> str:
-        return gpu_name() if jt.has_cuda else "cpu"
+        return _gpu_name() if jt.has_cuda else "cpu"
 
 
-def onednn_version() -> str:
+def _onednn_version() -> str:
     """Asked of the library that is loaded: its C function returns a pointer to (major, minor, patch, ...)."""
     function = ctypes.CDLL(None).dnnl_version
     function.restype = ctypes.POINTER(ctypes.c_int * 3)
     return ".".join(map(str, function().contents))
 
 
-def gpu_name() -> str:
+def _gpu_name() -> str:
     try:
         import pynvml
     except ImportError:

@@ -90,7 +90,7 @@ def generation(run: JittorAdapter, cached: bool) -> Steps:
     return token_generator
 
 
-def kept_for(token_generator: Steps, tokens: int) -> Proof:
+def _kept_for(token_generator: Steps, tokens: int) -> Proof:
     """Each token is computed once; between two steps the cache is there for so many tokens."""
 
     def proof(e: Evidence) -> bool:
@@ -111,14 +111,14 @@ def static_cache(run: JittorAdapter) -> Proof:
         token_generator.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
     run.recipe.on_model.append(make)
-    return kept_for(token_generator, run.config.length)
+    return _kept_for(token_generator, run.config.length)
 
 
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
     token_generator = generation(run, cached=True)
     token_generator.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
-    return kept_for(token_generator, token_generator.prompt)
+    return _kept_for(token_generator, token_generator.prompt)
 
 
 @switch

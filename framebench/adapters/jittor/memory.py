@@ -29,7 +29,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
     def proof(e: Evidence) -> bool:
         def litter_in_time() -> None:
             if run.steps % every == 0:
-                litter()
+                _litter()
 
         run.after_step.insert(0, litter_in_time)
         given.clear()
@@ -43,7 +43,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
     return proof
 
 
-def litter() -> None:
+def _litter() -> None:
     """Leaves a free block for certain: a small model may leave something in each of its own."""
     (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
 
@@ -66,7 +66,7 @@ def managed_allocator(run: JittorAdapter) -> Proof:
     return proof
 
 
-def train_once(run: JittorAdapter, model: Module) -> int:
+def _train_once(run: JittorAdapter, model: Module) -> int:
     """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
     x, y = run.inputs
     before = values(model)
@@ -85,12 +85,12 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
     training_evidence: Evidence = {}
 
     def train(model: Module) -> None:
-        training_evidence["tensors_trained"] = train_once(run, model)
+        training_evidence["tensors_trained"] = _train_once(run, model)
         training_evidence["bytes_left_by_training"] = run.reserved()
 
     def clear() -> None:
         if cleared:
-            litter()
+            _litter()
             gc.collect()
             training_evidence["bytes_given_back"] = give_back(run)
         training_evidence["bytes_held_before_evaluation"] = run.reserved()
@@ -111,7 +111,7 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
 
     def limit(model: Module) -> None:
         jt.gc()
-        train_once(run, model)
+        _train_once(run, model)
         jt.flags.cpu_mem_limit = jt.flags.device_mem_limit = int(share * run.reserved())
         jt.gc()
 

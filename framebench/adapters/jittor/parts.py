@@ -12,7 +12,7 @@ from jittor import Module, Var
 from framebench.adapters.parts import Hooks, Options, Parts
 
 
-def unset() -> Any:
+def _unset() -> Any:
     """Of a scenario that is not the case's, or whose strategies make it."""
     raise LookupError("no strategy of the case has set this part")
 
@@ -29,5 +29,5 @@ class Recipe(Parts):
     on_model: Hooks[[Module]]  # what is done to the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
     keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
-    decoded: Callable[[], np.ndarray] = unset  # `generate`: the logits of all tokens
-    models: Callable[[], Iterator[Module]] = unset  # `pair`: the two, in turn
+    decoded: Callable[[], np.ndarray] = _unset  # `generate`: the logits of all tokens
+    models: Callable[[], Iterator[Module]] = _unset  # `pair`: the two, in turn

@@ -15,12 +15,12 @@ from framebench.adapters.jittor.adapter import JittorAdapter
 switch = Switches()
 
 
-def floats(e: Evidence) -> set[str]:
+def _floats(e: Evidence) -> set[str]:
     """The floating-point types that occurred in the graph."""
     return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
 
 
-def errors_of_products() -> dict[str, float]:
+def _errors_of_products() -> dict[str, float]:
     """By the flags in force."""
 
     def called(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
@@ -34,8 +34,8 @@ def fp32(run: JittorAdapter) -> Proof:
     """Newer cards may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is."""
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products()
-        return floats(e) == {"float32"} and rounding.exact(e)
+        e |= _errors_of_products()
+        return _floats(e) == {"float32"} and rounding.exact(e)
 
     return proof
 
@@ -46,8 +46,8 @@ def tf32(run: JittorAdapter) -> Proof:
     jt.flags.use_tensorcore = 1
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products()
-        return floats(e) == {"float32"} and rounding.rounded(e)
+        e |= _errors_of_products()
+        return _floats(e) == {"float32"} and rounding.rounded(e)
 
     return proof
 
@@ -59,7 +59,7 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)] and dtype in floats(e)
+        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)] and dtype in _floats(e)
 
     return proof
 
@@ -73,7 +73,7 @@ AMP_TYPES = {
 }
 
 
-def amp_types() -> tuple[str, ...]:
+def _amp_types() -> tuple[str, ...]:
     """The types that Jittor now chooses; without a level the row of AMP_TYPES would be float32 throughout."""
     half, single = jt.float16([1, 2]), jt.array(np.ones(2, np.float32))
     return str(half.exp().dtype), str((single * single).dtype), str(single.dtype)
@@ -87,7 +87,7 @@ def amp_level(run: JittorAdapter, level: int) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        e["types_chosen"] = amp_types()
-        return e["types_chosen"] == AMP_TYPES[level] and ("float16" in floats(e)) == (level > 3)
+        e["types_chosen"] = _amp_types()
+        return e["types_chosen"] == AMP_TYPES[level] and ("float16" in _floats(e)) == (level > 3)
 
     return proof

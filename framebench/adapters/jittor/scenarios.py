@@ -102,7 +102,7 @@ def together(run: JittorAdapter, shared: bool = False) -> Proof:
     held: list[Module] = []
 
     def hold() -> None:
-        held.extend(load_one(run, weights) for weights in run.host_weights)
+        held.extend(_load_one(run, weights) for weights in run.host_weights)
         if shared:
             one, other = held
             for name, part in one.__dict__.items():
@@ -110,7 +110,7 @@ def together(run: JittorAdapter, shared: bool = False) -> Proof:
                     setattr(other, name, part)
 
     run.before_first_step.append(hold)
-    return pair_of(run, lambda: iter(held), lambda one, head: one + head if shared else 2 * one)
+    return _pair_of(run, lambda: iter(held), lambda one, head: one + head if shared else 2 * one)
 
 
 @switch
@@ -119,12 +119,12 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
 
     def build() -> Iterator[Module]:
         for weights in run.host_weights:
-            yield load_one(run, weights)
+            yield _load_one(run, weights)
             if cleared:
                 gc.collect()
                 given.append(give_back(run))
 
-    proof = pair_of(run, build, lambda one, head: one)
+    proof = _pair_of(run, build, lambda one, head: one)
     if not cleared:
         return proof
 
@@ -137,13 +137,13 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
     return counted
 
 
-def load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
+def _load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
     model = run.load(run.config, weights)
     run.set_evaluation(model)
     return model
 
 
-def pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
+def _pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
     """The proof watches the bytes in use while each of the two models works."""
     run.recipe.models = models
 
@@ -209,7 +209,7 @@ class WastefulGelu(jt.Function):
         return upstream * (cumulative + x * density)
 
 
-def saved_by(gelu: Callable[[Var], Var]) -> int:
+def _saved_by(gelu: Callable[[Var], Var]) -> int:
     """How many arrays are in memory between one GELU and its backward pass, beside its output."""
     x = jt.random([12347]).start_grad()  # a size that nothing else has
     y = gelu(x)
@@ -233,7 +233,7 @@ def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
         def proof(e: Evidence) -> bool:
             calls.clear()
             run.step()
-            e |= {"saved_by_one_gelu": saved_by(gelu), "calls": len(calls)}
+            e |= {"saved_by_one_gelu": _saved_by(gelu), "calls": len(calls)}
             return e["saved_by_one_gelu"] == arrays and len(calls) == e["block_runs"]
 
         run.recipe.build_options["gelu"] = counted

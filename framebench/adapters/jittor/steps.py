@@ -32,7 +32,7 @@ class PartOfLoss(Module):
         return self.loss(nn.linear(hidden, self.embedding))
 
 
-def as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+def _as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     """Variables of a step with this loss that are as large as the logits of a micro-batch, with as many columns."""
     run.synchronize()
     before, run.recipe.loss = run.recipe.loss, loss
@@ -65,8 +65,8 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     def proof(e: Evidence) -> bool:
         """Beside the variables of a step that ends before the head."""
         runs.clear()
-        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = as_large(run, run.recipe.loss), len(runs)
-        e["as_large_without_a_head"] = as_large(run, lambda x, _: run.model(x)[0].sum())
+        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = _as_large(run, run.recipe.loss), len(runs)
+        e["as_large_without_a_head"] = _as_large(run, lambda x, _: run.model(x)[0].sum())
         return e["as_large_as_the_logits"] == e["as_large_without_a_head"] and len(runs) == 2 * chunks * run.micro
 
     run.recipe.loss = loss

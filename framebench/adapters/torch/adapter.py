@@ -82,7 +82,7 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
-def set_up(process: Process) -> None:
+def _set_up(process: Process) -> None:
     """An earlier case of this process may have had other settings."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = process.tf32
@@ -125,7 +125,7 @@ class TorchAdapter(Adapter):
         self.process = Process(self.ledger, attention=tuple(FUSED))
 
     def make(self) -> None:
-        set_up(self.process)
+        _set_up(self.process)
         if self.float64:
             self.recipe.dtype = torch.float64
         if self.case.scenario == "pair":

@@ -20,12 +20,12 @@ from framebench.adapters.torch.observe import BATCHED, Observed
 switch = Switches()
 
 
-def batch_norms(block: nn.Module) -> list[Any]:
+def _batch_norms(block: nn.Module) -> list[Any]:
     return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
 
 
 @contextmanager
-def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
     with one, other:
         yield
 
@@ -36,9 +36,9 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     compiled = any(part.how == "compile" for part in run.case.parts)  # the compiler repeats no update of statistics
 
     def options(block: nn.Module) -> dict[str, Any]:
-        if compiled or not batch_norms(block):
+        if compiled or not _batch_norms(block):
             return {}
-        return {"context_fn": lambda: (nullcontext(), frozen_statistics(batch_norms(block)))}
+        return {"context_fn": lambda: (nullcontext(), frozen_statistics(_batch_norms(block)))}
 
     def attach(model: Any) -> None:
         chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
@@ -64,7 +64,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 
 
-def batched_products(run: TorchAdapter) -> int:
+def _batched_products(run: TorchAdapter) -> int:
     """Of one forward pass: those of its attention."""
     with torch.no_grad(), run.context(), Observed([], []) as seen:
         run.model(run.inputs[0])
@@ -78,7 +78,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, both(again, frozen_statistics(batch_norms(block)))
+        return forward, _both(again, frozen_statistics(_batch_norms(block)))
 
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
         return recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named)
@@ -90,7 +90,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         model.remat = remat
         again = len(run.model_module.blocks_of(model))  # not a teacher's
         more = sum(e["products"].values()) - sum(e["products_without"].values())
-        e["products_of_attention"] = 0 if batched else run.micro * batched_products(run)
+        e["products_of_attention"] = 0 if batched else run.micro * _batched_products(run)
         return e["block_runs"] == run.micro * (e["blocks"] + again) and more == e["products_of_attention"]
 
     run.recipe.block_runner = remat

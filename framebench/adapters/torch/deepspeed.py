@@ -91,7 +91,7 @@ def attach(run: TorchAdapter, stage: int) -> None:
 
     def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> Engine:
         inner = make_optimizer(o, params, **options)
-        engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=configuration(run, stage))
+        engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=_configuration(run, stage))
         wrapped_engine = Engine(engine, inner, stage)
         run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, wrapped_engine.held
         run.readings.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
@@ -115,7 +115,7 @@ def attach(run: TorchAdapter, stage: int) -> None:
         run.readings.states = of_every_rank
 
 
-def configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:
+def _configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:
     """Weights below a threshold would stay whole in stage 3, by default all of these models' but a few: here none."""
     return {
         "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),

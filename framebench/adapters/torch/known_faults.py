@@ -19,7 +19,7 @@ def known_fault(case: Case) -> str | None:
         return None
     config = case.config
     edge = config.patch >> (len(config.filters) - 1)
-    if off_by(config.filters[-1], edge) <= OFF:
+    if _off_by(config.filters[-1], edge) <= OFF:
         return None
     return (
         f"PyTorch {torch.__version__} leaves part of a weight gradient unwritten in bfloat16 on this processor: that of a 3-D"
@@ -28,7 +28,7 @@ def known_fault(case: Case) -> str | None:
 
 
 @cache
-def off_by(channels: int, edge: int) -> float:
+def _off_by(channels: int, edge: int) -> float:
     """The relative error of such a gradient (oneDNN's kernel). Memory that is handed out again is filled first, so that what
     stays unwritten is seen."""
     generator = torch.Generator().manual_seed(0)

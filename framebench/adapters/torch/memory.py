@@ -72,7 +72,7 @@ def keep_grads(run: TorchAdapter) -> Proof:
     return proof
 
 
-def by_default(run: TorchAdapter) -> set[str]:
+def _by_default(run: TorchAdapter) -> set[str]:
     """The operators of the workload's optimizer without options, on this device."""
     weights = [nn.Parameter(torch.ones(2, device=run.where)) for _ in range(2)]
     for weight in weights:
@@ -93,7 +93,7 @@ def foreach(run: TorchAdapter) -> Proof:
     run.recipe.optimizer_options["foreach"] = True
 
     def proof(e: Evidence) -> bool:
-        e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(by_default(run))
+        e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(_by_default(run))
         return e["operators_on_lists"] > 0 == e["operators_on_lists_by_default"]
 
     return proof
@@ -124,12 +124,12 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """By segments, not by bytes: how much there is to give back is what is measured."""
-        before = segments_freed()
-        run.after_step.insert(0, litter)
+        before = _segments_freed()
+        run.after_step.insert(0, _litter)
         for _ in range(every):
             run.step()
-        run.after_step.remove(litter)
-        e["segments_given_back"], e["reserved_bytes"] = segments_freed() - before, torch.cuda.memory_reserved()
+        run.after_step.remove(_litter)
+        e["segments_given_back"], e["reserved_bytes"] = _segments_freed() - before, torch.cuda.memory_reserved()
         return e["segments_given_back"] > 0
 
     return proof
@@ -199,12 +199,12 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     return proof
 
 
-def litter() -> None:
+def _litter() -> None:
     """Leaves a free segment for certain: a step may leave something in each of its own."""
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
 
-def segments_freed() -> int:
+def _segments_freed() -> int:
     """How many segments the allocator has given back to the device so far."""
     return torch.cuda.memory_stats().get("segment.all.freed", 0)
 
@@ -220,12 +220,12 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         run.model_module.loss(model(x), y).backward()
         left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
         del model
-        freed = segments_freed()
+        freed = _segments_freed()
         if cleared:
-            litter()
+            _litter()
             gc.collect()
             torch.cuda.empty_cache()
-        left["segments_given_back"] = segments_freed() - freed
+        left["segments_given_back"] = _segments_freed() - freed
         left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     def proof(e: Evidence) -> bool:

@@ -38,13 +38,13 @@ def unique_bytes(tensors: Iterable[Tensor]) -> int:
 
 def parts(tensor: Any) -> list[Tensor]:
     """What a tensor consists of: codes and scales of one in 8 bits, of what is divided among ranks the part that is here."""
-    here = local(tensor)
+    here = _local(tensor)
     if not is_traceable_wrapper_subclass(here):
         return [here]
     return [part for name in here.__tensor_flatten__()[0] for part in parts(getattr(here, name))]
 
 
-def local(tensor: Any) -> Tensor:
+def _local(tensor: Any) -> Tensor:
     return tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
 
 

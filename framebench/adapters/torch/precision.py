@@ -23,7 +23,7 @@ def only(dtype: str, storage: str) -> Proof:
     return lambda e: set(e["products"]) == {dtype} and set(e["weight_dtypes"]) == {storage} >= set(e["state_dtypes"])
 
 
-def errors_of_products(run: TorchAdapter) -> dict[str, float]:
+def _errors_of_products(run: TorchAdapter) -> dict[str, float]:
     """In the context of a forward pass of this case."""
 
     def called(operator: Any) -> rounding.Multiply:
@@ -37,7 +37,7 @@ def errors_of_products(run: TorchAdapter) -> dict[str, float]:
     return rounding.errors(called(torch.mm), called(F.conv2d))
 
 
-def single(e: Evidence) -> bool:
+def _single(e: Evidence) -> bool:
     """Nothing but float32. What a CUDA graph replays shows no operators."""
     return set(e["products"]) <= {"float32"} and set(e["weight_dtypes"]) | set(e["state_dtypes"]) == {"float32"}
 
@@ -45,8 +45,8 @@ def single(e: Evidence) -> bool:
 @switch
 def fp32(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and rounding.exact(e)
+        e |= _errors_of_products(run)
+        return _single(e) and rounding.exact(e)
 
     return proof
 
@@ -69,8 +69,8 @@ def tf32(run: TorchAdapter) -> Proof:
     run.process.tf32 = (True, True)
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and rounding.rounded(e)
+        e |= _errors_of_products(run)
+        return _single(e) and rounding.rounded(e)
 
     return proof
 
@@ -81,8 +81,8 @@ def default(run: TorchAdapter) -> Proof:
     run.process.tf32 = TF32_AT_IMPORT
 
     def proof(e: Evidence) -> bool:
-        e |= errors_of_products(run)
-        return single(e) and not rounding.exact(e)
+        e |= _errors_of_products(run)
+        return _single(e) and not rounding.exact(e)
 
     return proof
 
@@ -94,13 +94,13 @@ def amp_fp16(run: TorchAdapter) -> Proof:
     run.recipe.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
 
     def proof(e: Evidence) -> bool:
-        e["scale"] = scale_in_use(run)
+        e["scale"] = _scale_in_use(run)
         return only("float16", storage="float32")(e) and e["scale"] > 1
 
     return proof
 
 
-def scale_in_use(run: TorchAdapter) -> float:
+def _scale_in_use(run: TorchAdapter) -> float:
     """Of one more step: a gradient as the backward pass leaves it, against what the optimizer gets of it. 0 if it gets nothing.
     A fused optimizer divides by itself."""
     weight = next(p for p in reversed(run.parameters()) if p.requires_grad)

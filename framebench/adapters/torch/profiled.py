@@ -81,7 +81,7 @@ class Profiled:
             "products_outside_graphs": sum(
                 not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
             ),
-            "products_recomputed": recomputed(products),
+            "products_recomputed": _recomputed(products),
             "convolutions": {"channels_last": orders["channels_last"], "channels_first": orders["channels_first"]},
             "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
             "operators_outside_graphs": sum(e.name.startswith("aten::") and not within(e, GRAPH) for e in self.events),
@@ -91,7 +91,7 @@ class Profiled:
     def products(self) -> list[Any]:
         """The innermost: autocast calls an operator again with what it has cast."""
         product_events = [e for e in self.events if short(e).startswith(PRODUCTS)]
-        outer = {id(parent) for e in product_events for parent in parents(e)}
+        outer = {id(parent) for e in product_events for parent in _parents(e)}
         return [e for e in product_events if id(e) not in outer]
 
 
@@ -99,13 +99,13 @@ def short(event: Any) -> str:
     return str(event.name).rpartition("::")[2]
 
 
-def parents(event: Any) -> Iterator[Any]:
+def _parents(event: Any) -> Iterator[Any]:
     while (event := event.cpu_parent) is not None:
         yield event
 
 
 def within(event: Any, name: str) -> bool:
-    return any(parent.name.startswith(name) for parent in parents(event))
+    return any(parent.name.startswith(name) for parent in _parents(event))
 
 
 def order(convolution: Any) -> str:
@@ -114,7 +114,7 @@ def order(convolution: Any) -> str:
     return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
 
 
-def recomputed(products: list[Any]) -> int:
+def _recomputed(products: list[Any]) -> int:
     """Products of the forward pass that the backward pass repeats. A convolution or an attention is told by its name. A matrix
     product has two derivatives, so that all beyond twice the forward pass's are repeated ones."""
     names = {back: Counter(short(e) for e in products if within(e, BACKWARD) == back) for back in (False, True)}

@@ -41,10 +41,10 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
 
     run.recipe.optimizer = make
     run.readings.profiled = True
-    return lambda e: coded(run, e)
+    return lambda e: _coded(run, e)
 
 
-def coded(run: TorchAdapter, e: Evidence) -> bool:
+def _coded(run: TorchAdapter, e: Evidence) -> bool:
     """Whether both moments of every large weight are codes. Adds what was counted to the evidence."""
     states = [s for s in run.state_tensors() if s.ndim]
     codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
@@ -72,7 +72,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
                 yield State(kind, names[p], on_host(values), unique_bytes(kept))
 
     run.recipe.optimizer, run.readings.states = make, moments
-    return lambda e: coded(run, e)
+    return lambda e: _coded(run, e)
 
 
 @switch

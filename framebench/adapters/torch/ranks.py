@@ -75,7 +75,7 @@ def counted(run: TorchAdapter, e: Evidence) -> Evidence:
     return e
 
 
-def states_of(run: TorchAdapter) -> int:
+def _states_of(run: TorchAdapter) -> int:
     """So many numbers the optimizer keeps for each weight."""
     return len(run.case.optimizer.states)
 
@@ -126,7 +126,7 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
         storages = {p.grad.untyped_storage().data_ptr() for p in run.parameters() if p.grad is not None}
         evidence["storages_of_gradients"] = len(storages)
         viewed = len(storages) < len(run.parameters())
-        whole = evidence["held"]["parameters"] == evidence["whole"] == evidence["held"]["optimizer states"] // states_of(run)
+        whole = evidence["held"]["parameters"] == evidence["whole"] == evidence["held"]["optimizer states"] // _states_of(run)
         return whole and viewed == view and evidence["collectives"].get("all-reduce", 0) > 0
 
     return proof
@@ -158,7 +158,7 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         whole = evidence["held"]["parameters"] == evidence["whole"]
         return (
             whole
-            and sum(every) == states_of(run) * evidence["whole"] > max(every)
+            and sum(every) == _states_of(run) * evidence["whole"] > max(every)
             and evidence["collectives"].get("broadcast", 0) > 0
         )
 
@@ -202,7 +202,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
             return shares["parameters"] == chunk < evidence["whole"] and sent == {"all-gather": groups}
         divided = (
             shares["parameters"] == shares["gradients"] == chunk < evidence["whole"]
-            and shares["optimizer states"] <= states_of(run) * chunk
+            and shares["optimizer states"] <= _states_of(run) * chunk
         )
         reduced, gathered = groups * (run.micro if sync else 1), run.micro * (groups + reshard * e["blocks"])
         return divided and sent.get("reduce-scatter") == reduced and sent.get("all-gather") == gathered
@@ -224,7 +224,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
         e["whole"], shares = 4 * run.workload.parameter_count(run.config), e["held"]
         e["gradients_at_most"] = run.optimizer.gradients_at_most
         divided = {
-            1: shares["optimizer states"] < states_of(run) * e["whole"],
+            1: shares["optimizer states"] < _states_of(run) * e["whole"],
             2: e["gradients_at_most"] < e["whole"],
             3: shares["parameters"] < e["whole"],
         }

@@ -30,24 +30,24 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
-def nothing_kept(e: Evidence) -> bool:
+def _nothing_kept(e: Evidence) -> bool:
     """Of a compiled step the saved tensors are not seen, but the graph that would hold them is."""
     return e["graph_nodes"] == 0 and not e["saved_tensors"]
 
 
-def graph_kept(e: Evidence) -> bool:
+def _graph_kept(e: Evidence) -> bool:
     return e["graph_nodes"] > e["blocks"] and (e["saved_tensors"] or 0) > e["blocks"]
 
 
-switch["no_grad"] = mode(torch.no_grad, nothing_kept)
-switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and nothing_kept(e))
-switch["grad"] = mode(torch.enable_grad, graph_kept)
+switch["no_grad"] = mode(torch.no_grad, _nothing_kept)
+switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and _nothing_kept(e))
+switch["grad"] = mode(torch.enable_grad, _graph_kept)
 
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
     run.recipe.on_model.append(lambda model: model.requires_grad_(False))
-    return lambda e: nothing_kept(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
+    return lambda e: _nothing_kept(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
 
 
 @switch
@@ -120,7 +120,7 @@ def parameter_bytes(models: Iterable[nn.Module]) -> int:
     return unique_bytes(p for model in models for p in model.parameters())
 
 
-def hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
+def _hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
     """Two models that stay in memory."""
 
     def attach() -> None:
@@ -145,7 +145,7 @@ def together(run: TorchAdapter, shared: bool = False) -> Proof:
                     setattr(other, name, module)
         return [one, other]
 
-    return hold(run, make, shared)
+    return _hold(run, make, shared)
 
 
 @switch
@@ -167,7 +167,7 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
         e["script_modules"] = sum(isinstance(model, torch.jit.ScriptModule) for model in run.held)
         return bytes_proof(e) and e["script_modules"] == 2
 
-    bytes_proof = hold(run, make, shared)
+    bytes_proof = _hold(run, make, shared)
     return proof
 
 
@@ -222,7 +222,7 @@ def pinned(run: TorchAdapter) -> Proof:
     return proof
 
 
-def saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
+def _saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
     """How many tensors one GELU keeps for its backward pass."""
     kept: list[Tensor] = []
 
@@ -238,7 +238,7 @@ def saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
 @switch
 def built_in(run: TorchAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
-        e["saved_by_one_gelu"] = saved_by(F.gelu)
+        e["saved_by_one_gelu"] = _saved_by(F.gelu)
         return e["saved_by_one_gelu"] == 1 and e["operators"].get("gelu", 0) == e["block_runs"]
 
     return proof
@@ -287,7 +287,7 @@ def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
 
     def proof(e: Evidence) -> bool:
         """PyTorch's own GELU would run its own backward pass: the lean rule shares the forward pass with it."""
-        e["saved_by_one_gelu"] = saved_by(rule.apply)
+        e["saved_by_one_gelu"] = _saved_by(rule.apply)
         builtin_backward = "gelu_backward" in e["operators"]
         return e["saved_by_one_gelu"] == (1 if lean else 5) and ("gelu" in e["operators"]) == lean and not builtin_backward
 

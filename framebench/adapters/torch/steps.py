@@ -77,7 +77,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         backward = e["graphs_backward"] == run.micro * run.case.stage.trains
         seen = 1
         if mode == "reduce-overhead":
-            e["graph_launches"] = seen = launches(run)
+            e["graph_launches"] = seen = _launches(run)
         elif mode == "max-autotune":
             e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
         elif budget < 1:
@@ -124,7 +124,7 @@ def compile_step(run: TorchAdapter) -> Proof:
     return proof
 
 
-def launches(run: TorchAdapter) -> int:
+def _launches(run: TorchAdapter) -> int:
     """CUDA graphs that one step launches, as the profiler sees the runtime being called."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -159,7 +159,7 @@ def jit_script(run: TorchAdapter) -> Proof:
     return proof
 
 
-def by_products(run: TorchAdapter, e: Evidence) -> bool:
+def _by_products(run: TorchAdapter, e: Evidence) -> bool:
     """Attention in products around a softmax, one for each block that ran. Where blocks are not seen one by one, at least one
     for each; a compiler makes it part of a kernel, and leaves the products."""
     softmaxes = sum(e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax"))
@@ -174,7 +174,7 @@ def attention_plain(run: TorchAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
-        return fused == 0 and by_products(run, e)
+        return fused == 0 and _by_products(run, e)
 
     return proof
 
@@ -190,7 +190,7 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
             n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
         }
         fused = {n for n in e["attention"] if "math" not in n}
-        return fused == {FUSED[backend]} - {""} and (bool(fused) or by_products(run, e))
+        return fused == {FUSED[backend]} - {""} and (bool(fused) or _by_products(run, e))
 
     return proof
 

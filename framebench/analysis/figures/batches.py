@@ -30,7 +30,7 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     """`df`: one workload and scenario; `limit` in bytes. A panel for each instrument of the peaks, and one for throughput; None
     without a strategy that was measured at several batches."""
     used = rows.in_order(df[~df["only_for_claims"]])
-    several = used.groupby(["framework", "strategy"], observed=True).filter(spans)
+    several = used.groupby(["framework", "strategy"], observed=True).filter(_spans)
     if several.empty:
         return None
     several = rows.in_order(several)
@@ -47,24 +47,24 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     )  # fmt: skip
     lost = several[several["status"] == "oom"]
     for panel, axes in grid.axes_dict.items():
-        octaves(axes, [*several["batch"].unique()])
+        _octaves(axes, [*several["batch"].unique()])
         top = not panel.startswith("throughput")
-        crosses(axes, lost, limit / MIB if limit and top else None, top)
+        _crosses(axes, lost, limit / MIB if limit and top else None, top)
         axes.set_title(panel)
     grid.set_axis_labels("batch", "")
     grid.tight_layout()
     notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
     by = instrument or ", ".join(rows.instruments(measured))
-    return page.explained(grid.figure, curves_title(measured, peak), rows.footer(several, notes, read_by=by))
+    return page.explained(grid.figure, _curves_title(measured, peak), rows.footer(several, notes, read_by=by))
 
 
-def spans(group: pd.DataFrame) -> bool:
+def _spans(group: pd.DataFrame) -> bool:
     """Whether there are numbers for one batch at least, and for another one numbers, or a run out of memory."""
     shown = set(group["batch"][group["usable"]])
     return bool(shown) and len(shown | set(group["batch"][group["status"] == "oom"])) > 1
 
 
-def octaves(axes: Axes, batches: list[int]) -> None:
+def _octaves(axes: Axes, batches: list[int]) -> None:
     """Both axes in powers of two, the upright one from whole octave to whole octave: there are always two ticks to read by."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -76,7 +76,7 @@ def octaves(axes: Axes, batches: list[int]) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> None:
+def _crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> None:
     """A cross for each batch that ran out of memory: at the limit, or at the panel's edge if that is unknown."""
     if limit:
         axes.axhline(limit, color="black", linestyle="--", linewidth=1)
@@ -87,7 +87,7 @@ def crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> N
         axes.plot(r.batch, height, "x", color=page.COLOURS[r.framework], markersize=8, markeredgewidth=2, **where)
 
 
-def curves_title(measured: pd.DataFrame, peak: str) -> str:
+def _curves_title(measured: pd.DataFrame, peak: str) -> str:
     """How much the baseline's peak grows from its smallest to its largest batch."""
     base = measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak]]
     grown = (base.last() / base.first()).query("batch > 1")
@@ -103,11 +103,11 @@ def curves_title(measured: pd.DataFrame, peak: str) -> str:
 def searches(results: Path, machine: str) -> pd.DataFrame:
     """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
     fits, `answer` says it in words. Files that cannot be read are named in a warning."""
-    every = pd.DataFrame([search(fit) for fit in read(results) if fit.provenance.machine == machine])
+    every = pd.DataFrame([_search(fit) for fit in read(results) if fit.provenance.machine == machine])
     return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
-def search(fit: Fit) -> dict[str, object]:
+def _search(fit: Fit) -> dict[str, object]:
     case, proof = case_of(fit.case), fit.provenance
     return {
         "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
@@ -142,17 +142,17 @@ def largest(search_rows: pd.DataFrame) -> Figure | None:
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    return page.explained(grid.figure, largest_title(ranked), largest_notes(ranked))
+    return page.explained(grid.figure, _largest_title(ranked), _largest_notes(ranked))
 
 
-def largest_title(ranked: pd.DataFrame) -> str:
+def _largest_title(ranked: pd.DataFrame) -> str:
     first = ranked.iloc[0]
     best = rows.listed(ranked["case"][ranked["largest"] == first["largest"]])
     where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
     return f"{where}: {best} fits the largest batch, {first['answer']}"
 
 
-def largest_notes(ranked: pd.DataFrame) -> list[str]:
+def _largest_notes(ranked: pd.DataFrame) -> list[str]:
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
     return [
         "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "

@@ -48,15 +48,17 @@ def pareto(df: pd.DataFrame, undecided: bool = False) -> Figure | None:
         axes.set_title(rows.heading(framework, points), color=page.COLOURS[framework])
         for r in rows.each(bars[bars["framework"] == framework]):
             axes.vlines(r.peak_ratio, r.slowest, r.fastest, color=page.COLOURS[framework], linewidth=0.7, zorder=1)
-        name_front(axes, front(points[points["framework"] == framework]))
-    return page.explained(grid.figure, title(points, len(unrated(group, rated)) > 0), rows.footer(group, *notes(group, rated)))
+        _name_front(axes, front(points[points["framework"] == framework]))
+    return page.explained(
+        grid.figure, title(points, len(_unrated(group, rated)) > 0), rows.footer(group, *_notes(group, rated))
+    )
 
 
-def notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
+def _notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """How to read it, and what is not drawn."""
     far = rated[rated["peak_ratio"] >= BEYOND]
     beyond = [f"{r.framework} {r.strategy} {rows.times(r.peak_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
-    apart = [f"{r.framework} {r.strategy}" for r in rows.each(unrated(group, rated))]
+    apart = [f"{r.framework} {r.strategy}" for r in rows.each(_unrated(group, rated))]
     base = BASELINES[group["scenario"].iloc[0]]
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.batches(rated)}",
@@ -78,7 +80,7 @@ def ratios(group: pd.DataFrame, undecided: bool) -> pd.DataFrame:
     return made[made["usable"] & made["same_mathematics"] & made["peak_ratio"].notna() & timed]
 
 
-def unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:
+def _unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:
     return group[group["usable"] & ~group.index.isin(rated.index)]
 
 
@@ -88,7 +90,7 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
     return ranked[ranked["speed"] > ranked["speed"].cummax().shift(fill_value=-1)]
 
 
-def name_front(axes: Axes, best: pd.DataFrame) -> None:
+def _name_front(axes: Axes, best: pd.DataFrame) -> None:
     """A line through the front, and the names of its strategies where they cover neither points nor each other."""
     sns.lineplot(
         best, x="peak_ratio", y="speed", drawstyle="steps-post", color="0.5", linewidth=1, zorder=1, legend=False, ax=axes

@@ -65,7 +65,7 @@ def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
     left, top, bottom = drawn.x0 / size[0], (drawn.y1 + GAP_IN) / size[1], (drawn.y0 - GAP_IN) / size[1]
     above, below = (
         even(finding, drawn.width),
-        [line for note in notes for line in wrap(safe(note), letters(drawn.width, SOURCE_PT))],
+        [line for note in notes for line in wrap(_safe(note), _letters(drawn.width, SOURCE_PT))],
     )
     figure.text(left, top, "\n".join(above), size=FINDING_PT, weight="bold", va="bottom", label="finding")
     figure.text(left, bottom, "\n".join(below), size=SOURCE_PT, color="0.35", va="top", linespacing=1.3, label="source")
@@ -75,12 +75,12 @@ def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
 
 def even(text: str, width: float) -> list[str]:
     """As few lines as a width in inches allows, of about equal length."""
-    most = letters(width, FINDING_PT)
-    lines = wrap(safe(text), most)
-    return wrap(safe(text), min(most, len(text) // max(len(lines), 1) + 12))
+    most = _letters(width, FINDING_PT)
+    lines = wrap(_safe(text), most)
+    return wrap(_safe(text), min(most, len(text) // max(len(lines), 1) + 12))
 
 
-def letters(width: float, size: float) -> int:
+def _letters(width: float, size: float) -> int:
     """How many characters of a font size in points fit into a width in inches."""
     return int(width * 72 / (size * LETTER))
 
@@ -100,7 +100,7 @@ def said(figure: Figure) -> tuple[str, str]:
     return texts["finding"], texts["source"]
 
 
-def safe(text: str) -> str:
+def _safe(text: str) -> str:
     """Text from records is not mathematics, and has no control characters."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 

@@ -47,16 +47,16 @@ def parts(df: pd.DataFrame) -> Figure | None:
     )  # fmt: skip
     for axes, framework in zip(panels[0], frameworks):
         framework_rows = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
-        stacked(axes, end, split[split["framework"] == framework].set_index("strategy").reindex(strategies), framework_rows)
+        _stacked(axes, end, split[split["framework"] == framework].set_index("strategy").reindex(strategies), framework_rows)
         axes.set_title(rows.heading(framework, measured), color=page.COLOURS[framework])
         axes.set_xlim(0, end)
     figure.tight_layout()
     handles = dict(zip(*reversed(panels[0][0].get_legend_handles_labels())))
     figure.legend(handles.values(), handles, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=len(handles), frameon=False)
-    return page.explained(figure, parts_title(split), rows.footer(group, f"{NOTE} {rows.batches(measured)}"))
+    return page.explained(figure, _parts_title(split), rows.footer(group, f"{NOTE} {rows.batches(measured)}"))
 
 
-def stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
+def _stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
     """Bars of the parts, a tick at the peak; what has no numbers says why."""
     bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
     bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
@@ -73,7 +73,7 @@ def stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame)
     sns.despine(ax=axes, left=True)
 
 
-def parts_title(split: pd.DataFrame) -> str:
+def _parts_title(split: pd.DataFrame) -> str:
     """The baseline's peak over its lower bound, and what most of the bound is."""
     base = split[split["baseline"]]
     name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
@@ -118,7 +118,7 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
         axes.set_title(f"{workload}, batch {rows.usual_batch(usable_rows[usable_rows['workload'] == workload])}")
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
-    return page.explained(grid.figure, train_eval_title(usable_rows), rows.footer(wanted, note, read_by=instrument))
+    return page.explained(grid.figure, _train_eval_title(usable_rows), rows.footer(wanted, note, read_by=instrument))
 
 
 def kinds(df: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +133,7 @@ def kinds(df: pd.DataFrame) -> pd.DataFrame:
     return rows.in_order(at[pd.MultiIndex.from_frame(at[["workload", "framework"]]).isin(shown)])
 
 
-def train_eval_title(usable_rows: pd.DataFrame) -> str:
+def _train_eval_title(usable_rows: pd.DataFrame) -> str:
     """Ranges over the workloads, framework by framework."""
     wide = usable_rows.pivot(index=["framework", "workload"], columns="kind", values="mib")
     ratios = wide.div(wide[TRAINING], axis=0)

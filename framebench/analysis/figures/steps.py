@@ -29,10 +29,10 @@ def first_steps(df: pd.DataFrame) -> Figure | None:
     grid.set(xscale="log", xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6))
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     note = f"{FIRST_NOTE} {rows.batches(measured)}"
-    return page.explained(grid.figure, first_title(measured), rows.footer(group, note))
+    return page.explained(grid.figure, _first_title(measured), rows.footer(group, note))
 
 
-def first_title(measured: pd.DataFrame) -> str:
+def _first_title(measured: pd.DataFrame) -> str:
     """The baseline's first step in steady steps."""
     base = measured[measured["baseline"]].dropna(subset="step_time_s")
     cost = rows.listed(f"{r.first_step_s / r.step_time_s:,.1f} in {r.framework}" for r in rows.each(base))
@@ -65,10 +65,10 @@ def shares(df: pd.DataFrame) -> Figure | None:
         saturation=1,
     )  # fmt: skip
     grid.set_titles("{col_name}").set_axis_labels("% of the step", "")
-    return page.explained(grid.figure, shares_title(lossy), rows.footer(lossy, f"{SHARES_NOTE} Size {df['size'].iloc[0]}."))
+    return page.explained(grid.figure, _shares_title(lossy), rows.footer(lossy, f"{SHARES_NOTE} Size {df['size'].iloc[0]}."))
 
 
-def shares_title(group: pd.DataFrame) -> str:
+def _shares_title(group: pd.DataFrame) -> str:
     """Where each of the two is largest."""
     clauses = []
     for column, text in SHARES.items():

@@ -42,15 +42,15 @@ def heat(df: pd.DataFrame) -> Figure | None:
     strategies = measured["strategy"].cat.categories
     figure, panels = plt.subplots(1, 2, figsize=(8.6, 0.8 + ROW_IN * len(strategies)), sharey=True)
     for axes, (column, text) in zip(panels, QUANTITIES.items()):
-        heat_panel(axes, measured, column)
+        _heat_panel(axes, measured, column)
         axes.set_title(text)
     for label, strategy in zip(panels[0].get_yticklabels(), strategies):
         label.set_style("normal" if find(group["scenario"].iloc[0], strategy).same_loss else "italic")
     figure.tight_layout()
-    return page.explained(figure, heat_title(group), rows.footer(group, f"{HEAT} {timing(group)} {rows.batches(measured)}"))
+    return page.explained(figure, _heat_title(group), rows.footer(group, f"{HEAT} {timing(group)} {rows.batches(measured)}"))
 
 
-def heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
+def _heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     """Colours on a logarithmic scale around 1; what has no number, or a ratio that is not decided, says so."""
     shown = measured["usable"]
     unclear = shown & measured[column].notna() & ~decided(measured) if column == "time_ratio" else shown & False
@@ -65,10 +65,10 @@ def heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     grey = {"size": 6.5, "color": "0.55"}
     if values.isna().any(axis=None):
         sns.heatmap(values.isna(), mask=values.notna(), annot=why, fmt="", cmap=["white"], annot_kws=grey, **drawn)
-    unframed(axes)
+    _unframed(axes)
 
 
-def unframed(axes: Axes) -> None:
+def _unframed(axes: Axes) -> None:
     """Frameworks above, in their colours."""
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
@@ -78,7 +78,7 @@ def unframed(axes: Axes) -> None:
         label.set(color=page.COLOURS[label.get_text()], weight="bold")
 
 
-def heat_title(group: pd.DataFrame) -> str:
+def _heat_title(group: pd.DataFrame) -> str:
     """How many strategies save memory, and how many of them are known to cost hardly any time."""
     comparable_rows = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
     saving = comparable_rows["peak_ratio"] < 1 - WORTH
@@ -108,7 +108,7 @@ FAILED = ("not proven", "wrong", "oom", "crashed", "timeout")
 @page.styled
 def support(df: pd.DataFrame) -> Figure:
     """Every strategy of every scenario in every framework, and which of them this machine has measured, of any workload."""
-    matrix = catalog().merge(outcomes(df), how="left", on=["scenario", "strategy", "framework"])
+    matrix = _catalog().merge(_outcomes(df), how="left", on=["scenario", "strategy", "framework"])
     sign = matrix["outcome"].fillna(matrix["gpu"].map({True: "GPU", False: ""}))
     places = matrix.assign(sign=sign, kind=matrix["kind"].map([*KINDS].index))
     places["strategy"] = pd.Categorical(places["strategy"], sorted(places["strategy"].unique(), key=lambda name: "+" in name))
@@ -123,17 +123,17 @@ def support(df: pd.DataFrame) -> Figure:
         annot_kws={"size": 5.5}, linewidths=1.2, ax=axes,
         xticklabels=[rows.NAMES[name] for name in kinds.columns.get_level_values(1)],
     )  # fmt: skip
-    unframed(axes)
+    _unframed(axes)
     axes.tick_params(axis="x", rotation=90)
     for i, scenario in enumerate(SCENARIOS):
         axes.text(len(FRAMEWORKS) * (i + 0.5), -3.2, scenario, ha="center")
     figure.tight_layout()
     entries = [Patch(color=colour, label=text) for colour, text in KINDS.values()]
     figure.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False)
-    return page.explained(figure, support_title(matrix), support_notes(df))
+    return page.explained(figure, _support_title(matrix), _support_notes(df))
 
 
-def catalog() -> pd.DataFrame:
+def _catalog() -> pd.DataFrame:
     """A row for each scenario, strategy that people use, and framework: how it is done, and whether on a GPU alone."""
     cells = [
         (scenario, strategy, framework, cell.kind.split()[0], cell.gpu)
@@ -144,13 +144,13 @@ def catalog() -> pd.DataFrame:
     return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 
 
-def outcomes(df: pd.DataFrame) -> pd.DataFrame:
+def _outcomes(df: pd.DataFrame) -> pd.DataFrame:
     """The outcome of each scenario, strategy and framework: proven if any of its cases has numbers, or else failed."""
     seen = df.assign(outcome=rows.outcome(df).map(dict.fromkeys(FAILED, FAIL)).mask(df["usable"], SEEN))
     return seen.groupby(["scenario", "strategy", "framework"])["outcome"].max().reset_index()
 
 
-def support_title(matrix: pd.DataFrame) -> str:
+def _support_title(matrix: pd.DataFrame) -> str:
     """How many strategies each framework can do, those that it always does among them."""
     can = matrix.assign(can=matrix["kind"] != "unsupported").pivot(
         index=["scenario", "strategy"], columns="framework", values="can"
@@ -159,7 +159,7 @@ def support_title(matrix: pd.DataFrame) -> str:
     return f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {by}; {can.all(axis=1).sum()} exist in all"
 
 
-def support_notes(df: pd.DataFrame) -> list[str]:
+def _support_notes(df: pd.DataFrame) -> list[str]:
     note = (
         f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} measured, and failed; GPU: needs "
         "one. From framebench/suite/registry.py; docs/strategies.md has the reasons. A strategy of two scenarios counts twice."

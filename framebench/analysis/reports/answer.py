@@ -39,24 +39,24 @@ def answer(table: pd.DataFrame) -> Comparison:
     import pandas as pd
 
     table = tables.used(table)
-    trained = table[(table["scenario"] == SCENARIO) & table["batch"].eq(base_batch(table))]
-    rows = [row_of(group) for _, group in trained.groupby(["workload", "framework", "size"], sort=False)]
+    trained = table[(table["scenario"] == SCENARIO) & table["batch"].eq(_base_batch(table))]
+    rows = [_row_of(group) for _, group in trained.groupby(["workload", "framework", "size"], sort=False)]
     caption = (
         f"Training, base = {BASELINE} at the batch that strategies are compared at; MiB = 2^20 bytes. Peaks by different "
         "instruments are not comparable. What saved most memory has the smallest peak of the strategies measured here that "
         "compute the same and were seen to take effect."
     )
-    return Comparison("The answer", caption, pd.DataFrame(rows), SHOWN, notes=(*problems(trained), *MORE))
+    return Comparison("The answer", caption, pd.DataFrame(rows), SHOWN, notes=(*_problems(trained), *MORE))
 
 
-def base_batch(table: pd.DataFrame) -> pd.Series:
+def _base_batch(table: pd.DataFrame) -> pd.Series:
     """Of each row the batch at which strategies are compared."""
     from framebench.models.spec import workload
 
     return table.apply(lambda row: workload(row["workload"]).preset(row["size"]).base, axis=1)
 
 
-def row_of(group: pd.DataFrame) -> dict[str, object]:
+def _row_of(group: pd.DataFrame) -> dict[str, object]:
     """Of one workload and framework. Without a number it has the baseline's status."""
     base = group[group["strategy"] == BASELINE]
     first = group.iloc[0]
@@ -76,7 +76,7 @@ def row_of(group: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def problems(trained_rows: pd.DataFrame) -> Iterator[str]:
+def _problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """Cases that ended without numbers though they might have had some."""
     broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
     for _, row in broken.iterrows():

@@ -50,7 +50,7 @@ def speeds(table: pd.DataFrame) -> Comparison:
     """Our fastest batch of the nearest strategy on the same card by PyTorch."""
     rows, used = [], []
     for speed in SPEEDS:
-        ours = nearest(table, speed)
+        ours = _nearest(table, speed)
         used.append(ours)
         our_speed, ratio = NOT_HERE, "-"
         for throughput, strategy, batch in ours[["throughput", "strategy", "batch"]].itertuples(index=False):
@@ -66,7 +66,7 @@ def speeds(table: pd.DataFrame) -> Comparison:
     return Comparison.of_text("ResNet-50 throughput", caption, head, tuple(rows), left=3)
 
 
-def nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
+def _nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
     """Our row, if there is one."""
     place = (table["workload"] == "resnet50") & (table["framework"] == "torch") & (table["scenario"] == "train")
     place &= (table["size"] == "full") & (table["status"] == "ok")
@@ -103,7 +103,7 @@ def activations(table: pd.DataFrame) -> Comparison:
         *(measured_rows[c] for c in ("case", "peak_bytes", "machine", "peak_instrument"))
     ):
         case = case_named(case_id)
-        seen, counted = peak_of_blocks(case, peak), counted_bytes(case)
+        seen, counted = _peak_of_blocks(case, peak), counted_bytes(case)
         rows.append((
             machine, case.framework, case.strategy, str(case.batch), mib(published_bytes(case)), mib(adjusted_bytes(case)),
             mib(counted), mib(seen), number(seen and seen / counted, ".2f"), instrument,
@@ -128,7 +128,7 @@ def measured(table: pd.DataFrame, strategy: str) -> pd.DataFrame:
     return table[chosen].sort_values(["machine", "framework", "batch"])
 
 
-def peak_of_blocks(case: Case, peak: float) -> int | None:
+def _peak_of_blocks(case: Case, peak: float) -> int | None:
     """The measured peak without the lower bound's parameters, states, inputs, gradients and what lies above the blocks."""
     least = lower_bound(case)
     above = least.activations - counted_bytes(case)

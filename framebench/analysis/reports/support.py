@@ -14,7 +14,7 @@ GENERATED = "Generated from framebench/suite/registry.py."
 def support() -> list[Comparison]:
     """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
     only tests an article's sentence."""
-    return [*(matrix(scenario) for scenario in SCENARIOS), matrix_over_ranks(), matrix_of_claims()]
+    return [*(matrix(scenario) for scenario in SCENARIOS), _matrix_over_ranks(), _matrix_of_claims()]
 
 
 def matrix(scenario: str) -> Comparison:
@@ -24,7 +24,7 @@ def matrix(scenario: str) -> Comparison:
     return Comparison.of_text(f"Strategies: {scenario}", caption, SUPPORT, rows, left=len(SUPPORT))
 
 
-def matrix_over_ranks() -> Comparison:
+def _matrix_over_ranks() -> Comparison:
     rows = tuple((scenario, *supported(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS)
     caption = (
         f"What several processes or devices do together; a case says how many: b4x2, a batch of 4 over 2 ranks. {GENERATED}"
@@ -32,7 +32,7 @@ def matrix_over_ranks() -> Comparison:
     return Comparison.of_text("Strategies over ranks", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
 
 
-def matrix_of_claims() -> Comparison:
+def _matrix_of_claims() -> Comparison:
     rows = tuple((name, *supported(stage, strategy)) for name, stage in SCENARIOS.items() for strategy in claims_only(name))
     caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
     return Comparison.of_text("Strategies only for claims", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
@@ -45,16 +45,16 @@ def supported(stage: Scenario, name: str) -> tuple[str, ...]:
     texts = [f"{c.kind}: {c.why}" + f" (undone on a CPU: {c.undone_on_cpu})" * bool(c.undone_on_cpu) for c in cells]
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
     does = "; ".join([strategy.summary, *exceptions])
-    return strategy.name, does, where_it_exists(strategy, stage), *texts, strategy.effect
+    return strategy.name, does, _where_it_exists(strategy, stage), *texts, strategy.effect
 
 
-def where_it_exists(strategy: Strategy, stage: Scenario) -> str:
+def _where_it_exists(strategy: Strategy, stage: Scenario) -> str:
     """The workloads that have the strategy in this scenario."""
     having = [w for w in spec.names() if stage.suits(spec.workload(w)) and strategy.suits(spec.workload(w))]
     return "all" if tuple(having) == spec.names() else ", ".join(having)
 
 
-def exclusions() -> Comparison:
+def _exclusions() -> Comparison:
     """Which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
     axes: dict[str, list[str]] = {}
     pairs: list[tuple[str, str]] = []
@@ -72,4 +72,4 @@ def exclusions() -> Comparison:
 
 def every_table() -> list[Comparison]:
     """What documents can show without any record."""
-    return [*support(), exclusions()]
+    return [*support(), _exclusions()]

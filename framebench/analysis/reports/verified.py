@@ -24,7 +24,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
     rows, notes = [], []
     for (machine, framework), records_by_case in sorted(newest.items()):
         total = sum(case.framework == framework for case in cases.values())
-        rows.append((machine, framework, str(total), *outcomes(list(records_by_case.values()))))
+        rows.append((machine, framework, str(total), *_outcomes(list(records_by_case.values()))))
         notes += [f"{machine}: {r.case}: {r.status}: {r.reason}" for r in records_by_case.values() if r.status != "ok"]
     caption = (
         "Supported cases of the standard profile, without any bug. largest error: in units of its tolerance, of those that "
@@ -33,7 +33,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
     return Comparison.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
 
 
-def outcomes(records: list[Record]) -> tuple[str, ...]:
+def _outcomes(records: list[Record]) -> tuple[str, ...]:
     good, wrong = ([r for r in records if r.status == status] for status in ("ok", "wrong"))
     largest = max((margin(r) for r in good), default=None)
     return (

@@ -129,7 +129,7 @@ def answers(evidence: Evidence, question: Question, searches: Searches) -> list[
     return offers
 
 
-def by_speed(offers: Iterable[Offer]) -> list[Offer]:
+def _by_speed(offers: Iterable[Offer]) -> list[Offer]:
     """Fastest first, ties by the smaller peak; those without a speed that counts (`Offer.throughput`) last.
 
     By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
@@ -145,7 +145,7 @@ def by_speed(offers: Iterable[Offer]) -> list[Offer]:
     return sorted(all_offers, key=lambda o: (slowness(o), o.peak.needs, o.case))
 
 
-def evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
+def _evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
     """The rows that bear on the question; of a model that is only described, those that compute the same."""
     rows_by_strategy: Evidence = {}
     for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
@@ -163,8 +163,8 @@ def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    offers = answers(evidence_of(asked, question), question, searches)
-    fitting = by_speed(o for o in offers if o.fits)
+    offers = answers(_evidence_of(asked, question), question, searches)
+    fitting = _by_speed(o for o in offers if o.fits)
     beyond = sorted((o for o in offers if not o.fits), key=lambda o: (o.peak.needs, o.case))
     return Advice(
         question, asked[0].machine,
@@ -205,10 +205,10 @@ def change(advice: Advice, framework: str, strategy: str, blocks: Blocks) -> Cha
     base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
     same_framework = [o for o in advice.fitting if o.case.framework == framework]
     to = next(iter(same_framework or advice.fitting), None)
-    return None if base is None else Change(base, to, step_time(base, to, blocks) if to else None)
+    return None if base is None else Change(base, to, _step_time(base, to, blocks) if to else None)
 
 
-def step_time(base: Offer, to: Offer, blocks: Blocks) -> Ratio | None:
+def _step_time(base: Offer, to: Offer, blocks: Blocks) -> Ratio | None:
     old, new = ({(r.batch, r.size): r.case for r in o.timed} for o in (base, to))
     nearest = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - to.case.batch))
     ratios = (blocks.of_cases(old[at], new[at]) for at in nearest)

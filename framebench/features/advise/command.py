@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
 
 
-def number_of(text: str) -> float:
+def _number_of(text: str) -> float:
     """`124M`, `1.3B` or `124e6`. Raises typer.BadParameter."""
     matched = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([kKMB]?)", text.strip())
     with suppress(ValueError):
@@ -57,7 +57,7 @@ def advise(
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
     parameters: Annotated[
-        float | None, typer.Option(parser=number_of, metavar="N", help="of a model that is only described, such as 124M")
+        float | None, typer.Option(parser=_number_of, metavar="N", help="of a model that is only described, such as 124M")
     ] = None,
     sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
@@ -95,9 +95,9 @@ def advise(
     described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
     if parameters is None and (without := [name for name, value in described.items() if value is not None]):
         fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
-    shape = shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
+    shape = _shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
     question = advice.Question(
-        workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else millions(workload, shape), shape,
+        workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
     )  # fmt: skip
     evidence = cache(lambda name: evidence_about(results, name, workload, scenario))
     folder = Folder(results)
@@ -108,36 +108,36 @@ def advise(
         roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not advised.fitting else None
     except NoRecords as error:
         fail(str(error), 1)
-    changes = changes_from(have, advised, question, timed) if have else []
+    changes = _changes_from(have, advised, question, timed) if have else []
     if as_json:
         typer.echo(json.dumps(show.as_json(advised, changes, roomiest), indent=1))
     else:
-        tell(show.answer(advised, roomiest))
+        _tell(show.answer(advised, roomiest))
         for table in show.tables(advised, every):
             table.terminal(out)
         if shape is not None:
             shape_text = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
             say(f"{question.size}: taken for {shape_text}")
-        tell(show.sentences(advised, changes, every))
+        _tell(show.sentences(advised, changes, every))
     raise typer.Exit(0 if advised.fitting else 1)
 
 
-def tell(sentences: Iterable[str]) -> None:
+def _tell(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def checked(workload: str, framework: str, scenario: str, size: str) -> tuple[str, ...]:
     """The frameworks, in their order. Raises UnknownCase, with what is valid."""
-    named = {c.framework for c in selectors.select(f"{workload}/{framework}/{scenario}/{baseline(scenario)}/*/{size}")}
+    named = {c.framework for c in selectors.select(f"{workload}/{framework}/{scenario}/{_baseline(scenario)}/*/{size}")}
     return tuple(f for f in FRAMEWORKS if f in named)
 
 
-def baseline(scenario: str) -> str:
+def _baseline(scenario: str) -> str:
     return SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
 
 
-def shape_of(workload: str, parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int) -> Any:
+def _shape_of(workload: str, parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int) -> Any:
     """The configuration of a model that is only described. Raises UnknownCase."""
     described = spec.workload(workload).described
     if described is None:
@@ -149,11 +149,11 @@ def shape_of(workload: str, parameters: float, sequence: int, width: int | None,
         raise UnknownCase(str(error)) from None
 
 
-def millions(workload: str, shape: Any) -> str:
+def _millions(workload: str, shape: Any) -> str:
     return f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
 
 
-def changes_from(have: str, advised: Advice, question: Question, timed: Blocks) -> list[Change]:
+def _changes_from(have: str, advised: Advice, question: Question, timed: Blocks) -> list[Change]:
     """From a strategy in every framework asked for, or from one case. Raises UnknownCase."""
     from framebench.features.advise import advice
 

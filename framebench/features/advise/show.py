@@ -46,14 +46,14 @@ def tables(advice: Advice, every: bool = False) -> Iterator[Comparison]:
                 f"{what}, within {mib(q.budget)} MiB: {title}",
                 f"{CAPTION} {timing(evidence(shown))} {conditions(evidence(shown))}",
                 HEAD,
-                tuple(cells(o, q.budget) for o in shown),
+                tuple(_cells(o, q.budget) for o in shown),
                 left=3,
-                notes=tuple(notes(shown)),
+                notes=tuple(_notes(shown)),
                 machine=advice.machine,
             )
 
 
-def cells(o: Offer, budget: int) -> tuple[str, ...]:
+def _cells(o: Offer, budget: int) -> tuple[str, ...]:
     speed = o.speed
     return (
         o.case.framework,
@@ -78,7 +78,7 @@ def evidence(offers: Sequence[Offer]) -> pd.DataFrame:
     return pd.DataFrame([o.evidence for o in offers])
 
 
-def notes(offers: Sequence[Offer]) -> Iterator[str]:
+def _notes(offers: Sequence[Offer]) -> Iterator[str]:
     for o in offers:
         if o.peak.kind == "predicted":
             tried = f"; that it {'fits' if o.fits else 'does not fit'} was tried" if o.judge == "search" else ""
@@ -147,14 +147,14 @@ def nothing(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         yield "nothing that computes the same has a record that could be advice"
         return
     closest = advice.beyond[0]
-    yield f"nothing fits. Closest: {short(closest)}; a budget of {enough(closest)} MiB would do"
+    yield f"nothing fits. Closest: {short(closest)}; a budget of {_enough(closest)} MiB would do"
     if roomiest:
         yield f"the largest batch that fits: {roomiest.case.batch}, by {short(roomiest)}"
     elif advice.question.batch:
         yield "no smaller batch fits either"
 
 
-def enough(o: Offer) -> str:
+def _enough(o: Offer) -> str:
     """What it needs, rounded up."""
     return f"{math.ceil(o.peak.needs / MIB * 10) / 10:,.1f}"
 
@@ -178,7 +178,7 @@ def as_json(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -
     return (
         {"workload": q.workload, "scenario": q.scenario, "batch": q.batch, "size": q.size, "budget_bytes": q.budget}
         | {"machine": advice.machine}
-        | {name: [offer_json(o, q.budget) for o in offers] for name, offers in lists.items()}
+        | {name: [_offer_json(o, q.budget) for o in offers] for name, offers in lists.items()}
         | {
             "changes": [
                 {
@@ -193,14 +193,14 @@ def as_json(advice: Advice, changes: Sequence[Change], roomiest: Offer | None) -
                 for c in changes
             ],
             "closest_budget_bytes": None if advice.fitting or not advice.beyond else round(advice.beyond[0].peak.needs),
-            "largest_batch_that_fits": roomiest and offer_json(roomiest, q.budget),
+            "largest_batch_that_fits": roomiest and _offer_json(roomiest, q.budget),
             "left_out": advice.left_out,
             "unmeasured": advice.unmeasured,
         }
     )
 
 
-def offer_json(o: Offer, budget: int) -> dict[str, Any]:
+def _offer_json(o: Offer, budget: int) -> dict[str, Any]:
     speed = o.speed
     return {
         "case": o.case.id, "framework": o.case.framework, "framework_version": o.evidence.framework_version,

@@ -26,7 +26,7 @@ HEAD = (
 )  # fmt: skip
 
 
-def cells(record: Record) -> tuple[str, ...]:
+def _cells(record: Record) -> tuple[str, ...]:
     """One row; `-` where the card, the driver or the framework does not count it."""
     peaks, more = record.peaks, record.allocator
     synced_s, device_s = (statistics.median(s) if s else None for s in (record.synced_step_s, record.device_step_s))
@@ -62,7 +62,7 @@ def table(records: Iterable[Record]) -> Comparison:
         "(framebench/analysis/flops.py) "
         "by wall time and the card's dense rate (framebench/features/card/cards.py)."
     )
-    return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(cells, rows)), notes=tuple(process_notes))
+    return Comparison.of_text("On a GPU", caption, HEAD, tuple(map(_cells, rows)), notes=tuple(process_notes))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def claims(
         fail(str(error), 2)
     failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
-    entries = by_default(folder, size, ids or []) if not (machine or run) else []
+    entries = _by_default(folder, size, ids or []) if not (machine or run) else []
     entries = entries or ledger(
         folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
     )
@@ -66,7 +66,7 @@ def claims(
     raise typer.Exit(bool(failed))
 
 
-def by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
+def _by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
     """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
     not both."""
     from framebench.features.claims.ledger import ledger, measured_there
@@ -99,11 +99,11 @@ def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, t
         say("nothing is missing that this machine can measure")
         return []
     with session(results, f"claims {' '.join(c.id for c in chosen)} {size} {blocks} blocks") as opened:
-        failed = run_probes(lacking.probes, names(REGISTRY.claims), size, results)
-        return failed + run_cases(lacking, opened, blocks, time_limit, results)
+        failed = _run_probes(lacking.probes, names(REGISTRY.claims), size, results)
+        return failed + _run_cases(lacking, opened, blocks, time_limit, results)
 
 
-def run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:
+def _run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:
     """The same way as `framebench run`: what is compared in time in so many blocks, the rest once. Returns the ids of those
     that failed."""
     frameworks = {c.framework for c in lacking.cases if not runner.unsupported(c)}
@@ -122,7 +122,7 @@ def run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float,
     return bad
 
 
-def run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
+def _run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
     """One after the other; one that fails leaves the others unharmed."""
     from framebench.features.claims import measure as claim_probes
 

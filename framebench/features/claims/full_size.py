@@ -17,11 +17,11 @@ SIZE = "full"
 def predicted(claim: Claim, size: str) -> tuple[float, float] | None:
     """Peak by its base, the least and the largest of the deciding arms; None where there is none at this size that the lower
     bound can tell apart, or where this is the size."""
-    ratios = [ratio for arm in claim.arms if (ratio := of_arm(arm)) is not None]
+    ratios = [ratio for arm in claim.arms if (ratio := _of_arm(arm)) is not None]
     return (min(ratios), max(ratios)) if ratios and size != SIZE else None
 
 
-def of_arm(arm: Arm) -> float | None:
+def _of_arm(arm: Arm) -> float | None:
     if not isinstance(arm.measure, Ratio) or arm.measure.quantity is not PEAK:
         return None
     cases = arm.measure.cases(SIZE)

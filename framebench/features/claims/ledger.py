@@ -130,11 +130,11 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     with_interval = [one for one in first if one.low is not None] or first
     # a claim whose first metric is missing is not judged by its others
     counted = deciding if first or not leading else [one for one in deciding if one.metric == leading]
-    verdict = of_words(claim, measured) or summary([one.verdict for one in counted])
+    verdict = _of_words(claim, measured) or summary([one.verdict for one in counted])
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
-        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *hull(with_interval),
-        first[0].form if first else "", advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
+        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric, *_hull(with_interval),
+        first[0].form if first else "", _advice(claim, verdict, first), claim.transfers_to_gpu, claim.why, remark(claim, lines),
         command(claim, lines, verdict, size),
         tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
         predicted(claim, size),
@@ -165,7 +165,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     missing = [case for case in cases if not measured.records(case)]
     failures = {case.id: measured.failure(case) for case in missing}
     name = f"{arm.name} {arm.measure.where(size)}".strip()
-    files = measured.files([] if missing else cases, probe, of_times(arm))
+    files = measured.files([] if missing else cases, probe, _of_times(arm))
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, NOT_MEASURED, arm.measure.form, arm.measure.about,
         claimed=arm.target.value, cases=tuple(case.id for case in cases), missing=tuple(failures), records=tuple(files),
@@ -183,7 +183,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     return replace(blank, verdict=decide(effect, arm.target), value=effect.value, low=low, high=high)
 
 
-def of_words(claim: Claim, measured: Measured) -> Verdict | None:
+def _of_words(claim: Claim, measured: Measured) -> Verdict | None:
     """The verdict that no measurement changes: `by definition`; `no such API` if a look-up found none of the names that the
     claim is about, and `not measured` without the look-up. None for any other claim."""
     if claim.definition:
@@ -196,7 +196,7 @@ def of_words(claim: Claim, measured: Measured) -> Verdict | None:
     return None if any(looked_up.names[name] for name in claim.absent) else "no such API"
 
 
-def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
+def _hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
     """Median, lowest and highest end; no ends where an arm has none."""
     if not lines:
         return None, None, None
@@ -207,7 +207,7 @@ def hull(lines: list[Line]) -> tuple[float | None, float | None, float | None]:
     return middle, min(lows), max(highs)
 
 
-def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
+def _advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
     """What to do, its figures filled in; without a measurement, of the sentences those that need none."""
     text = claim.if_so if claim.if_so and verdict in ("reproduced", "stronger") else claim.recommendation
     first = [one for one in first if one.low is not None]
@@ -219,7 +219,7 @@ def advice(claim: Claim, verdict: Verdict, first: list[Line]) -> str:
     by_value = sorted(first, key=lambda one: one.value or 0)
     ends = dict.fromkeys(figure(one) for one in ((by_value[0], by_value[-1]) if either else (least, most)))
     return text.format(
-        measured=shown(*hull(first), first[0].form), range=" to ".join(ends),
+        measured=shown(*_hull(first), first[0].form), range=" to ".join(ends),
         least=figure(least), most=figure(most), least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
 
@@ -265,12 +265,12 @@ def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: boo
     """What these claims need and this machine lacks; for the deciding arms first, but a workload's cases together."""
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
-    lacking = [(arm, lacked(arm, measured, size)) for arm in arms]
+    lacking = [(arm, _lacked(arm, measured, size)) for arm in arms]
     timed, pairs = dict[Case, None](), dict[tuple[Case, Case], None]()
     for arm, cases in lacking:
-        if in_blocks(arm) and cases and not shares_baseline(*cases):
+        if _in_blocks(arm) and cases and not _shares_baseline(*cases):
             pairs[cases[0], cases[1]] = None
-        elif in_blocks(arm):
+        elif _in_blocks(arm):
             timed |= dict.fromkeys(cases)
     every = dict.fromkeys(case for _, cases in lacking for case in cases)
     once = [case for case in every if case not in timed and not any(case in pair for pair in pairs)]
@@ -286,26 +286,26 @@ def together(cases: Iterable[Case]) -> list[Case]:
     return [case for group in groups.values() for case in group]
 
 
-def of_times(arm: Arm) -> bool:
+def _of_times(arm: Arm) -> bool:
     """Whether it is a ratio of step times."""
     return isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME
 
 
-def in_blocks(arm: Arm) -> bool:
+def _in_blocks(arm: Arm) -> bool:
     """Whether it takes several blocks: ratios of times, and shares, which one process has no interval for."""
-    return of_times(arm) or (isinstance(arm.measure, OfCases) and arm.measure.quantity.name.startswith(SHARE))
+    return _of_times(arm) or (isinstance(arm.measure, OfCases) and arm.measure.quantity.name.startswith(SHARE))
 
 
-def shares_baseline(*cases: Case) -> bool:
+def _shares_baseline(*cases: Case) -> bool:
     """Whether a block of one of them has the other anyway: as the scenario's baseline, its own framework's or PyTorch's."""
     return len(cases) < 2 or any(case.strategy == case.stage.baseline for case in cases)
 
 
-def lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
+def _lacked(arm: Arm, measured: Measured, size: str) -> list[Case]:
     """The arm's cases that have no records; of times, which are taken in one block, all if any has none."""
     cases = arm.measure.cases(size)
     if missing := [case for case in cases if not measured.records(case)]:
-        return cases if in_blocks(arm) else missing
+        return cases if _in_blocks(arm) else missing
     try:
         arm.measure.effect(measured, size)
     except Unpaired:

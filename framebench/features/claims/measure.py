@@ -47,14 +47,14 @@ def absent_names(names: tuple[str, ...], environment: Environment) -> dict[str, 
 
 def inputs() -> dict[str, list[float]]:
     """Bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file."""
-    return by_key([json.loads(own_module("framebench.features.claims.probes.inputs")) for _ in range(ROUNDS)])
+    return _by_key([json.loads(_own_module("framebench.features.claims.probes.inputs")) for _ in range(ROUNDS)])
 
 
-def by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
+def _by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
     return {key: [float(r[key]) for r in rounds] for key in rounds[0]}
 
 
-def own_module(name: str) -> str:
+def _own_module(name: str) -> str:
     """What a module prints that needs NumPy alone: it runs in this interpreter's environment, in a process of its own."""
     done = subprocess.run([sys.executable, "-P", "-m", name], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1]
@@ -62,10 +62,10 @@ def own_module(name: str) -> str:
 
 def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
     """By process: time of steps with a thread that reads resident memory over those without, and what it saw of the peak."""
-    return by_key([printed_by(environment, "monitor", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
+    return _by_key([_printed_by(environment, "monitor", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
 
 
-def printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
+def _printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
     """The last line that a module of the worker prints, in a process of its own on one thread."""
     name = f"framebench.features.claims.probes.{module}"
     printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
@@ -79,20 +79,20 @@ def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
     for _ in range(ROUNDS):
         for strategy in COLLECTORS:
             one = replace(case, strategy=strategy).id
-            for key, value in printed_by(environment, "collector", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
+            for key, value in _printed_by(environment, "collector", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
                 readings.setdefault(f"{strategy}_{key}", []).append(value)
     return readings
 
 
 def normalised(environment: Environment) -> dict[str, list[float]]:
     """Bytes that a step of a small 3-D network adds, with nn.BatchNorm3d and without."""
-    return by_key([printed_by(environment, "norm", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
+    return _by_key([_printed_by(environment, "norm", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
 def reported(environment: Environment, number: str) -> dict[str, list[float]]:
     """What a user's report is decided by, in fresh processes."""
     name = environment.framework
-    return by_key([printed_by(environment, "report", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
+    return _by_key([_printed_by(environment, "report", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
@@ -113,7 +113,7 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
     return {key: [float(n)] for key, n in counts.items()}
 
 
-def save(probe: str, case: Case, environment: Environment, results: Path, **fields: Any) -> Path:
+def _save(probe: str, case: Case, environment: Environment, results: Path, **fields: Any) -> Path:
     """Write a probe's result with the provenance of what ran. Raises OSError."""
     options, load = Options(), runner.load_average()
     where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, {}, results)
@@ -127,14 +127,14 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
     say(f"probe {probe}")
     if probe == "names":
         case, environment = parse(f"transformer/jittor/train/fp32/b4/{size}"), environments.ensure("jittor", say=say)
-        return save(probe, case, environment, results, names=absent_names(names, environment))
+        return _save(probe, case, environment, results, names=absent_names(names, environment))
     if probe.startswith("halving-"):
         framework = probe.removeprefix("halving-")
         case, environment = (
             Case("transformer", framework, "eval", "no_grad", MANY.get(size, SAMPLES), size),
             environments.ensure(framework, say=say),
         )
-        return save(probe, case, environment, results, found=halved(case, environment, Options()))
+        return _save(probe, case, environment, results, found=halved(case, environment, Options()))
     kind, _, rest = probe.partition("-")
     framework, _, number = (rest or "torch").partition("-")
     case, environment = parse(f"transformer/{framework}/train/fp32/b4/{size}"), environments.ensure(framework, say=say)
@@ -145,4 +145,4 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
         "norm3d": lambda: normalised(environment),
         "report": lambda: reported(environment, number),
     }[kind]
-    return save(probe, case, environment, results, found=find())
+    return _save(probe, case, environment, results, found=find())

@@ -131,7 +131,7 @@ class OfCases:
         return estimated
 
 
-def all_of(refs: list[Ref], size: str) -> list[Case]:
+def _all_of(refs: list[Ref], size: str) -> list[Case]:
     resolved_cases = [ref.at(size) for ref in refs]
     return [case for case in resolved_cases if case] if all(resolved_cases) else []
 
@@ -145,7 +145,7 @@ class Ratio(OfCases):
     form: str = "change"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.base, self.change], size)
+        return _all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         if self.quantity is TIME:
@@ -181,7 +181,7 @@ class Value(OfCases):
     form: str = "count"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.ref], size)
+        return _all_of([self.ref], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         estimated = self.estimate(store, self.cases(size)[0])
@@ -197,7 +197,7 @@ class Apart(OfCases):
     form: str = "error"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.base, self.change], size)
+        return _all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))
@@ -216,7 +216,7 @@ class Difference(OfCases):
     form: str = "points"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.base, self.change], size)
+        return _all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))
@@ -233,7 +233,7 @@ class OfTheWay(OfCases):
     form: str = "number"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.high, self.low, self.change], size)
+        return _all_of([self.high, self.low, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         high, low, change = (self.estimate(store, case) for case in self.cases(size))

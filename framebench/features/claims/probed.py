@@ -14,7 +14,7 @@ Found = dict[str, list[float]]
 PAGE = 4096.0  # bytes: memory grows by no less, and a ratio of nothing is none
 
 
-def of_rounds(ratios: list[float]) -> Effect:
+def _of_rounds(ratios: list[float]) -> Effect:
     """Mean of the logarithms over rounds, each of a fresh process, with Student's interval. Raises Nothing."""
     if min(ratios) <= 0:
         raise Nothing(f"{min(ratios):g} is no ratio")
@@ -24,59 +24,59 @@ def of_rounds(ratios: list[float]) -> Effect:
     return Effect(mean_ratio.value, mean_ratio.low, mean_ratio.high)
 
 
-def quotients(change: list[float], base: list[float]) -> Effect:
-    return of_rounds([c / b for c, b in zip(change, base, strict=True)])
+def _quotients(change: list[float], base: list[float]) -> Effect:
+    return _of_rounds([c / b for c, b in zip(change, base, strict=True)])
 
 
 def resident_memory(readings: Found) -> Effect:
     """Bytes by which resident memory grew: memory-mapped / list."""
-    return quotients(readings["mapped_resident"], readings["listed_resident"])
+    return _quotients(readings["mapped_resident"], readings["listed_resident"])
 
 
 def private_memory(readings: Found) -> Effect:
     """The same for memory that belongs to the process alone, which the kernel cannot take back."""
-    return quotients([max(grown, PAGE) for grown in readings["mapped_private"]], readings["listed_private"])
+    return _quotients([max(grown, PAGE) for grown in readings["mapped_private"]], readings["listed_private"])
 
 
 def batches_read(readings: Found) -> Effect:
     """Of a data set twice as large as the memory that the process may have: batches read, memory-mapped / kept in a list."""
-    return quotients(readings["mapped_batches"], readings["listed_batches"])
+    return _quotients(readings["mapped_batches"], readings["listed_batches"])
 
 
 def overhead(readings: Found) -> Effect:
     """By how much the monitored step is slower, at most: a step that is faster has no overhead."""
-    return Effect(*(max(0.0, x - 1) for x in of_rounds(readings["watched_over_alone"])))
+    return Effect(*(max(0.0, x - 1) for x in _of_rounds(readings["watched_over_alone"])))
 
 
 def seen(readings: Found) -> Effect:
     """The most that the thread saw / the kernel's high-water mark, over the steps."""
-    return of_rounds(readings["seen_over_peak"])
+    return _of_rounds(readings["seen_over_peak"])
 
 
 def collected_every_2(readings: Found) -> Effect:
     """Bytes that the process grew to: collected every second step / never. Raises Nothing where nothing was collected."""
-    return against_never("gc_every_2", readings)
+    return _against_never("gc_every_2", readings)
 
 
 def collected_every_1(readings: Found) -> Effect:
     """The same, collected after every step."""
-    return against_never("gc_every_1", readings)
+    return _against_never("gc_every_1", readings)
 
 
 def collected_by_python(readings: Found) -> Effect:
     """The same, when Python's collector runs as it likes; in so few steps it need not run at all."""
-    return quotients(readings["fp32_bytes"], readings["gc_off_bytes"])
+    return _quotients(readings["fp32_bytes"], readings["gc_off_bytes"])
 
 
-def against_never(strategy: str, readings: Found) -> Effect:
+def _against_never(strategy: str, readings: Found) -> Effect:
     if max(readings["gc_off_collections"]) or not min(readings[f"{strategy}_collections"]):
         raise Nothing("the collector ran where it was off, or did not where it was called")
-    return quotients(readings[f"{strategy}_bytes"], readings["gc_off_bytes"])
+    return _quotients(readings[f"{strategy}_bytes"], readings["gc_off_bytes"])
 
 
 def batch_norm(readings: Found) -> Effect:
     """Bytes that a step of a small 3-D network adds: with nn.BatchNorm3d / without."""
-    return quotients(readings["batch_norm"], readings["plain"])
+    return _quotients(readings["batch_norm"], readings["plain"])
 
 
 def counted(values: list[float]) -> Effect:
@@ -99,7 +99,7 @@ def over(change: str, base: str) -> Callable[[Found], Effect]:
     """The ratio of two of a probe's numbers."""
 
     def ratio(readings: Found) -> Effect:
-        return quotients(readings[change], readings[base])
+        return _quotients(readings[change], readings[base])
 
     return ratio
 
@@ -108,7 +108,7 @@ def saved(change: str, base: str) -> Callable[[Found], Effect]:
     """What the one saves of the other, as a share."""
 
     def share_saved(readings: Found) -> Effect:
-        ratio = quotients(readings[change], readings[base])
+        ratio = _quotients(readings[change], readings[base])
         return Effect(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
     return share_saved

@@ -71,11 +71,11 @@ def decide(effect: Effect, target: Target) -> Verdict:
     if high <= target.minimum:
         return "no effect worth having"
     if target.claimed is not None:
-        return sized(low, high, target.claimed, target.or_more)
+        return _sized(low, high, target.claimed, target.or_more)
     return "reproduced" if low > target.minimum else "undecided"
 
 
-def sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
+def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
     """The verdict on a gain that is worth having, where the claim names its size."""
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
     if high < least:

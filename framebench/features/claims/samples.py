@@ -61,7 +61,7 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(middle, middle - half, middle + half)
 
 
-def bytes_by(of: Callable[[Record, dict[str, int], str], float], instrument: str = "") -> Callable[..., Estimate | None]:
+def _bytes_by(of: Callable[[Record, dict[str, int], str], float], instrument: str = "") -> Callable[..., Estimate | None]:
     """`of` gets the record, one steady step's peaks, and the instrument: the given one, or the record's own."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
@@ -77,11 +77,11 @@ def added(record: Record, step: dict[str, int], instrument: str) -> float:
     return step[instrument] - (record.live_bytes or 0)
 
 
-PEAK = Quantity("peak", bytes_by(lambda record, step, instrument: step[instrument]))
-PLAN = Quantity("peak by the compiler's plan", bytes_by(lambda record, step, instrument: step[instrument], "compiler.plan"))
-HOST = Quantity("peak by host.rss", bytes_by(lambda record, step, instrument: step[instrument], "host.rss"))
-RESERVED = Quantity("peak reserved", bytes_by(lambda record, step, instrument: step[instrument], "allocator.reserved"))
-ADDED = Quantity("peak less what is alive between steps", bytes_by(added))
+PEAK = Quantity("peak", _bytes_by(lambda record, step, instrument: step[instrument]))
+PLAN = Quantity("peak by the compiler's plan", _bytes_by(lambda record, step, instrument: step[instrument], "compiler.plan"))
+HOST = Quantity("peak by host.rss", _bytes_by(lambda record, step, instrument: step[instrument], "host.rss"))
+RESERVED = Quantity("peak reserved", _bytes_by(lambda record, step, instrument: step[instrument], "allocator.reserved"))
+ADDED = Quantity("peak less what is alive between steps", _bytes_by(added))
 TIME = Quantity("step time", lambda records: None)
 
 
@@ -101,7 +101,7 @@ def counted(record: Record, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def free_share(records: Sequence[Record]) -> Estimate | None:
+def _free_share(records: Sequence[Record]) -> Estimate | None:
     """Of the pool as the timed steps have left it, which nobody emptied: the part that the next step did not use at its peak.
     The pool grows by whole blocks, so a block more or less says nothing."""
     pairs = [(counted(r, "pool_bytes"), counted(r, "pool_peak_bytes")) for r in records]
@@ -116,7 +116,7 @@ def free_share(records: Sequence[Record]) -> Estimate | None:
     )
 
 
-FRAGMENTATION = Quantity("share of the kept pool that a step does not use", free_share)
+FRAGMENTATION = Quantity("share of the kept pool that a step does not use", _free_share)
 
 
 def exact(name: str, of: Callable[[Record], Any]) -> Quantity:

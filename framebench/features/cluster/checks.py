@@ -56,13 +56,13 @@ def check(root: Path) -> Checked:
     now = datetime.now(UTC)
     for file, r in report.records.items():
         report.problems += [
-            f"{file}: {problem}" for problem in (*place(file, r), *origin(r, now), *(s for c in CHECKS for s in c(r)))
+            f"{file}: {problem}" for problem in (*place(file, r), *_origin(r, now), *(s for c in CHECKS for s in c(r)))
         ]
     report.problems += [*blocks(report.records), *copies(report.records)]
     report.notes += notes(report.records.values())
     if not report.records:
         report.problems.append(f"{root}: no records; name the folder that has records/ in it")
-    report.problems = list(map(printable, report.problems))
+    report.problems = list(map(_printable, report.problems))
     return report
 
 
@@ -73,24 +73,24 @@ def files(where: Path, report: Checked) -> Iterator[str]:
         report.problems.append(f"{where}: a link; it was not followed")
         return
     count = 0
-    for folder, folders, names in os.walk(where, onerror=lambda error: unlisted(error, report)):
+    for folder, folders, names in os.walk(where, onerror=lambda error: _unlisted(error, report)):
         for name in [*(n for n in folders if os.path.islink(os.path.join(folder, n))), *names]:
             file = os.path.join(folder, name)
             if (count := count + 1) > MOST_FILES:
                 report.problems.append(f"{where}: more than {MOST_FILES:,} files; the rest was not looked at")
                 return
-            if why := unfit(file, where):
+            if why := _unfit(file, where):
                 report.problems.append(f"{file}: {why}; it was not opened")
             else:
                 yield file
 
 
-def unlisted(error: OSError, report: Checked) -> None:
+def _unlisted(error: OSError, report: Checked) -> None:
     if not isinstance(error, FileNotFoundError):
         report.problems.append(f"{error.filename}: {error.strerror}")
 
 
-def unfit(file: str, where: Path) -> str | None:
+def _unfit(file: str, where: Path) -> str | None:
     """Why a file is no record by its kind, size and name, if it is none."""
     about = os.lstat(file)
     if not stat.S_ISREG(about.st_mode):
@@ -103,7 +103,7 @@ def unfit(file: str, where: Path) -> str | None:
     return "it can be executed" if about.st_mode & 0o111 else None
 
 
-def printable(text: str) -> str:
+def _printable(text: str) -> str:
     """A stranger's name or text, harmless on a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
@@ -134,7 +134,7 @@ def place(file: str, r: Record) -> Iterator[str]:
         yield f"its name is not when it was measured, {r.provenance.measured_at.isoformat()}"
 
 
-def origin(r: Record, now: datetime) -> Iterator[str]:
+def _origin(r: Record, now: datetime) -> Iterator[str]:
     """Provenance: what code, when, on what."""
     of = r.provenance
     if of.protocol > VERSION:
@@ -171,13 +171,13 @@ def verification(r: Record) -> Iterator[str]:
         yield f"passed, though tensors of {', '.join(failed)} are beyond their tolerance"
     if v.margin is not None and v.margin > 1:
         yield f"passed with a margin of {v.margin:.3g}, where 1 is the most"
-    if off := [name for name in v.relative_error if not agrees(v, name)]:
+    if off := [name for name in v.relative_error if not _agrees(v, name)]:
         yield f"the error of {', '.join(off)} is not that of the values beside it"
-    if r.provenance.protocol == VERSION and v.against is None and foreign(r.parsed, v):
+    if r.provenance.protocol == VERSION and v.against is None and _foreign(r.parsed, v):
         yield "verified against other values than those of this framebench"
 
 
-def agrees(v: Verification, name: str) -> bool:
+def _agrees(v: Verification, name: str) -> bool:
     """A checksum, whose terms cancel, has an error relative to something else."""
     seen, right, error = v.observed.get(name), v.golden.get(name), v.relative_error[name]
     if seen is None or error is None or not right or name.endswith("checksum"):
@@ -185,7 +185,7 @@ def agrees(v: Verification, name: str) -> bool:
     return abs(abs(seen - right) / abs(right) - error) <= 1e-6 * error + 1e-12
 
 
-def foreign(case: Case, v: Verification) -> bool:
+def _foreign(case: Case, v: Verification) -> bool:
     """Whether `golden` has values that golden.json has otherwise. What it lacks is not judged."""
     values = case.spec.golden.get(case.golden_key, {})
     return any(name in values and abs(values[name] - given) > 1e-9 * abs(given) for name, given in v.golden.items())

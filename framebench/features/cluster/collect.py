@@ -47,7 +47,7 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
             if not (files := list(sources(folder, into))):
                 report.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
             for file in files:
-                add(Path(file), there, report)
+                _add(Path(file), there, report)
         return report
 
 
@@ -82,11 +82,11 @@ class Known:
         return f"{wanted[: LONGEST - len(mark) - 1]}-{mark}" if taken else wanted
 
 
-def add(file: Path, there: Known, report: Collected) -> None:
+def _add(file: Path, there: Known, report: Collected) -> None:
     """Raises OSError."""
     try:
         record = store.read(file)
-        environment = environment_of(file, record)
+        environment = _environment_of(file, record)
     except store.BadRecord as error:
         report.unreadable.append(str(error))
         return
@@ -96,14 +96,14 @@ def add(file: Path, there: Known, report: Collected) -> None:
         if earlier_file[1] == content(record):
             report.known += 1
         else:
-            report.conflicts.append(kept_aside(record, file, earlier_file[0], there.root))
+            report.conflicts.append(_kept_aside(record, file, earlier_file[0], there.root))
         return
-    record = renamed(record, called)
+    record = _renamed(record, called)
     report.added.append(written := store.write(record, store.folder(there.root, called, environment, record.parsed)))
     there.learn(record, written)
 
 
-def environment_of(file: Path, record: Record) -> str:
+def _environment_of(file: Path, record: Record) -> str:
     """`torch-2.13.0` of the folder that the file lies in. Raises BadRecord if it lies where such a record does not."""
     environment, framework = file.parent.parent.name, record.parsed.framework
     if not environment.startswith(f"{framework}-"):
@@ -111,7 +111,7 @@ def environment_of(file: Path, record: Record) -> str:
     return environment
 
 
-def renamed(record: Record, name: str) -> Record:
+def _renamed(record: Record, name: str) -> Record:
     origin = record.provenance
     if origin.machine == name:
         return record
@@ -138,7 +138,7 @@ def said(record: Record) -> dict[str, Any]:
     return fields
 
 
-def kept_aside(record: Record, file: Path, earlier_file: Path, root: Path) -> str:
+def _kept_aside(record: Record, file: Path, earlier_file: Path, root: Path) -> str:
     """Keep a record that says other than the known one of the same measurement, once. In words which, and how they differ."""
     target = root / CONFLICTS / f"{record.case.replace('/', '.')}.{content(record)[:16]}.json"
     target.parent.mkdir(exist_ok=True)

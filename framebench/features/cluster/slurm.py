@@ -116,10 +116,10 @@ def prepare(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
         slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition(jobs)) or "", jobs.settings.get("constraint")
     )
     jobs.say(f"{len(units)} units; environments are prepared on {', '.join(nodes) or 'each node that needs them'}")
-    return [job for node in nodes if (job := prepare_on(node, jobs, frameworks))]
+    return [job for node in nodes if (job := _prepare_on(node, jobs, frameworks))]
 
 
-def prepare_on(node: str, jobs: Jobs, frameworks: Sequence[str]) -> str | None:
+def _prepare_on(node: str, jobs: Jobs, frameworks: Sequence[str]) -> str | None:
     """The job's id; None if Slurm refuses it, for instance as a constraint excludes the node: units there build their own."""
     try:
         return jobs.executor("framebench-setup", nodelist=node).submit(Job(["setup", *frameworks], "", jobs.results)).job_id

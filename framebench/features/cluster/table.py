@@ -25,7 +25,7 @@ def comparisons(records: Sequence[Record]) -> Iterator[Comparison]:
     timed = {where: [b for b in blocks.values() if any(r.timed for r in b)] for where, blocks in every.items()}
     if any(timed.values()):
         (machine, protocol), blocks = max(timed.items(), key=lambda each: len(each[1]))
-        yield cost(machine, protocol, blocks)
+        yield _cost(machine, protocol, blocks)
 
 
 def of_results(results: Results) -> Iterator[Comparison]:
@@ -33,11 +33,11 @@ def of_results(results: Results) -> Iterator[Comparison]:
     return comparisons(results.records)
 
 
-def cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
+def _cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
     """By framework whose strategies a block compares, and of all."""
     rows = []
     for name in (*FRAMEWORKS, "all"):
-        some = [block for block in blocks if name in (framework_of(block), "all")]
+        some = [block for block in blocks if name in (_framework_of(block), "all")]
         if some:
             rows.append(row(name, some))
     caption = (
@@ -51,19 +51,19 @@ def cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
     return Comparison.of_text("What a run on many machines takes", caption, head, tuple(rows), left=1)
 
 
-def framework_of(block: Block) -> str:
+def _framework_of(block: Block) -> str:
     """Whose strategies are compared: PyTorch's baseline is in others' blocks too."""
     names = {r.parsed.framework for r in block}
     return next((name for name in FRAMEWORKS[1:] if name in names), FRAMEWORKS[0])
 
 
-def own_cases(block: Block) -> int:
-    return sum(r.parsed.framework == framework_of(block) for r in block)
+def _own_cases(block: Block) -> int:
+    return sum(r.parsed.framework == _framework_of(block) for r in block)
 
 
 def row(name: str, blocks: Sequence[Block]) -> tuple[str, ...]:
     minutes = [sum(r.spent_s["total"] for r in block) / 60 for block in blocks]
-    cases = statistics.mean(map(own_cases, blocks))
+    cases = statistics.mean(map(_own_cases, blocks))
     units = BLOCKS * CASES / cases
     hours = units * statistics.mean(minutes) / 60 / MACHINES
     figures = (statistics.mean(minutes), max(minutes))

@@ -36,7 +36,7 @@ def units(asked: Asked, cases: Iterable[Case]) -> list[Asked]:
     beside = any(case.framework == FRAMEWORKS[0] for unit_cases in sets.values() for case in unit_cases)
     return [
         replace(
-            asked, selectors=(selector(unit_cases),), block=number, blocks=1,
+            asked, selectors=(_selector(unit_cases),), block=number, blocks=1,
             beside_torch=beside and unit_cases[0].framework != FRAMEWORKS[0] and unit_cases[0].ranks == 1,
         )
         for number in range(asked.blocks)
@@ -45,7 +45,7 @@ def units(asked: Asked, cases: Iterable[Case]) -> list[Asked]:
     ]  # fmt: skip
 
 
-def selector(cases: list[Case]) -> str:
+def _selector(cases: list[Case]) -> str:
     """Of cases that differ in their strategies alone."""
     workload, framework, scenario, _, batch, size = cases[0].id.split("/")
     strategies = ",".join(case.strategy for case in cases)

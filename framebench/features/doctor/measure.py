@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 def findings(env: str | None = None) -> list[Finding]:
     """What the machine has; with `env` (see installed.py) what that interpreter has."""
-    all_findings = [hardware(), host_peak(), git()]
+    all_findings = [_hardware(), _host_peak(), git()]
     if env is None:
         all_findings += [*map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
         pythons = {f: environments.describe(f).python for f in FRAMEWORKS}
@@ -99,12 +99,12 @@ def save(all_findings: list[Finding], results: Path) -> Path:
     return path
 
 
-def hardware() -> Finding:
+def _hardware() -> Finding:
     h = provenance.hardware()
     return Finding("machine", True, f"{h['cpu']}, {h['cores']} cores, {h['memory_bytes'] / 2**20:,.0f} MiB, {h['system']}")
 
 
-def host_peak() -> Finding:
+def _host_peak() -> Finding:
     ok = HostPeak.available()
     return Finding(
         "host.rss instrument", ok, "/proc/self/clear_refs can be written" if ok else "needs Linux's /proc/self/clear_refs"

@@ -67,7 +67,7 @@ def table(base: Explanation, change: Explanation) -> Comparison:
     instrument, before, after = peaks(base, change)
     shown, rest = rows[:LARGEST], rows[LARGEST:]
     lines = [*shown, *([summed("the rest", rest)] if rest else []), left, summed("all", [*rows, left])]
-    grown = f"{mib(after - before, f'+{FINE}')} MiB ({ratio(before, after)})"
+    grown = f"{mib(after - before, f'+{FINE}')} MiB ({_ratio(before, after)})"
     return Comparison.of_text(
         f"The difference of two peaks: {named(change)} against {named(base)}",
         f"{instrument}: {mib(before, FINE)} MiB and {mib(after, FINE)} MiB, {grown}. Bytes at the fullest moment of a step: "
@@ -83,7 +83,7 @@ def summed(name: str, rows: Sequence[Row]) -> Row:
     return Row(name, "", sum(r.base for r in rows), sum(r.change for r in rows))
 
 
-def ratio(before: int, after: int) -> str:
+def _ratio(before: int, after: int) -> str:
     return f"{after / before - 1:+.1%}" if before else "from nothing"
 
 

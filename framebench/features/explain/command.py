@@ -42,7 +42,7 @@ def explain(
                 raise Unexplained(f"{one.id}: {why}")
         for one, release in wanted:
             releases.known(one.framework, release)  # likewise
-        explanations = [explained_in(one, release, results) for one, release in wanted]
+        explanations = [_explained_in(one, release, results) for one, release in wanted]
     except Unexplained as error:
         fail(str(error), 2)
     if to:
@@ -61,7 +61,7 @@ def other(text: str, asked: Case) -> tuple[Case, str | None]:
     return (hypothetical.named(case) if case else asked), version or None
 
 
-def explained_in(case: Case, version: str | None, results: Path) -> Explanation:
+def _explained_in(case: Case, version: str | None, results: Path) -> Explanation:
     with measuring(results), err.status(case.id):
         return account(case, releases.at_hand(case.framework, version, say))
 

@@ -38,20 +38,20 @@ RESULTS = {
 
 
 @contextmanager
-def scoped(model: nnx.Module) -> Iterator[None]:
+def _scoped(model: nnx.Module) -> Iterator[None]:
     """The names of operations tell the path of the module that they are from."""
     modules: list[tuple[str, Any]] = [(".".join(map(str, path)), module) for path, module in nnx.iter_modules(model)]
     with ExitStack() as stack:
         for kind in {type(module) for _, module in modules}:
             if callable(getattr(kind, "__call__", None)):  # noqa: B004
                 stack.callback(setattr, kind, "__call__", kind.__call__)
-                kind.__call__ = marked(kind.__call__)
+                kind.__call__ = _marked(kind.__call__)
         for path, module in modules:
             module.scope = MARK + path
         yield
 
 
-def marked(call: Callable[..., Any]) -> Callable[..., Any]:
+def _marked(call: Callable[..., Any]) -> Callable[..., Any]:
     def inside(self: Any, *arguments: Any, **options: Any) -> Any:
         with jax.named_scope(getattr(self, "scope", "")):
             return call(self, *arguments, **options)
@@ -62,20 +62,20 @@ def marked(call: Callable[..., Any]) -> Callable[..., Any]:
 def compiled(adapter: JaxAdapter, folder: str) -> Program:
     """The adapter's step once more, with modules' names in it and its texts in the folder."""
     model = adapter.abstract(adapter.config, adapter.recipe.training)
-    with scoped(model):
+    with _scoped(model):
         program = adapter.programmed(adapter.split(model).graph)
         program.options = program.options | {"xla_dump_to": folder}
         program.prepare(*adapter.arguments())
     return program
 
 
-def name_argument(buffer: Buffer, op_name: str) -> None:
+def _name_argument(buffer: Buffer, op_name: str) -> None:
     """`state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1."""
     buffer.kind = next((kind for begin, kind in ARGUMENTS.items() if op_name.startswith(begin)), "other")
     buffer.layer, buffer.phase, buffer.by = module(op_name), "before", ""
 
 
-def name_results(result: Positions, adapter: JaxAdapter, program: Program) -> None:
+def _name_results(result: Positions, adapter: JaxAdapter, program: Program) -> None:
     """What the step returns: the updated trees, and the loss or the logits."""
     (traced,) = program.traced.values()
     leaves = jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
@@ -89,7 +89,7 @@ def name_results(result: Positions, adapter: JaxAdapter, program: Program) -> No
                 buffer.layer = ".".join(inside[:-1]) or buffer.layer
 
 
-def name_kinds(values: list[Buffer]) -> None:
+def _name_kinds(values: list[Buffer]) -> None:
     """Of what is neither argument nor result: by the phase that makes it, and those that read it."""
     for value in values:
         if value.kind == "temporary" and value.phase == "forward" and "backward" in value.read_in:
@@ -109,19 +109,19 @@ def account(adapter: JaxAdapter) -> dict[str, Any]:
     walk.account.events += 1
     for i in computations[entry]:
         for buffer in buffers[i.name].values() if i.opcode == "parameter" else ():
-            name_argument(buffer, i.op_name)
+            _name_argument(buffer, i.op_name)
             if "maybe-live-out" not in allocations[buffer.place[0]][1]:
                 buffer.died = NEVER  # not donated
     values = [b for positions in buffers.values() for b in positions.values()]
-    name_kinds(values)
-    name_results(result, adapter, program)
+    _name_kinds(values)
+    _name_results(result, adapter, program)
     share(values)
     beside = Value("other", "(beside the step)", "before", size=adapter.beside())
     walk.account.values = [*values, beside]
-    return walk.account.as_dict() | {"how": HOW, "plan": sizes(program, allocations)}
+    return walk.account.as_dict() | {"how": HOW, "plan": _sizes(program, allocations)}
 
 
-def sizes(program: Program, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
+def _sizes(program: Program, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
     """What XLA reports of its plan, and the sum of what it assigned."""
     (executable,) = program.compiled.values()
     reported = executable.memory_analysis()

@@ -48,7 +48,7 @@ class Walk:
                 buffer.died = self.account.events + 1
                 if i.opcode not in ("while", "call", "conditional"):
                     buffer.read_in.add(self.account.phase)
-        return passed_on(i, operands) | inner | {index: [self.fill(b, i)] for index, b in self.buffers.get(i.name, {}).items()}
+        return _passed_on(i, operands) | inner | {index: [self.fill(b, i)] for index, b in self.buffers.get(i.name, {}).items()}
 
     def called(self, i: Instruction, operands: list[Positions]) -> Positions:
         """What a loop, a call or a branch results in."""
@@ -100,7 +100,7 @@ class Walk:
         return buffer
 
 
-def passed_on(i: Instruction, operands: list[Positions]) -> Positions:
+def _passed_on(i: Instruction, operands: list[Positions]) -> Positions:
     """What an instruction's result has in common with its operands."""
     if i.opcode == "tuple":
         return {f"{n},{index}".strip(","): values for n, one in enumerate(operands) for index, values in one.items()}

@@ -46,7 +46,7 @@ class Origins:
         self.phases: Notes = [(0, "before"), (probe().node(), "forward")]
         self.phase = "forward"
         self.gradients: dict[int, str] = {}  # layer by variable
-        self.named = named_variables(adapter)  # kind and layer of what is there before the step
+        self.named = _named_variables(adapter)  # kind and layer of what is there before the step
 
     def note(self) -> None:
         self.layers.append((probe().node(), self.path[-1] if self.path else ""))
@@ -125,7 +125,7 @@ def last(notes: Notes, node: int) -> str:
     return notes[place - 1][1] if place else ""
 
 
-def named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
+def _named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
     """Kind and layer of the variables that Python refers to, by node."""
     parameters = [(name, name.rpartition(".")[0], p) for name, p in adapter.model.named_parameters()]
     layers = {id(p): layer for _, layer, p in parameters}
@@ -145,13 +145,13 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
     gc.collect()
     origins, step_account = Origins(adapter), Account()
     step_account.turn("forward")
-    alive = present(step_account, origins)
+    alive = _present(step_account, origins)
     probe().begin()
     with origins.watching():
         adapter.step()
         adapter.synchronize()
     made = follow(step_account, alive, origins)
-    for node, (kind, layer) in named_variables(adapter).items():
+    for node, (kind, layer) in _named_variables(adapter).items():
         if node in made and kind in ("parameter", "buffer", "optimizer state"):
             made[node].kind, made[node].layer = f"new {kind}", layer
     if number(adapter.output) in made:
@@ -162,7 +162,7 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
     return step_account.as_dict() | {"how": HOW}
 
 
-def present(step_account: Account, origins: Origins) -> dict[int, Value]:
+def _present(step_account: Account, origins: Origins) -> dict[int, Value]:
     """What is there before the step; the part of it that can be given back, by block."""
     alive = {}
     for block, size, node in parts(probe().held(), 3):

@@ -125,7 +125,7 @@ def drawn(explanation: Explanation) -> Figure:
     from framebench.analysis.figures import page
 
     made, (line, bars) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
-    over_time(explanation, line)
+    _over_time(explanation, line)
     kinds = pd.Series(
         {kind: size / MIB for kind, size in explanation.kinds.items() if size >= 0.001 * explanation.peak.bytes}, name="MiB"
     )
@@ -144,7 +144,7 @@ def drawn(explanation: Explanation) -> Figure:
     return page.explained(made, f"{explanation.case}: {peak}", [f"One steady step on {explanation.device}; {versions}."])
 
 
-def over_time(explanation: Explanation, axes: Axes) -> None:
+def _over_time(explanation: Explanation, axes: Axes) -> None:
     """One curve in the colours of the phases, below lines for what was measured."""
     edges = [event for event, _, _ in explanation.timeline] + [explanation.timeline[-1][0] + 1]
     for name, colour in COLOURS.items():

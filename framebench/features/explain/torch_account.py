@@ -41,7 +41,7 @@ class Labelled(Storages):
         self.names = {p: name for name, p in self.model.named_parameters()}
         self.updating = False
         self.account.turn("forward")
-        for kind, layer, tensor in present(adapter):
+        for kind, layer, tensor in _present(adapter):
             if self.value_of(tensor) is None:
                 self.begin(tensor, Value(kind, layer, "before"))
 
@@ -78,7 +78,7 @@ class Labelled(Storages):
             value = Value("recomputed" if again else "temporary", self.layer(node), self.account.phase, by)
             self.begin(tensor, value)
         if node is not None and node.name() == "torch::autograd::AccumulateGrad" and value.kind == "temporary":
-            value.kind, value.layer = "gradient", module_of(self.names.get(node.variable, ""))
+            value.kind, value.layer = "gradient", _module_of(self.names.get(node.variable, ""))
 
     def layer(self, node: Any) -> str:
         if self.path:
@@ -86,7 +86,7 @@ class Labelled(Storages):
         if node is None:
             return "(optimizer)" if self.updating else "(loss)"
         if node.name() == "torch::autograd::AccumulateGrad":
-            return module_of(self.names.get(node.variable, ""))
+            return _module_of(self.names.get(node.variable, ""))
         return self.entered[bisect_right(self.entered, node._sequence_nr(), key=lambda e: e[0]) - 1][1]
 
     def __enter__(self) -> Labelled:
@@ -132,23 +132,23 @@ class Labelled(Storages):
         return tensor.detach()  # the tensor itself would hold the node that holds it
 
 
-def present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
+def _present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
     """Every tensor there is between two steps: kind, layer, tensor. Those nobody named come last."""
     parameters = list(adapter.model.named_parameters())
-    labelled_tensors: list[tuple[str, str, Tensor]] = [("parameter", module_of(name), p) for name, p in parameters]
-    labelled_tensors += [("gradient", module_of(name), p.grad) for name, p in parameters if p.grad is not None]
-    labelled_tensors += [("buffer", module_of(name), b) for name, b in adapter.model.named_buffers()]
+    labelled_tensors: list[tuple[str, str, Tensor]] = [("parameter", _module_of(name), p) for name, p in parameters]
+    labelled_tensors += [("gradient", _module_of(name), p.grad) for name, p in parameters if p.grad is not None]
+    labelled_tensors += [("buffer", _module_of(name), b) for name, b in adapter.model.named_buffers()]
     if adapter.case.stage.trains:
         states = [(p, state) for p, state in adapter.optimizer.state.items()]
         names = {p: name for name, p in parameters}
         labelled_tensors += [
-            ("optimizer state", module_of(names.get(p, "")), t) for p, s in states for t in s.values() if isinstance(t, Tensor)
+            ("optimizer state", _module_of(names.get(p, "")), t) for p, s in states for t in s.values() if isinstance(t, Tensor)
         ]
     labelled_tensors += [("input", "", t) for t in adapter.held_inputs()]
     return labelled_tensors + [("other", "", t) for t in gc.get_objects() if type(t) in (Tensor, nn.Parameter)]
 
 
-def module_of(parameter: str) -> str:
+def _module_of(parameter: str) -> str:
     return parameter.rpartition(".")[0] or "(model)"
 
 

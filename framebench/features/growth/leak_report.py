@@ -77,8 +77,8 @@ def there(programs: list[Program], storages: Storages) -> dict[tuple[str, str, s
     things_by_place: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for what, where in programs:
         things_by_place["compilation", what, where].append(None)
-    for thing in recent():
-        things_by_place["object", f"{name_of(type(thing))} {detail(thing)}".strip(), made_at(thing)].append(thing)
+    for thing in _recent():
+        things_by_place["object", f"{_name_of(type(thing))} {_detail(thing)}".strip(), made_at(thing)].append(thing)
     for what, where, total in storages.alive():
         things_by_place["storage", what, where].append(total)
     return things_by_place
@@ -87,7 +87,7 @@ def there(programs: list[Program], storages: Storages) -> dict[tuple[str, str, s
 def row(key: tuple[str, str, str], things: list[Any], about: Callable[[Any], str]) -> Kept:
     (kind, what, where), total, note = key, None, ""
     if kind == "object":
-        total, note = size(things), held_by(things, about)
+        total, note = size(things), _held_by(things, about)
     elif kind == "storage":
         total = sum(things)
     per_step = None if total is None else round(total / HALF)
@@ -101,7 +101,7 @@ def row(key: tuple[str, str, str], things: list[Any], about: Callable[[Any], str
     }
 
 
-def recent() -> list[Any]:
+def _recent() -> list[Any]:
     """What was made since it is traced, and every tensor of PyTorch, whose traces Python 3.11 does not find, but not those that
     only a graph refers to: they became objects by being watched. Python's collector knows neither arrays of other frameworks
     nor dictionaries and tuples of them: it is asked what the others refer to."""
@@ -144,18 +144,18 @@ def made_at(thing: Any) -> str:
     return place((frame.filename, frame.lineno) for frame in reversed(trace)) if trace else ""
 
 
-def name_of(kind: type) -> str:
+def _name_of(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
 
 
-def detail(thing: Any) -> str:
+def _detail(thing: Any) -> str:
     """`float32[4, 8]` of an array."""
-    if not is_array(thing):
+    if not _is_array(thing):
         return ""
     return f"{re.sub(r'^torch[.]', '', str(thing.dtype))}{list(thing.shape)}"
 
 
-def is_array(thing: Any) -> bool:
+def _is_array(thing: Any) -> bool:
     return all(hasattr(type(thing), name) for name in ("shape", "dtype", "nbytes"))
 
 
@@ -163,21 +163,21 @@ def size(things: list[Any]) -> int | None:
     """Bytes, of arrays those of their elements; of PyTorch's tensors none, as storages have them."""
     if has_storage(type(things[0])):
         return None
-    return sum(int(thing.nbytes) if is_array(thing) else sys.getsizeof(thing) for thing in things)
+    return sum(int(thing.nbytes) if _is_array(thing) else sys.getsizeof(thing) for thing in things)
 
 
-def held_by(things: list[Any], about: Callable[[Any], str]) -> str:
+def _held_by(things: list[Any], about: Callable[[Any], str]) -> str:
     """What refers to the middle one, as the last may be a step's: `held by `kept`, list of 36, in leak`; of a tensor with a
     graph also how large that is."""
     one_of_many = things[len(things) // 2]
-    holders = [container(h) for h in gc.get_referrers(one_of_many) if h is not things and not isinstance(h, FrameType)]
+    holders = [_container(h) for h in gc.get_referrers(one_of_many) if h is not things and not isinstance(h, FrameType)]
     holder_texts = [one for one in holders if "`" in one][:1] or holders[:1]  # one that has a name, if there is one
     return "; ".join(filter(None, [*holder_texts, about(one_of_many)]))
 
 
-def container(holder: Any) -> str:
+def _container(holder: Any) -> str:
     """Its type and length, and the name that a module or an object has for it."""
-    description = name_of(type(holder)) + (f" of {len(holder)}" if hasattr(holder, "__len__") else "")
+    description = _name_of(type(holder)) + (f" of {len(holder)}" if hasattr(holder, "__len__") else "")
     for names in gc.get_referrers(holder):
         if isinstance(names, dict):
             name = next((n for n, value in names.items() if value is holder), None)

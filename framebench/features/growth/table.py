@@ -67,7 +67,7 @@ def verdict(measured_growth: Growth) -> Verdict:
     return "undecided" if "undecided" in verdicts else "does not grow"
 
 
-def piling_up(measured_growth: Growth) -> dict[str, Slope]:
+def _piling_up(measured_growth: Growth) -> dict[str, Slope]:
     """What is counted and becomes more, per step."""
     lines = {name: slope(readings) for name, readings in measured_growth.counts.items()}
     return {name: line for name, line in lines.items() if line.verdict(PILES_UP) == "grows"}
@@ -100,7 +100,7 @@ def table(measured_growth: Growth) -> Comparison:
         f"with its "
         f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
     )
-    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in piling_up(measured_growth).items()]
+    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in _piling_up(measured_growth).items()]
     if verdict(measured_growth) == "grows" and not measured_growth.kept:
         notes.append(
             f"{measured_growth.watched} more steps were watched, and most of them left nothing behind that could be named"

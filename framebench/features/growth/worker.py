@@ -39,7 +39,7 @@ class Mallinfo(ctypes.Structure):
     ]
 
 
-def malloc_meter() -> Meter | None:
+def _malloc_meter() -> Meter | None:
     """Bytes that malloc has given out and not taken back, in the whole process; None without glibc 2.33 or later."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         return None
@@ -59,23 +59,23 @@ def private() -> int:
     return status_bytes("RssAnon")
 
 
-def bytes_meters(live: Meter | None) -> dict[str, Meter]:
+def _bytes_meters(live: Meter | None) -> dict[str, Meter]:
     """By instrument; `live`: of the framework's allocator, if it keeps count."""
     meters: dict[str, Meter | None] = {
         "allocator.live": live,
-        "host.malloc": malloc_meter(),
+        "host.malloc": _malloc_meter(),
         "host.private": private,
     }
     return {name: meter for name, meter in meters.items() if meter}
 
 
-def whole_step(adapter: Adapter) -> None:
+def _whole_step(adapter: Adapter) -> None:
     """After which everything that was asked for is done."""
     adapter.step()
     adapter.synchronize()
 
 
-def called(function: Callable[[Adapter], object], adapter: Adapter, file: str) -> None:
+def _called(function: Callable[[Adapter], object], adapter: Adapter, file: str) -> None:
     """The file's step, which waits for what it likes. Raises Fault."""
     try:
         function(adapter)
@@ -83,7 +83,7 @@ def called(function: Callable[[Adapter], object], adapter: Adapter, file: str) -
         raise Fault(blamed(error, file)) from error
 
 
-def own_step(file: str) -> Callable[[Adapter], object]:
+def _own_step(file: str) -> Callable[[Adapter], object]:
     """The function `step` of a Python file. Raises Fault."""
     if not callable(step := getattr(loaded(file), "step", None)):
         raise Fault(f"{file} has no function `step(adapter)`, which is called in place of the case's step")
@@ -106,17 +106,17 @@ def read(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict
 
 def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     """Raises Fault."""
-    function = own_step(file) if file else None
+    function = _own_step(file) if file else None
     case = named(case_id)
     adapter = adapters.load(case)
     of_framework = extensions.of_framework("growth", "counters", case.framework)
     programs: list[Program] = of_framework.watch_compilations()
     adapter.build()
     adapter.synchronize()
-    step = partial(called, function, adapter, file) if function and file else partial(whole_step, adapter)
+    step = partial(_called, function, adapter, file) if function and file else partial(_whole_step, adapter)
     for _ in range(WARM_UP):
         step()
-    meters, counted = bytes_meters(of_framework.live(adapter)), of_framework.counters(adapter, programs)
+    meters, counted = _bytes_meters(of_framework.live(adapter)), of_framework.counters(adapter, programs)
     readings = read(step, meters | counted, steps)
     answer: dict[str, Any] = {
         "case": case.id,

@@ -64,7 +64,7 @@ def max_batch_(
         one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := searched(case, room, env, max_batch, options, results, bool(fit_records))) is None:
+        elif (one := _searched(case, room, env, max_batch, options, results, bool(fit_records))) is None:
             continue
         fit_records.append(one)
         if not as_json:
@@ -74,7 +74,7 @@ def max_batch_(
     raise typer.Exit(any(f.status == "stopped" for f in fit_records) or not fit_records)
 
 
-def searched(
+def _searched(
     case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
 ) -> Fit | None:
     """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""

@@ -114,7 +114,7 @@ def find(
     if not why:
         search = Search(probe, case.batch, most).run()
         confirmation = probe(search.fails, None) if search.fails and not search.stopped else None
-        fields = conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
+        fields = _conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
     where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes, results)
     fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
@@ -143,7 +143,7 @@ def answers(fit: Fit, unit: int, most: int) -> bool:
     return within and (fit.status != "open" or fit.largest == most // unit * unit)
 
 
-def conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[str, Any]:
+def _conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[str, Any]:
     """Status, largest batch, and the answer in words."""
     if search.stopped:
         so_far = f"; {search.fits} fits" if search.fits else ""
@@ -157,14 +157,14 @@ def conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[
         text = f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is not the memory"
         return {"status": "stopped", "answer": text, "largest": search.fits or None}
     reason = next(p.reason for p in search.probes if p.batch == search.fails)
-    needs = confirmed(confirmation, budget)
+    needs = _confirmed(confirmation, budget)
     if not search.fits:
         return {"status": "none", "answer": f"none: batch {search.unit} {needs} ({reason})"}
     text = f"largest batch that fits: {search.fits} ({search.fails} fails: {reason}; it {needs})"
     return {"status": "found", "largest": search.fits, "answer": text}
 
 
-def confirmed(probe: Probe | None, budget: int) -> str:
+def _confirmed(probe: Probe | None, budget: int) -> str:
     """What the run without a limit showed: the memory that was missing, if it really was memory."""
     if probe is None or probe.needs is None:
         return f"did not finish without a limit either: {probe and probe.reason}"

@@ -16,15 +16,15 @@ CAPTION = (
 def table(fit: Fit) -> Comparison:
     """Every probe by batch, the answer below."""
     workload, framework, scenario, strategy, _, size = fit.case.split("/")
-    rows = [cells(p) for p in sorted(fit.probes, key=lambda p: p.batch)]
+    rows = [_cells(p) for p in sorted(fit.probes, key=lambda p: p.batch)]
     if fit.confirmation:
-        batch, outcome, *rest = cells(fit.confirmation)
+        batch, outcome, *rest = _cells(fit.confirmation)
         rows.append((batch, f"without a limit: {outcome.replace('fits', 'finished')}", *rest))
     title = f"{framework}: {workload} {scenario} {strategy}, size {size}, within {fit.budget_bytes / MIB:.1f} MiB"
     return Comparison.of_text(title, CAPTION, HEAD, tuple(rows), left=3, notes=(fit.answer,))
 
 
-def cells(p: Probe) -> tuple[str, ...]:
+def _cells(p: Probe) -> tuple[str, ...]:
     outcome = {"fits": "fits", "memory": "out of memory", "failed": "failed"}[p.outcome]
     scaled = (p.peak, MIB), (p.kept_bytes, MIB), (p.step_s, 1e-3)
     numbers = (number(None if value is None else value / unit, ".1f") for value, unit in scaled)

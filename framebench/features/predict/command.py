@@ -51,7 +51,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    of = cache(lambda name: from_records(case, name, folder))
+    of = cache(lambda name: _from_records(case, name, folder))
     machines = machines_of(folder, machine, lambda name: of(name)["bytes"] is not None)
     prediction_rows: list[dict[str, Any]] = [
         {
@@ -73,11 +73,11 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
             fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"}
         )
     for name in machines:
-        prediction_rows += [of(name), *from_searches(case, name, folder)]
+        prediction_rows += [of(name), *_from_searches(case, name, folder)]
     return prediction_rows
 
 
-def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
+def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     """What `advise` judges by: the peak, and what a limit on memory has to be."""
     from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_instrument
     from framebench.analysis.results import NoRecords
@@ -96,7 +96,7 @@ def from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str, Any]]:
+def _from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str, Any]]:
     """What searches under a limit tell about this batch, whatever is predicted."""
     for tried in folder.searches.of_case(case, machine):
         (fit,) = tried.fits

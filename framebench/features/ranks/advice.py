@@ -62,13 +62,13 @@ def table(offers: Sequence[RankOffer], budget: int) -> Comparison:
     """What fits, then what does not; notes say what is not predicted, and why. At least one offer."""
     case = offers[0].case
     unknown = [o for o in offers if not o.prediction]
-    rows = [cells(o, o.prediction, budget) for o in (*fitting(offers, budget), *beyond(offers, budget)) if o.prediction]
+    rows = [_cells(o, o.prediction, budget) for o in (*fitting(offers, budget), *beyond(offers, budget)) if o.prediction]
     what = f"{case.workload} {case.scenario}, batch {case.batch} over {case.ranks} ranks, size {case.size}"
     notes = tuple(f"{o.case.strategy}: not predicted, {o.why}" for o in unknown)
     return Comparison.of_text(f"{what}, within {mib(budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes)
 
 
-def cells(o: RankOffer, prediction: Prediction, budget: int) -> tuple[str, ...]:
+def _cells(o: RankOffer, prediction: Prediction, budget: int) -> tuple[str, ...]:
     case_cells = o.case.framework, o.case.strategy, str(o.case.ranks), str(o.case.batch // o.case.ranks)
     return *case_cells, mib(o.needs), f"{o.needs / budget:.0%}", prediction.instrument, mib(prediction.peak_bytes)
 

@@ -43,7 +43,7 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
         typer.echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
-def cases_over_ranks(
+def _cases_over_ranks(
     workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
 ) -> list[Case]:
     """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
@@ -64,14 +64,14 @@ def advise(
     """Print what fits. Returns whether nothing does."""
     from framebench.features.ranks import advice
 
-    cases = cases_over_ranks(workload, frameworks, scenario, batch, size, ranks)
+    cases = _cases_over_ranks(workload, frameworks, scenario, batch, size, ranks)
     if cases[0].batch != batch:
         say(f"a batch of {batch} does not divide by {ranks} ranks: of {cases[0].batch} samples instead")
 
     offers = []
     for case in cases:
         with err.status(case.id):
-            offers.append(offered(case))
+            offers.append(_offered(case))
     if as_json:
         typer.echo(json.dumps(advice.as_json(offers, budget), indent=1))
     else:
@@ -80,7 +80,7 @@ def advise(
     return not advice.fitting(offers, budget)
 
 
-def offered(case: Case) -> RankOffer:
+def _offered(case: Case) -> RankOffer:
     from framebench.engine import environments
     from framebench.features.ranks import predicted as predicted_rank
     from framebench.features.ranks.advice import RankOffer

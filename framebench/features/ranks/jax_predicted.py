@@ -59,10 +59,10 @@ def predict(case: Case) -> dict[str, Any]:
 def parts(adapter: Planned, compiled: Any) -> dict[str, int]:
     """What one device is given, and what the plan has besides."""
     held = {
-        "parameters": bytes_of_one(adapter.params),
-        "optimizer states": bytes_of_one(adapter.optimizer_state),
-        "inputs": bytes_of_one(adapter.inputs),
-        "other arguments": bytes_of_one((adapter.stats, adapter.constants)),
+        "parameters": _bytes_of_one(adapter.params),
+        "optimizer states": _bytes_of_one(adapter.optimizer_state),
+        "inputs": _bytes_of_one(adapter.inputs),
+        "other arguments": _bytes_of_one((adapter.stats, adapter.constants)),
     }
     plan = compiled.memory_analysis()
     made = {"temporaries": plan.temp_size_in_bytes, "new outputs": plan.output_size_in_bytes - plan.alias_size_in_bytes}
@@ -71,7 +71,7 @@ def parts(adapter: Planned, compiled: Any) -> dict[str, int]:
     return {name: size for name, size in (held | made).items() if size}
 
 
-def bytes_of_one(tree: Tree) -> int:
+def _bytes_of_one(tree: Tree) -> int:
     """Of the arrays' parts on one device."""
     shapes = [(a.sharding.shard_shape(a.shape), a.dtype.itemsize) for a in jax.tree.leaves(tree)]
     return sum(math.prod(shape) * width for shape, width in shapes)

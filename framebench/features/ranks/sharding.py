@@ -82,14 +82,14 @@ def even_parts(shapes: Shapes, ranks: int) -> int:
     return 2 * -(-everything(shapes, ranks) // (2 * ranks))
 
 
-def row_of_parts(shapes: Shapes, ranks: int) -> int:
+def _row_of_parts(shapes: Shapes, ranks: int) -> int:
     """Their weights are views of the row, whose end is padded."""
     return ranks * even_parts(shapes, ranks)
 
 
 def touched_tensors(shapes: Shapes, ranks: int) -> int:
     """Of their gradients a rank keeps those that its part has any piece of, whole, and the last one the padding."""
-    part, sizes = even_parts(shapes, ranks), [*map(prod, shapes), row_of_parts(shapes, ranks) - everything(shapes, ranks)]
+    part, sizes = even_parts(shapes, ranks), [*map(prod, shapes), _row_of_parts(shapes, ranks) - everything(shapes, ranks)]
     ends = list(accumulate(sizes))
     return max(
         sum(size for size, end in zip(sizes, ends) if end - size < (i + 1) * part and i * part < end) for i in range(ranks)
@@ -101,7 +101,7 @@ def parts_of_each(shapes: Shapes, ranks: int) -> int:
     return sum(-(-prod(shape) // ranks) for shape in shapes)
 
 
-def sixteenth(shapes: Shapes, ranks: int) -> int:
+def _sixteenth(shapes: Shapes, ranks: int) -> int:
     """The bucket that `adapters/torch/deepspeed.py` asks for."""
     return everything(shapes, ranks) // 16
 
@@ -142,15 +142,15 @@ STRATEGIES = {
     ),
     "deepspeed_zero0": Held(NO_SHARING, everything, everything, everything),
     "deepspeed_zero1": Held(
-        ZERO_1, row_of_parts, even_parts, touched_tensors, copy=even_parts,
+        ZERO_1, _row_of_parts, even_parts, touched_tensors, copy=even_parts,
         why="a copy of the part's weights; at the end of the backward pass only the part's gradients are left",
     ),
     "deepspeed_zero2": Held(
-        ESTIMATE_2, row_of_parts, even_parts, touched_tensors, copy=even_parts,
+        ESTIMATE_2, _row_of_parts, even_parts, touched_tensors, copy=even_parts,
         why="the estimate is of 16 bits: in float32 4 + 16 / N, and the gradients of the tensors at a part's ends are whole",
     ),
     "deepspeed_zero3": Held(
-        ESTIMATE_3, parts_of_each, parts_of_each, parts_of_each, sixteenth,
+        ESTIMATE_3, parts_of_each, parts_of_each, parts_of_each, _sixteenth,
         "the estimate is of 16 bits: in float32 20 / N; a bucket that stays; no layer is whole between two steps",
         parts_of_each,
     ),

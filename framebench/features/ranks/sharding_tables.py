@@ -24,12 +24,12 @@ PARTS = ("parameters", "copy of the weights", "gradients", "gradient buckets", "
 NEAR = 0.005  # a formula that is off by less needs no reason
 
 
-def shapes_of(size: str) -> Shapes:
+def _shapes_of(size: str) -> Shapes:
     workload = spec.workload("transformer")
     return [p.shape for p in workload.params(workload.config(size)) if p.trainable]
 
 
-def formulas() -> Comparison:
+def _formulas() -> Comparison:
     """Bytes a parameter, with no largest layer: the sources and where they disagree."""
     rows = tuple(
         (f.name, *(number(f.at(1, ranks), ",.2f") for ranks in RANKS), f"{f.whole} + {f.shared} / N", f.source)
@@ -45,13 +45,13 @@ def formulas() -> Comparison:
 
 def counted(size: str) -> Comparison:
     """Each strategy's states against the formula for it."""
-    shapes = shapes_of(size)
+    shapes = _shapes_of(size)
     parameters = sum(map(prod, shapes))
     rows = []
     for name, held in sharding.STRATEGIES.items():
         for ranks in RANKS:
             parts = held.bytes(shapes, ranks)
-            formula = held.formula.at(parameters, ranks, largest_module(size))
+            formula = held.formula.at(parameters, ranks, _largest_module(size))
             off = sum(parts.values()) / formula - 1
             each = [mib(parts.get(part)) for part in PARTS]
             rows.append(
@@ -75,7 +75,7 @@ def counted(size: str) -> Comparison:
     return Comparison.of_text(f"What a rank holds, size {size}", caption, head, tuple(rows), left=1)
 
 
-def largest_module(size: str) -> int:
+def _largest_module(size: str) -> int:
     """Parameters of the largest layer as DeepSpeed's estimate has it: of a module without those inside it."""
     workload = spec.workload("transformer")
     modules: Counter[str] = Counter()
@@ -84,14 +84,14 @@ def largest_module(size: str) -> int:
     return max(modules.values())
 
 
-def unevenness() -> Comparison:
+def _unevenness() -> Comparison:
     """The fullest rank over an even share."""
     rules = {"fully_shard": sharding.first_chunks, "ZeroRedundancyOptimizer": sharding.whole_tensors,
              "longest axis that divides (JAX)": sharding.longest_axis}  # fmt: skip
     many = (2, 4, 8, 64, 1024)
     rows = []
     for size in SIZES:
-        shapes = shapes_of(size)
+        shapes = _shapes_of(size)
         total = sum(map(prod, shapes))
         for name, rule in rules.items():
             rows.append((size, f"{total:,}", name, *(number(rule(shapes, n) * n / total, ",.2f") for n in many)))
@@ -117,7 +117,7 @@ def predictions(root: Path) -> Iterator[Comparison]:
         "of them, the largest that is gathered at once (Zhao et al. 2023, PyTorch FSDP, section 3.2.1). activations: "
         "as PyTorch's tracker calls them. formula: s b h (32 + 2 a s / h) x 2 bytes a layer for the rank's samples, "
         "which is Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores stored. "
-        f"PyTorch {versions(kept_predictions, 'torch')}, JAX {versions(kept_predictions, 'jax')}."
+        f"PyTorch {_versions(kept_predictions, 'torch')}, JAX {_versions(kept_predictions, 'jax')}."
     )
     head = (
         "framework", "strategy", "size", "ranks", "batch of a rank", "peak", "states", "gathered", "largest unit",
@@ -128,19 +128,19 @@ def predictions(root: Path) -> Iterator[Comparison]:
 
 
 def predicted(case: Case, one: Prediction) -> tuple[str, ...]:
-    shapes, fsdp = shapes_of(case.size), "gathered parameters" in one.parts
+    shapes, fsdp = _shapes_of(case.size), "gathered parameters" in one.parts
     states = sum(sharding.STRATEGIES[case.strategy].bytes(shapes, case.ranks).values())
     whole = one.parts.get("gathered parameters", 0) + one.parts.get("all-gather buffers", 0)
     activations = one.parts.get("activations")
     rank_case = replace(case, batch=case.batch // case.ranks)
     return (
         case.framework, case.strategy, case.size, str(case.ranks), str(rank_case.batch), mib(one.peak_bytes), mib(states),
-        mib(whole if fsdp else None), mib(largest_unit(case.size) if fsdp else None), mib(activations),
+        mib(whole if fsdp else None), mib(_largest_unit(case.size) if fsdp else None), mib(activations),
         mib(adjusted_bytes(rank_case) if activations else None),
     )  # fmt: skip
 
 
-def largest_unit(size: str) -> int:
+def _largest_unit(size: str) -> int:
     """Bytes of a block's weights, or of all outside the blocks: what `fully_shard` gathers at once."""
     workload = spec.workload("transformer")
     units: Counter[str] = Counter()
@@ -149,7 +149,7 @@ def largest_unit(size: str) -> int:
     return max(units.values())
 
 
-def versions(all_predictions: list[Prediction], framework: str) -> str:
+def _versions(all_predictions: list[Prediction], framework: str) -> str:
     return (
         ", ".join(sorted({one.versions[framework].split("+")[0] for one in all_predictions if framework in one.versions}))
         or "-"
@@ -166,4 +166,4 @@ def of_results(results: Results) -> list[Comparison]:
 
 
 def comparisons(root: Path) -> list[Comparison]:
-    return [formulas(), *(counted(size) for size in SIZES[:2]), unevenness(), *predictions(root)]
+    return [_formulas(), *(counted(size) for size in SIZES[:2]), _unevenness(), *predictions(root)]

@@ -51,7 +51,7 @@ def comparisons(records: Iterable[Record]) -> Iterator[Comparison]:
         table["off"] = table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
         versions = ", ".join(sorted(set(table["framework"] + " " + table["framework_version"].fillna("-"))))
         yield Comparison(
-            f"Over ranks: {scenario}, size {size}", f"{CAPTION}Machine {machine}; {versions}.", with_status(table), SHOWN,
+            f"Over ranks: {scenario}, size {size}", f"{CAPTION}Machine {machine}; {versions}.", _with_status(table), SHOWN,
             left=3, machine=str(machine), cases=tuple(table["case"]),
         )  # fmt: skip
 
@@ -73,7 +73,7 @@ def held(record: Record) -> dict[str, int | None]:
     return {name: max((rank.held[name] for rank in record.ranks if name in rank.held), default=None) for name in HELD}
 
 
-def with_status(table: pd.DataFrame) -> pd.DataFrame:
+def _with_status(table: pd.DataFrame) -> pd.DataFrame:
     """A case without numbers has its status in the place of the first."""
     shown_table = table.astype(object)
     shown_table.loc[shown_table["status"] != "ok", "parameters"] = shown_table["status"]

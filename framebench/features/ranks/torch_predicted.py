@@ -34,20 +34,20 @@ class FakeRank(FakeAdapter):
 
 def predict(case: Case) -> dict[str, Any]:
     """Of a steady step: bytes at the peak of the fullest rank, and their parts. Raises private.Gone."""
-    rank = fullest(case)
+    rank = _fullest(case)
     private.fake_group(rank, case.ranks)
     private.share_empty_chunks()
     every_rank("cpu")
     with FakeTensorMode():
-        peak, parts = tracked(case) if sharded(case) else counted(case)
+        peak, parts = _tracked(case) if _sharded(case) else counted(case)
     return {"rank": rank, "peak_bytes": peak, "parts": parts, "note": BESIDE, "versions": {"torch": torch.__version__}}
 
 
-def sharded(case: Case) -> bool:
+def _sharded(case: Case) -> bool:
     return any(part.how == "fsdp" for part in case.parts)
 
 
-def fullest(case: Case) -> int:
+def _fullest(case: Case) -> int:
     """Of a tensor that does not divide the first ranks have more. ZeroRedundancyOptimizer hands out whole tensors, the largest
     first, each to the rank that has least."""
     if not any(part.how == "zero_optimizer" for part in case.parts):
@@ -72,7 +72,7 @@ def begin(adapter: FakeRank) -> None:
     gc.collect()
 
 
-def tracked(case: Case) -> tuple[int, dict[str, int]]:
+def _tracked(case: Case) -> tuple[int, dict[str, int]]:
     """What an operator makes during the update counts as a state to the tracker; those that stay are told apart."""
     adapter = built(case)  # in as many parts as there are ranks: not worth watching
     optimizer = adapter.optimizer if case.stage.trains else None

@@ -30,7 +30,7 @@ from framebench.worker.worker import Emit, WorkerError, die_with_parent, effect_
 LAUNCHED = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # and so many ranks
 
 
-def launch(case: Case) -> None:
+def _launch(case: Case) -> None:
     """Become the framework's launcher, unless it has started this process, or needs none."""
     if "RANK" in os.environ:
         return
@@ -62,7 +62,7 @@ def first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
+def _measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
     """Every rank has gathered the whole tensors, and compares them."""
     emit({"phase": "first step"})
     seconds, observed = first_steps(adapter)
@@ -73,7 +73,7 @@ def measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
     return {"first_step_s": seconds[0], "verification": verification, "effect": effect_of(adapter)}
 
 
-def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
+def _measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     """Peaks of each rank. All ranks make as many steps, however long they take."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
@@ -100,7 +100,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     try:
         adapter.build()
         adapter.synchronize()
-        part = measure_results(adapter, speak) if task.part == "time" else measure_memory(adapter, task, speak)
+        part = _measure_results(adapter, speak) if task.part == "time" else _measure_memory(adapter, task, speak)
         every = ours.gathered(adapter, part)
     except Exception as error:
         raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
@@ -111,11 +111,11 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         "core": None,
     }
     if task.part == "time":
-        return {**joined(every), **origin}
+        return {**_joined(every), **origin}
     return {"ranks": [{"rank": i, **measurement} for i, measurement in enumerate(every)], **origin}
 
 
-def joined(every: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(every: list[dict[str, Any]]) -> dict[str, Any]:
     """The first rank's, or that of one which came out wrong; proven only where it is in all."""
     measurement = next((one for one in every if not one["verification"]["passed"]), every[0])
     if "effect" in measurement:
@@ -137,5 +137,5 @@ def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    launch(parse(json.loads(sys.argv[1])["case"]))
+    _launch(parse(json.loads(sys.argv[1])["case"]))
     serve(carry_out)

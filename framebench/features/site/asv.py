@@ -66,13 +66,13 @@ def write(results: Path, target: Path) -> None:
         raise Unpublished(f"asv has measured nothing: there is no {results.name}/asv/benchmarks.json")
     with tempfile.TemporaryDirectory() as folder:
         html = Path(folder) / "html"
-        publish(configuration(results, html), Path(folder))
+        publish(_configuration(results, html), Path(folder))
         target.mkdir(parents=True)
         for name in KEPT:
             shutil.move(html / name, target / name)
 
 
-def configuration(results: Path, html: Path) -> dict[str, Any]:
+def _configuration(results: Path, html: Path) -> dict[str, Any]:
     """The project's own, with the folders of this run and without what only measuring needs."""
     project_settings = json.loads((ROOT / "asv.conf.json").read_text())
     folders = {"repo": str(ROOT), "results_dir": str((results / "asv").resolve()), "html_dir": str(html)}
@@ -117,10 +117,10 @@ def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place:
         )
         if measured_points:
             named = ", ".join(f"{name} {value.strip(chr(39))}" for name, value in zip(about["param_names"], parameters))
-            yield Series(named, described(place), measured_points)
+            yield Series(named, _described(place), measured_points)
 
 
-def described(place: dict[str, str | None]) -> str:
+def _described(place: dict[str, str | None]) -> str:
     """Machine and version: `xeon-2core, jax 0.10.2`."""
     others = [f"{k} {v}" for k, v in sorted(place.items()) if v and k not in ("machine", "branch", "python")]
     return ", ".join([place["machine"] or "", *others])

@@ -40,15 +40,15 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     empty(target)
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
-    writer.common["without_asv"] = write_asv(writer, results.root)
+    writer.common["without_asv"] = _write_asv(writer, results.root)
     writer.page("index.html", "overview.html")
     writer.page("support.html", "support.html", comparisons=support.every_table())
     for machine in everywhere:
-        write_machine(writer, machine, results)
+        _write_machine(writer, machine, results)
     return sorted(target.rglob("*.html"))
 
 
-def write_asv(writer: Writer, results: Path) -> str:
+def _write_asv(writer: Writer, results: Path) -> str:
     """asv's histories; returns why there are none, or "" if there are."""
     try:
         asv.write(results, writer.target / "asv")
@@ -68,12 +68,12 @@ def empty(target: Path) -> None:
     (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
-def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
+def _write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
-        write_workload(writer, machine, workload)
+        _write_workload(writer, machine, workload)
     drawn = pictures(machine, results)
     for file, picture in drawn.items():
         writer.file(f"{folder}/{file}", picture.svg)
@@ -86,7 +86,7 @@ def write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     for case, line in of_case.items():
         case_records = machine.found[case]
         record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
-        write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
+        _write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
 
 
 def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
@@ -96,7 +96,7 @@ def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
     return {f"figures/{slug(picture.name)}.svg": picture for picture in figures.pictures(machine.shown, results)}
 
 
-def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
+def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     """A page of pictures and one table, and one of what stands behind them."""
     folder = machine_folder(machine.name)
     rows = tables.used(machine.shown[machine.shown["workload"] == workload])
@@ -114,7 +114,7 @@ def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
         writer.page(f"{folder}/{workload}-behind.html", "behind.html", machine=machine, workload=workload, comparisons=behind)
 
 
-def write_case(
+def _write_case(
     writer: Writer, machine: Machine, record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None
 ) -> None:
     """A page of the record that counts, with all others as its history."""

@@ -46,25 +46,25 @@ def pairs(title: str, caption: str, named_values: Iterable[tuple[str, Any]]) -> 
     return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
 
 
-def key_numbers(r: pd.Series) -> Comparison:
+def _key_numbers(r: pd.Series) -> Comparison:
     """The row of the comparison tables, spelt out."""
     return pairs(
         "Numbers",
         "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
         [
-            ("peak", mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
+            ("peak", _mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
             ("peak x base", number(r["peak_ratio"], ".3f")),
-            ("kept between steps", mib(r["live_bytes"])),
-            ("saved for the backward pass", mib(r["activation_bytes"])),
-            ("peak of the first step", mib(r["cold_peak_bytes"])),
-            ("step, median", with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
-            ("range over blocks", interval_ms(r)),
+            ("kept between steps", _mib(r["live_bytes"])),
+            ("saved for the backward pass", _mib(r["activation_bytes"])),
+            ("peak of the first step", _mib(r["cold_peak_bytes"])),
+            ("step, median", _with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
+            ("range over blocks", _interval_ms(r)),
             ("step x base", relative(r.to_frame().T)[0]),
             ("step x PyTorch's baseline", relative(r.to_frame().T, "torch_ratio")[0]),
             ("instructions of a step", number(r["instructions_per_step"], ",.0f")),
             ("of the reference product's rate", number(r["reference_share"], ".1%")),
-            ("throughput", with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),
-            ("first step", with_unit(r["first_step_s"], ",.2f", " s")),
+            ("throughput", _with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),
+            ("first step", _with_unit(r["first_step_s"], ",.2f", " s")),
             ("share waiting for input", number(r["wait_share"], ".1%")),
             ("share of Python's collector", number(r["collector_share"], ".1%")),
         ],
@@ -75,17 +75,17 @@ def blocks(r: pd.Series) -> str:
     return f"{r['samples']} turns in {r['blocks']} blocks"
 
 
-def with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
+def _with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
     return "-" if missing(value) else number(value, form, times) + unit
 
 
-def interval_ms(r: pd.Series) -> str:
+def _interval_ms(r: pd.Series) -> str:
     interval_text = interval(r["step_low_s"], r["step_high_s"])
     return interval_text if interval_text == "-" else f"{interval_text} ms"
 
 
-def mib(value: float | None, more: str = "") -> str:
-    return with_unit(value, ",.2f", f" MiB{more}", 1 / MIB)
+def _mib(value: float | None, more: str = "") -> str:
+    return _with_unit(value, ",.2f", f" MiB{more}", 1 / MIB)
 
 
 def peaks(record: Record) -> Comparison:
@@ -106,7 +106,7 @@ def peaks(record: Record) -> Comparison:
     )
 
 
-def lower_bound_of(r: pd.Series) -> Comparison:
+def _lower_bound_of(r: pd.Series) -> Comparison:
     """What the peak consists of, counted by hand (`breakdown.breakdown`)."""
     names = (*breakdown.PARTS, "lower_bound", "rest")
     rows = [(name, number(r[name], ",.2f", 1 / MIB), number(r[name] / r["peak_bytes"], ".1%")) for name in names]
@@ -160,7 +160,7 @@ def provenance(record: Record) -> Comparison:
     return pairs("Provenance", "Of the record shown here.", [*plain, *nested])
 
 
-def spent(record: Record) -> Comparison:
+def _spent(record: Record) -> Comparison:
     rows = tuple((name, f"{seconds:,.2f}") for name, seconds in record.spent_s.items())
     return Comparison.of_text("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
 
@@ -185,22 +185,22 @@ def history(case_records: list[Record]) -> Comparison:
 def dots(record: Record, case_records: list[Record]) -> list[Dot]:
     """Its timed steps in their order, or those of the newest block where it has none; from zero at the bottom to a tenth above
     the longest."""
-    timed = of_its_version(record, case_records).timed
+    timed = _of_its_version(record, case_records).timed
     seconds = record.step_s or (timed[-1].step_s if timed else [])
     top, apart = max(seconds, default=0) * 1.1 or 1, min(96 / max(len(seconds) - 1, 1), 4)
     return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
 
 
-def of_its_version(record: Record, case_records: list[Record]) -> Measured:
+def _of_its_version(record: Record, case_records: list[Record]) -> Measured:
     return select_case(counting(r for r in case_records if r.framework_version == record.framework_version))
 
 
 def sections(record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
     """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
-    read = of_its_version(record, case_records).read
-    measured = [key_numbers(line), peaks(read)] if record.status == "ok" else []
-    parts = [*measured, lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
-    rest = [spent(record), provenance(record), history(case_records) if len(case_records) > 1 else None]
+    read = _of_its_version(record, case_records).read
+    measured = [_key_numbers(line), peaks(read)] if record.status == "ok" else []
+    parts = [*measured, _lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
+    rest = [_spent(record), provenance(record), history(case_records) if len(case_records) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
 
 

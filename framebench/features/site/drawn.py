@@ -135,7 +135,7 @@ class Drawn:
             points = [
                 self.point(r, across.at(r.peak_ratio), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
             ]
-            return Panel(framework, labelled(points), across.ticks, (), "")
+            return Panel(framework, _labelled(points), across.ticks, (), "")
         up = Scale(
             min(framework_rows["speed"].min(), 0.7) / 1.1, max(framework_rows["speed"].max(), 1.4) * 1.1, HEIGHT - BOTTOM, TOP
         )
@@ -144,8 +144,8 @@ class Drawn:
             self.point(r, across.at(r.peak_ratio), up.at(r.speed), r.case in set(best["case"]))
             for r in rows.each(framework_rows)
         ]
-        line = staircase([(across.at(r.peak_ratio), up.at(r.speed)) for r in rows.each(best)])
-        return Panel(framework, labelled(points), across.ticks, up.ticks, line)
+        line = _staircase([(across.at(r.peak_ratio), up.at(r.speed)) for r in rows.each(best)])
+        return Panel(framework, _labelled(points), across.ticks, up.ticks, line)
 
     def point(self, r: Any, x: float, y: float, best: bool) -> Point:
         return Point(x, round(y, 1), r.case, r.strategy, self.tips[r.case], best)
@@ -196,7 +196,7 @@ class Drawn:
         ]
 
 
-def staircase(corners: Sequence[tuple[float, float]]) -> str:
+def _staircase(corners: Sequence[tuple[float, float]]) -> str:
     """The SVG path of a front: more memory buys no speed until it buys that of the next strategy."""
     (x, y), *others = corners
     return f"M{x} {y}" + "".join(f"H{x}V{y}" for x, y in others)
@@ -220,15 +220,15 @@ def shade(ratio: float) -> str:
     return f"{'more' if step > 0 else 'less'}{abs(step)}" if step else ""
 
 
-def labelled(points: Iterable[Point]) -> tuple[Point, ...]:
+def _labelled(points: Iterable[Point]) -> tuple[Point, ...]:
     """Names where there is room for them, those of the best first."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda p: (not p.best, p.x)):
-        kept.append(replace(point, label=all(apart(point, other) for other in kept if other.label)))
+        kept.append(replace(point, label=all(_apart(point, other) for other in kept if other.label)))
     return tuple(kept)
 
 
-def apart(one: Point, other: Point) -> bool:
+def _apart(one: Point, other: Point) -> bool:
     def ends(p: Point) -> tuple[float, float]:
         long = 8 + LETTER * len(p.name)
         return (p.x - long, p.x) if p.before else (p.x, p.x + long)

@@ -34,11 +34,11 @@ FAST = {
 }
 
 
-def prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
+def _prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
     return {f"{prefix}_{name}": column for name, column in columns.items()}
 
 
-SHOWN = BASE | prefixed("lean", LEAN) | prefixed("fast", FAST) | {"peak_instrument": Shown("instrument")}
+SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"peak_instrument": Shown("instrument")}
 
 
 def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
@@ -47,12 +47,12 @@ def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
     mine = pd.concat([df.iloc[:0], *(compared(group) for _, group in groups)])
     for scenario in MAIN:
         for (machine, size), group in mine[mine["scenario"] == scenario].groupby(["machine", "size"]):
-            yield of_scenario(scenario, str(machine), str(size), group)
+            yield _of_scenario(scenario, str(machine), str(size), group)
 
 
-def of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
+def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
     group = group.assign(relative=relative(group), faster=faster(group))
-    rows = [row for _, of_workload in group.groupby("workload") for row in answers(at_widest(of_workload))]
+    rows = [row for _, of_workload in group.groupby("workload") for row in answers(_at_widest(of_workload))]
     titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
     return Comparison(
         f"{title(scenario)}, size {size}: least memory and shortest step",
@@ -80,7 +80,7 @@ def faster(group: pd.DataFrame) -> pd.Series:
     return pd.Series(verdicts, group.index, dtype=bool)
 
 
-def at_widest(group: pd.DataFrame) -> pd.DataFrame:
+def _at_widest(group: pd.DataFrame) -> pd.DataFrame:
     """The rows at the batch that has most of them; of several the smallest."""
     counts = group["batch"].value_counts()
     return group[group["batch"] == counts[counts == counts.max()].index.min()]

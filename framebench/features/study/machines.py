@@ -32,11 +32,11 @@ def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparis
     """Of each machine beside the first, which is the published one: the quick profile's cases that both have numbers of."""
     every = frame(of_one_version(records))
     quick = every[every["case"].isin([case.id for case in profile("quick")]) & (every["status"] == "ok")]
-    published, *others = [(machine, sides(quick[quick["machine"] == machine])) for machine in machines] or [("", {})]
+    published, *others = [(machine, _sides(quick[quick["machine"] == machine])) for machine in machines] or [("", {})]
     return [table(published, other) for other in others]
 
 
-def sides(df: pd.DataFrame) -> dict[str, Side]:
+def _sides(df: pd.DataFrame) -> dict[str, Side]:
     times = [None if alone else of_torch if base else of_baseline for alone, base, of_baseline, of_torch in zip(
         df["baseline"] & (df["framework"] == "torch"), df["baseline"], ratios(df), ratios(df, "torch_ratio")
     )]  # fmt: skip

@@ -62,10 +62,10 @@ def larger_cases(size: str = "cpu") -> list[Case]:
 
 def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     """Equal processes and slowed ones: all of a case must be in one block, whatever memory it takes."""
-    return [Group(f"study/{case.id}", tuple(arms(case, ready[case.framework]))) for case in chosen]
+    return [Group(f"study/{case.id}", tuple(_arms(case, ready[case.framework]))) for case in chosen]
 
 
-def arms(case: Case, environment: Environment) -> Iterator[Arm]:
+def _arms(case: Case, environment: Environment) -> Iterator[Arm]:
     for _ in range(EQUAL):
         yield Arm(case, environment)
     for spin in SPINS:

@@ -132,10 +132,10 @@ def listed(campaign: Campaign) -> Iterator[Comparison]:
         rows = [row for row in campaign.planted if row.framework == name]
         notes = tuple(f"{row.bug}: equivalent, since {row.equivalent}" for row in rows if row.equivalent)
         caption = "error / tolerance: -, where what was seen is no such number."
-        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(cells, rows)), left=4, notes=notes)
+        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(_cells, rows)), left=4, notes=notes)
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     seen = row.by if row.status == "wrong" else ""
     margin = times(row.margin) if seen and row.margin is not None else "-"
     status = f"{row.status} (equivalent)" if row.equivalent and row.as_wanted else row.status

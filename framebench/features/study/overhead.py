@@ -26,7 +26,7 @@ from framebench.worker.worker import timed_step
 CASE = "transformer/torch/train/fp32/b4/cpu"
 
 
-def bare_loop(adapter: Adapter) -> Callable[[], float]:
+def _bare_loop(adapter: Adapter) -> Callable[[], float]:
     """A training step as anyone writes it, and its seconds."""
     case, spec = adapter.case, workload(adapter.case.workload)
     model: nn.Module = spec.model("torch").build(adapter.config)
@@ -47,11 +47,11 @@ def bare_loop(adapter: Adapter) -> Callable[[], float]:
     return step
 
 
-def compare(rounds: int) -> dict[str, float]:
+def _compare(rounds: int) -> dict[str, float]:
     """Medians of both arms in seconds, and their ratio with its interval."""
     adapter = adapters.load(parse(CASE))
     adapter.build()
-    arms = (lambda: timed_step(adapter)), bare_loop(adapter)
+    arms = (lambda: timed_step(adapter)), _bare_loop(adapter)
     seconds = np.array([[arm() for arm in arms] for _ in range(rounds + 3)])[3:]
     rng = np.random.default_rng(0)
     resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
@@ -62,4 +62,4 @@ def compare(rounds: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    print(json.dumps(compare(int(sys.argv[1]))))
+    print(json.dumps(_compare(int(sys.argv[1]))))

@@ -87,26 +87,26 @@ def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
         case_records = [r for r in good if r.case == case]
         framework = case.split("/")[1]
         held = [r for r in case_records if r.turns and f"/{HELD}/" in r.turns.block]
-        for share, base, change in matched([r for r in case_records if r.timed and r not in held], "spin"):
+        for share, base, change in _matched([r for r in case_records if r.timed and r not in held], "spin"):
             if verdict := of_time(base, change, blocks):
                 yield Pair(condition, framework, case, TIME.name, share, verdict)
-        for share, base, change in matched([seen for r in held if (seen := by_host(r)).peaks], "extra"):
+        for share, base, change in _matched([seen for r in held if (seen := _by_host(r)).peaks], "extra"):
             if verdict := of_memory(base, change):
                 yield Pair(condition, framework, case, PEAK.name, share, verdict)
 
 
-def by_host(r: Record) -> Record:
+def _by_host(r: Record) -> Record:
     """With the peaks of `host.rss` alone: a compiler's plan does not know what is held beside the program, and exact counters
     would make it easy."""
     return r.model_copy(update={"peaks": {name: peak for name, peak in r.peaks.items() if name == "host.rss"}})
 
 
-def matched(case_records: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
+def _matched(case_records: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
     """What was planted, and the records of both arms."""
     arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for r in case_records:
         if r.turns and r.provenance.planted.keys() <= {plant}:
-            arms[group_of(r.turns.block), r.turns.arm].append(r)
+            arms[_group_of(r.turns.block), r.turns.arm].append(r)
     shares = {arm: arm_records[0].provenance.planted.get(plant, 0.0) for arm, arm_records in sorted(arms.items())}
     equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
     for one, two in zip(equal[::2], equal[1::2]):
@@ -115,7 +115,7 @@ def matched(case_records: list[Record], plant: str) -> Iterator[tuple[float, lis
         yield shares[two], arms[one], arms[two]
 
 
-def group_of(block: str) -> str:
+def _group_of(block: str) -> str:
     """What the blocks of one group of arms share: `SESSION/study/CASE` of `SESSION/study/CASE/NUMBER.LOT`."""
     return block.rpartition("/")[0]
 

@@ -15,7 +15,7 @@ from framebench.suite.profiles import profile
 HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider: undecided", f"fewer than {FEW} blocks")
 
 
-def shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
+def _shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
     """Each ratio of one machine, and whether it is one over a baseline of the same framework or over PyTorch's."""
     blocks = Blocks(records)
     for case in profile("quick"):
@@ -27,7 +27,7 @@ def shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
 def rows(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
     every = timed(of_one_version(records))
     for machine in sorted({r.provenance.machine for r in every}):
-        ratios = [*shown(r for r in every if r.provenance.machine == machine)]
+        ratios = [*_shown(r for r in every if r.provenance.machine == machine)]
         for over in dict.fromkeys(name for name, _ in ratios):
             matching_ratios = [ratio for name, ratio in ratios if name == over]
             few, decided = sum(r.low is None for r in matching_ratios), sum(r.decided for r in matching_ratios)

@@ -66,7 +66,7 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = o
         raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(own.SCENARIOS)}")
     path = str(file.absolute())
     names = defined(path)
-    framework = framework or framework_of(path)
+    framework = framework or _framework_of(path)
     if framework not in FRAMEWORKS:
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     if missing := [name for name in FUNCTIONS if name not in names]:
@@ -76,7 +76,7 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = o
     return UserModel(file.absolute(), framework, batch, optional, package, scenario)
 
 
-def framework_of(path: str) -> str:
+def _framework_of(path: str) -> str:
     """The one that the file imports. Raises Fault."""
     packages = imported(path)
     frameworks = [name for name, own_packages in PACKAGES.items() if packages & own_packages]

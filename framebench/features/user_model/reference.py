@@ -59,7 +59,7 @@ class Rounded(Case):
         return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
 
-def survey(case: Case, emit: Emit) -> dict[str, Any]:
+def _survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Raises Fault where nothing can be compared with this model."""
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
@@ -74,12 +74,12 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter.build()
         emit({"phase": "first steps"})
         if not case.stage.trains:
-            one_array(adapter, module.user())
-        observed = finite(adapter, first_steps(adapter)[1])
+            _one_array(adapter, module.user())
+        observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
         emit({"phase": "first steps, from other weights"})
-        facts["undetermined"], honest = sensitivity(adapter, case, observed)
+        facts["undetermined"], honest = _sensitivity(adapter, case, observed)
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
@@ -105,7 +105,7 @@ def write(file: Path, content: dict[str, Any]) -> None:
     file.write_text(json.dumps(content))
 
 
-def one_array(adapter: Adapter, user: UserFile) -> None:
+def _one_array(adapter: Adapter, user: UserFile) -> None:
     """Raises Fault where the model gives something else."""
     adapter.one_step()
     if not hasattr(adapter.output, "shape"):
@@ -115,7 +115,7 @@ def one_array(adapter: Adapter, user: UserFile) -> None:
         )
 
 
-def finite(adapter: Adapter, observed: Observed) -> Observed:
+def _finite(adapter: Adapter, observed: Observed) -> Observed:
     """Raises Fault where a number is none."""
     module = adapter.model_module
     for name, value in observed.values.items():
@@ -133,7 +133,7 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    return loaded(case, model_options(adapter))
+    return _loaded(case, model_options(adapter))
 
 
 def model_options(adapter: Adapter) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def model_options(adapter: Adapter) -> dict[str, Any]:
     return options
 
 
-def loaded(case: Case, options: dict[str, Any]) -> Adapter:
+def _loaded(case: Case, options: dict[str, Any]) -> Adapter:
     """The case in another adapter, its model built by these options."""
     other: Any = adapters.load(case)
     if options:
@@ -162,7 +162,7 @@ def same(adapter: Adapter, observed: Observed) -> Adapter:
     if off <= RANDOM:
         return adapter
     module = adapter.model_module
-    each = differences(again, observed)
+    each = _differences(again, observed)
     kind, name = max(each, key=lambda pair: each[pair])
     where = module.first_random(adapter)
     raise Fault(
@@ -172,7 +172,7 @@ def same(adapter: Adapter, observed: Observed) -> Adapter:
     )
 
 
-def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
+def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
     return {
         (kind, name): max(errors(one.tensors[kind][name], summary))
         for kind, summaries in other.tensors.items()
@@ -180,19 +180,19 @@ def differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
     }
 
 
-def sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
+def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
     """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. PyTorch's autocast rounds
     what goes into products, as weights that are moved do; in Flax a lower precision is that of each layer's inputs and output,
     which are moved, too."""
     seen = {}
     for precision, off in ROUNDOFF.items():
-        one = loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
-        seen[precision] = [nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
-    gradient = [differences(one, observed) for one in seen["fp32"]]
+        one = _loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
+        seen[precision] = [_nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
+    gradient = [_differences(one, observed) for one in seen["fp32"]]
     lost = sorted(
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
     )
-    honest = {p: joined(errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
+    honest = {p: joined(_errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
     return lost, honest | {"bf16": joined([honest["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
 
@@ -218,13 +218,13 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
     return {"weight": largest(errors_by_state)}
 
 
-def nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
+def _nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
     """From weights that are rounded otherwise."""
     rounded = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
     return first_steps(anew(adapter, rounded))[1]
 
 
-def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
+def _errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
     """The largest of each family of tensors, without those that are lost."""
     errors_by_kind: Errors = {
         kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
@@ -238,4 +238,4 @@ def errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))
+    serve(lambda orders, emit: _survey(Case.of(orders["case"]), emit))

@@ -33,7 +33,7 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     facts = workload.facts
     if not known(plan) or not plan.same_loss:
         return "is not for models of one's own"
-    if any(needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
+    if any(_needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
     if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
         return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
@@ -44,7 +44,7 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     return None
 
 
-def needs_blocks(part: Strategy, framework: str | None) -> bool:
+def _needs_blocks(part: Strategy, framework: str | None) -> bool:
     """PyTorch's hooks move every saved tensor, whichever module it is of."""
     return part.axis == "recomputation" and not (framework == "torch" and part.how in ("offload", "offload_streamed"))
 

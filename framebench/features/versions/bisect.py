@@ -42,11 +42,11 @@ def search(release_names: Sequence[str], measure: Measure, minimum: float) -> di
     low = next((i for i in range(len(release_names)) if at(i).values), None)
     high = None if low is None else next((i for i in range(len(release_names) - 1, low, -1) if at(i).values), None)
     if low is None or high is None:
-        return {"outcome": "not measured", "answer": unmeasured(release_names, tried), "tried": tuple(tried.values())}
+        return {"outcome": "not measured", "answer": _unmeasured(release_names, tried), "tried": tuple(tried.values())}
     base = at(low)
     if (changed := at(high).changed(base, minimum)) is not True:
         outcome = "undecided" if changed is None else "no change"
-        return {"outcome": outcome, "answer": unchanged(base, at(high), changed, minimum), "tried": tuple(tried.values())}
+        return {"outcome": outcome, "answer": _unchanged(base, at(high), changed, minimum), "tried": tuple(tried.values())}
     grown = (at(high).change(base) or 0.0) > 0  # a small change to the other side on the way is not the one that is looked for
     stepped: set[int] = set()
     while left := [i for i in range(low + 1, high) if i not in stepped]:
@@ -75,7 +75,7 @@ def named(first: Tried, last: Tried, between: tuple[str, ...]) -> str:
     )
 
 
-def unchanged(base: Tried, last: Tried, changed: bool | None, minimum: float) -> str:
+def _unchanged(base: Tried, last: Tried, changed: bool | None, minimum: float) -> str:
     change = last.change(base)
     if change is None:
         return f"{base.release} and {last.release} are not comparable: read by {base.instrument} and {last.instrument}"
@@ -85,7 +85,7 @@ def unchanged(base: Tried, last: Tried, changed: bool | None, minimum: float) ->
     return f"no change by more than {minimum:.1%}: {summary}; what changed and changed back between them is not seen"
 
 
-def unmeasured(release_names: Sequence[str], tried: dict[str, Tried]) -> str:
+def _unmeasured(release_names: Sequence[str], tried: dict[str, Tried]) -> str:
     fine = [t.release for t in tried.values() if t.values]
     only = f"only {fine[0]}" if fine else "none"
     span = f"the {len(release_names)} releases from {release_names[0]} to {release_names[-1]}"
@@ -110,11 +110,11 @@ class Bench:
         # peaks need verified steps and no times; instructions are counted in the steps that are timed
         options = Options(rounds=0 if self.quantity == "peak" else 2, peaks_each_block=True)
         with Run(self.session, options, self.results, self.told) as run:
-            if not enough(run.records(arm), self.processes):
+            if not _enough(run.records(arm), self.processes):
                 try:
                     self.fill(arm, run)
                 except SetupError as error:
-                    failure = Tried(release=release, reason=f"cannot be installed: {last_line(error)}")
+                    failure = Tried(release=release, reason=f"cannot be installed: {_last_line(error)}")
                     self.say(f"{arm.environment.name}: stepped over: {failure.reason}")
                     return failure
             attempt = tried(release, run.records(arm), self.quantity)
@@ -130,7 +130,7 @@ class Bench:
                     return
 
 
-def enough(records: list[Record], processes: int) -> bool:
+def _enough(records: list[Record], processes: int) -> bool:
     return len(records) >= processes or any(r.status != "ok" for r in records)
 
 
@@ -139,14 +139,14 @@ def tried(release: str, records: list[Record], quantity: Asked) -> Tried:
     if bad := next((r for r in records if r.status != "ok"), None):
         return Tried(release=release, reason=f"{bad.status}: {bad.reason}", versions=bad.provenance.versions)
     versions = records[-1].provenance.versions
-    values = tuple(float(value) for r in records if (value := value_of(r, quantity)))
+    values = tuple(float(value) for r in records if (value := _value_of(r, quantity)))
     if not values:
         return Tried(release=release, reason=f"no {quantity} could be read here", versions=versions)
     instrument = records[-1].peak_instrument if quantity == "peak" else "instructions"
     return Tried(release=release, values=values, instrument=instrument, versions=versions)
 
 
-def value_of(record: Record, quantity: Asked) -> float | None:
+def _value_of(record: Record, quantity: Asked) -> float | None:
     if quantity == "peak":
         return record.peak_bytes
     return median(record.instructions) if record.instructions else None
@@ -158,7 +158,7 @@ def in_words(attempt: Tried) -> str:
     return f"{attempt.value / 2**20:,.2f} MiB" if attempt.instrument != "instructions" else f"{attempt.value:,.0f} instructions"
 
 
-def last_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
 
 

@@ -40,7 +40,7 @@ def table(bisection: Bisected) -> Comparison:
 
 def row(one: Tried, base: Tried | None, minimum: float, factor: float, framework: str) -> tuple[str, ...]:
     if one.value is None or base is None:
-        return one.release, "-", "-", "-", "-", "stepped over", shortened(one.reason or "")
+        return one.release, "-", "-", "-", "-", "stepped over", _shortened(one.reason or "")
     change = one.change(base)
     verdict = {True: "changed", False: "unchanged", None: "undecided"}[one.changed(base, minimum)]
     others = [name for name in one.versions if not name.startswith(framework) and one.versions[name] != base.versions.get(name)]
@@ -50,7 +50,7 @@ def row(one: Tried, base: Tried | None, minimum: float, factor: float, framework
     )  # fmt: skip
 
 
-def shortened(reason: str) -> str:
+def _shortened(reason: str) -> str:
     line = reason.splitlines()[0] if reason else ""
     return line if len(line) <= WIDTH else f"{line[:WIDTH]}..."
 

@@ -37,12 +37,12 @@ def changes(judged: pd.DataFrame) -> Figure | None:
     if cells["value"].isna().all():
         return None
     figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
-    panel(axes, cells)
+    _panel(axes, cells)
     figure.tight_layout()
-    return page.explained(figure, changes_title(cells), [NOTE, held([*rows.each(judged)])])
+    return page.explained(figure, _changes_title(cells), [NOTE, held([*rows.each(judged)])])
 
 
-def panel(axes: Axes, cells: pd.DataFrame) -> None:
+def _panel(axes: Axes, cells: pd.DataFrame) -> None:
     """Colours on a logarithmic scale around 1, for what matters; the case with the largest ratio first."""
     shade = np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0)
     wide = {
@@ -64,7 +64,7 @@ def panel(axes: Axes, cells: pd.DataFrame) -> None:
     axes.tick_params(axis="y", rotation=0)
 
 
-def changes_title(cells: pd.DataFrame) -> str:
+def _changes_title(cells: pd.DataFrame) -> str:
     """In how many cases each quantity got worse, and by how much at most."""
     phrases = []
     for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):

@@ -119,7 +119,7 @@ def corrected(rows: list[Row]) -> list[Row]:
 def side(all_records: list[Record], text: str) -> dict[Key, list[Record]]:
     """The records of one version. Raises UnknownVersion if there are none."""
     wanted = parse(text)
-    records_by_key = grouped(r for r in all_records if release(r) == wanted)
+    records_by_key = _grouped(r for r in all_records if release(r) == wanted)
     if not records_by_key:
         version_names = sorted({f"{framework}=={version}" for framework, version in map(release, all_records)})
         raise UnknownVersion(f"no records of {text}; there are: {', '.join(version_names) or 'none'}; framebench versions run")
@@ -132,18 +132,18 @@ def judged(
     """The rows of one case; p not yet corrected."""
     blank = Row(*key, *arms, conditions(base, change))
     fine = good(base), good(change)
-    rows = [] if fine == (base, change) else [status_row(blank, base, change)]
+    rows = [] if fine == (base, change) else [_status_row(blank, base, change)]
     if not all(fine):
         return rows
     chosen = [q if threshold is None else q._replace(minimum=threshold) for q in QUANTITIES]
-    return rows + [quantity_row(blank, q, *fine, blocks) for q in chosen] + work_row(blank, *fine)
+    return rows + [_quantity_row(blank, q, *fine, blocks) for q in chosen] + _work_row(blank, *fine)
 
 
 def good(records: list[Record]) -> list[Record]:
     return [r for r in records if r.status == "ok"]
 
 
-def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
+def _status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
     """Of a case that failed in some process: decided by Fisher's exact test (1922), which takes four processes of each."""
     bad = [r for r in (*base, *change) if r.status != "ok"]
     counts = [(len(arm) - len(good(arm)), len(good(arm))) for arm in (base, change)]
@@ -158,7 +158,7 @@ def status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
     )  # fmt: skip
 
 
-def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], blocks: Blocks) -> Row:
+def _quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: list[Record], blocks: Blocks) -> Row:
     """One quantity of one case."""
     row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
     if quantity.name == PEAK.name:
@@ -172,18 +172,20 @@ def quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: lis
         comparison = verdicts.of_first_steps(base, change, quantity)
     if comparison is None:
         return row._replace(reason="there are no peaks of both" if quantity.name == PEAK.name else APART)
-    return filled(row, comparison, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
+    return _filled(row, comparison, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
 
 
-def work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
+def _work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
     """Whether a step still makes the same instructions, where the processor counts them."""
     comparison = verdicts.of_instructions(base, change)
     return (
-        [filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), comparison, {})] if comparison else []
+        [_filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), comparison, {})]
+        if comparison
+        else []
     )
 
 
-def filled(row: Row, comparison: Verdict, words: dict[str, str]) -> Row:
+def _filled(row: Row, comparison: Verdict, words: dict[str, str]) -> Row:
     few = comparison.low is None and comparison.quantity != INSTRUCTIONS.name
     return row._replace(
         base_value=comparison.base, change_value=comparison.change, ratio=comparison.ratio, low=comparison.low,
@@ -208,11 +210,11 @@ def conditions(base: list[Record], change: list[Record]) -> Conditions:
         first=days[0],
         last=days[-1],
         load=(min(loads), max(loads)) if loads else None,
-        packages=tuple(differing(old, new, framework)),
+        packages=tuple(_differing(old, new, framework)),
     )
 
 
-def differing(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
+def _differing(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
     """The packages that changed with the framework, and the build that the framework's own label names (`2.13.0+cpu`)."""
     for name in sorted((old.keys() & new.keys()) - {framework}):
         if old[name] != new[name]:
@@ -227,7 +229,7 @@ def release(record: Record) -> tuple[str, str | None]:
     return record.case.split("/")[1], record.framework_version
 
 
-def grouped(records: Iterable[Record]) -> dict[Key, list[Record]]:
+def _grouped(records: Iterable[Record]) -> dict[Key, list[Record]]:
     """By machine and case, in the order of measurement."""
     groups: dict[Key, list[Record]] = {}
     for record in sorted(records, key=measured_at):
@@ -246,7 +248,7 @@ def ordered(versions: Iterable[str | None]) -> list[str]:
     return [version for _, version in sorted(parsed_versions) if version]
 
 
-def history(all_records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
+def _history(all_records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
     """The versions of each machine and framework that has records of more than one, oldest first."""
     seen: dict[tuple[str, str], list[str | None]] = {}
     for r in all_records:
@@ -271,17 +273,17 @@ RULE = (
 Cause = Callable[[str, str, str], str | None]  # case, base and change, such as `jax==0.9.2`: why its peak changed
 
 
-def unexplained(case: str, base: str, change: str) -> None:
+def _unexplained(case: str, base: str, change: str) -> None:
     """Where no step was explained."""
 
 
 def causes_in(results: Path) -> Cause:
     """What `framebench explain` has told of steps in these results, if it is there."""
     of_results = extensions.one("causes")
-    return of_results(results) if of_results else unexplained
+    return of_results(results) if of_results else _unexplained
 
 
-def table(rows: list[Row], cause: Cause = unexplained) -> Comparison:
+def table(rows: list[Row], cause: Cause = _unexplained) -> Comparison:
     """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below.
     Raises ValueError for no rows."""
     if not rows:
@@ -295,7 +297,7 @@ def table(rows: list[Row], cause: Cause = unexplained) -> Comparison:
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
-        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *folded(rows)])),
+        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *_folded(rows)])),
         machine="" if several else machines[0],
     )
 
@@ -315,7 +317,7 @@ def causes(shown: list[Row], cause: Cause) -> Iterator[str]:
             yield f"{r.case}, {r.quantity}, by framebench explain: {explanation}"
 
 
-def folded(rows: list[Row]) -> Iterator[str]:
+def _folded(rows: list[Row]) -> Iterator[str]:
     """`too few, not shown: step time of 23, first step of 23`, with the reason."""
     for folded_verdict in FOLDED:
         mine = [r for r in rows if r.verdict == folded_verdict]
@@ -365,7 +367,7 @@ def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
     return comparisons([r for r in records if r.parsed.ranks == 1], causes_in(results))
 
 
-def comparisons(records: Iterable[Record], cause: Cause = unexplained) -> list[Comparison]:
+def comparisons(records: Iterable[Record], cause: Cause = _unexplained) -> list[Comparison]:
     """A table for each version and the one before it, by machine and framework, where both have a case."""
     return [table(rows, cause) for rows in successive(records)]
 
@@ -373,7 +375,7 @@ def comparisons(records: Iterable[Record], cause: Cause = unexplained) -> list[C
 def successive(records: Iterable[Record]) -> Iterator[list[Row]]:
     """The rows of each version and the one before it."""
     kept = list(records)
-    for (machine, framework), releases in history(kept).items():
+    for (machine, framework), releases in _history(kept).items():
         machine_records = [r for r in kept if r.provenance.machine == machine]
         for old, new in pairwise(releases):
             if rows := rows_of(machine_records, f"{framework}=={old}", f"{framework}=={new}"):

@@ -16,7 +16,7 @@ from framebench.suite.selectors import parse
 from framebench.worker.stepping import timed_step
 
 
-def grown(case_id: str, steps: int) -> dict[str, float]:
+def _grown(case_id: str, steps: int) -> dict[str, float]:
     """Bytes that the process grew by at the most, from the framework's import on, in so many steps after the first; and how
     often the collector ran in them."""
     adapter = adapters.load(parse(case_id))
@@ -31,4 +31,4 @@ def grown(case_id: str, steps: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(grown(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(_grown(sys.argv[1], int(sys.argv[2]))))

@@ -21,14 +21,14 @@ from framebench.instruments.host import status_bytes
 BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
 
 
-def use(batch: np.ndarray) -> int:
+def _use(batch: np.ndarray) -> int:
     """Touch every page."""
     return int(batch[::512].sum())
 
 
-def growth(read: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> tuple[int, int]:
+def _growth(read: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> tuple[int, int]:
     for i in range(BATCHES):
-        use(read[i])
+        _use(read[i])
     return memory()[0] - before[0], memory()[1] - before[1]
 
 
@@ -42,7 +42,7 @@ def make(rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 256, BATCH_BYTES, np.uint8)
 
 
-def written(rng: np.random.Generator, folder: Path) -> np.memmap:
+def _written(rng: np.random.Generator, folder: Path) -> np.memmap:
     """The data set as a memory-mapped file, made batch by batch."""
     file = folder / "images"
     with file.open("wb") as out:
@@ -51,13 +51,13 @@ def written(rng: np.random.Generator, folder: Path) -> np.memmap:
     return np.memmap(file, np.uint8, "r", shape=(BATCHES, BATCH_BYTES))
 
 
-def batches_read(batch: Callable[[int], np.ndarray]) -> int:
+def _batches_read(batch: Callable[[int], np.ndarray]) -> int:
     """How many batches there are before memory runs out; all of them are kept."""
     kept = []
     for i in range(BATCHES):
         try:
             kept.append(batch(i))
-            use(kept[-1])
+            _use(kept[-1])
         except MemoryError:
             return i
     return BATCHES
@@ -67,14 +67,14 @@ def measure(folder: Path) -> dict[str, int]:
     rng = np.random.default_rng(0)
     start = memory()
     listed = [make(rng) for _ in range(BATCHES)]
-    in_a_list = growth(listed, start)
+    in_a_list = _growth(listed, start)
     del listed
-    mapped = written(rng, folder)
-    mapping = growth(mapped, memory())
+    mapped = _written(rng, folder)
+    mapping = _growth(mapped, memory())
     room = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
     resource.setrlimit(resource.RLIMIT_DATA, (room, room))
     grown_bytes = dict(zip(("listed_resident", "listed_private", "mapped_resident", "mapped_private"), (*in_a_list, *mapping)))
-    counts = {"listed_batches": batches_read(lambda i: make(rng)), "mapped_batches": batches_read(lambda i: mapped[i])}
+    counts = {"listed_batches": _batches_read(lambda i: make(rng)), "mapped_batches": _batches_read(lambda i: mapped[i])}
     return grown_bytes | {"batches": BATCHES} | counts
 
 

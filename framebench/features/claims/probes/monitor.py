@@ -46,32 +46,32 @@ class Monitor:
         self.thread.join()
 
 
-def reset_high_water() -> None:
+def _reset_high_water() -> None:
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def alone(adapter: Adapter) -> tuple[float, float]:
-    reset_high_water()
+    _reset_high_water()
     return timed_step(adapter), 1.0
 
 
-def watched(adapter: Adapter) -> tuple[float, float]:
+def _watched(adapter: Adapter) -> tuple[float, float]:
     """Seconds, and what the thread saw of the peak."""
-    reset_high_water()
+    _reset_high_water()
     with Monitor() as monitor:
         seconds = timed_step(adapter)
     return seconds, monitor.most / status_bytes("VmHWM")
 
 
-def pairs(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
+def _pairs(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
     """Medians over the pairs: of the watched step's time over the other's, and of what was seen of the peak."""
     times, seen = [], []
     for _ in range(steps):
-        order = rng.sample((alone, watched), 2)
+        order = rng.sample((alone, _watched), 2)
         readings = {make: make(adapter) for make in order}
-        times.append(readings[watched][0] / readings[alone][0])
-        seen.append(readings[watched][1])
+        times.append(readings[_watched][0] / readings[alone][0])
+        seen.append(readings[_watched][1])
     return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(seen)}
 
 
@@ -80,4 +80,4 @@ if __name__ == "__main__":
     measured.build()
     for _ in range(WARM_UP):
         timed_step(measured)
-    print(json.dumps(pairs(measured, int(sys.argv[2]), random.Random(sys.argv[3]))))
+    print(json.dumps(_pairs(measured, int(sys.argv[2]), random.Random(sys.argv[3]))))

@@ -25,7 +25,7 @@ def network(nn: Any, normalised: bool) -> Any:
     return nn.Sequential(*layers)
 
 
-def in_torch(normalised: bool, x: np.ndarray) -> Any:
+def _in_torch(normalised: bool, x: np.ndarray) -> Any:
     import torch
 
     model, inputs = network(torch.nn, normalised), torch.from_numpy(x)
@@ -37,7 +37,7 @@ def in_torch(normalised: bool, x: np.ndarray) -> Any:
     return step
 
 
-def in_jittor(normalised: bool, x: np.ndarray) -> Any:
+def _in_jittor(normalised: bool, x: np.ndarray) -> Any:
     import jittor as jt
 
     model, inputs = network(jt.nn, normalised), jt.array(x)
@@ -56,7 +56,7 @@ def measure(framework: str) -> dict[str, int]:
     x = np.random.default_rng(0).standard_normal((BATCH, CHANNELS, EDGE, EDGE, EDGE), np.float32)
     bytes_by_name = {"input_bytes": x.nbytes}
     for name, normalised in (("plain", False), ("batch_norm", True)):
-        step = {"torch": in_torch, "jittor": in_jittor}[framework](normalised, x)
+        step = {"torch": _in_torch, "jittor": _in_jittor}[framework](normalised, x)
         step()
         host = HostPeak()
         host.start()
