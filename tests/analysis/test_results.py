@@ -168,7 +168,7 @@ def test_importing_analysis_imports_no_pandas() -> None:
         ["show", "--json"],
         ["claims", "B19", "--size", "tiny"],
         ["predict", "transformer/jax/train/fp32/b9/tiny"],
-        ["advise", "--budget", "1GiB", "--size", "tiny"],
+        ["advise", "transformer/////tiny", "--budget", "1GiB"],
     ],
     ids=lambda command: " ".join(command[:4]),
 )

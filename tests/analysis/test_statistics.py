@@ -52,7 +52,9 @@ def test_a_case_against_itself_is_compared_by_its_processes() -> None:
 def test_cautions() -> None:
     base, change = arms(made(1.0), CASE.id, CHANGE.id)
     assert list(verdicts.cautions(base, change, verdicts.of(base, change))) == []
-    apart = [r.model_copy(update={"turns": None}) for r in change]
+    apart = [
+        r.model_copy(update={"turns": r.turns_taken.model_copy(update={"block": f"apart {i}"})}) for i, r in enumerate(change)
+    ]
     (alone,) = verdicts.cautions(base, apart, verdicts.of(base, apart))
     assert "share no timed block" in alone
     other = [r.model_copy(update={"peaks": {"allocator.in_use": 1} if r.peaks else {}}) for r in change]

@@ -140,7 +140,7 @@ def test_this_machine_answers_where_it_can_and_else_the_published_one(results: P
 
 def test_numbers_that_nobody_measured_are_null(results: Path) -> None:
     """A program asks for the same keys of every row."""
-    planted(results, "m", peaks={})
+    planted(results, "m", peaks={}, step_s=[])
     (row,) = json.loads(framebench("show", "--machine", "m", "--json", "--results", str(results)).stdout)
     lacking = (
         "peak_bytes", "peak_ratio", "cold_peak_bytes", "time_ratio", "time_ratio_low", "time_ratio_high",

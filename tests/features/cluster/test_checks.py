@@ -15,6 +15,7 @@ import pytest
 from framebench.features.cluster.checks import MOST_BYTES, Checked, check, files
 from framebench.models.spec import Workload
 from framebench.records import store
+from framebench.suite.protocol import VERSION
 from tests.processes import ROOT, framebench, plain_user
 
 MACHINE = "xeon-2core"
@@ -53,7 +54,11 @@ def test_the_published_records_have_no_problem_but_notes() -> None:
     found = check(ROOT / "results")
     assert found.records
     assert not found.problems
-    assert any("older protocol" in note for note in found.notes)
+
+
+def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
+    change(of_a_block(sent)[0], lambda r: r["provenance"].update(protocol=VERSION - 1))
+    assert any(note.startswith("1 of ") and f"older protocol than {VERSION}" in note for note in check(sent).notes)
 
 
 FAST = "floating-point operations a second"

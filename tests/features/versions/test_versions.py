@@ -110,10 +110,13 @@ def test_two_points_decide_nothing_about_time(results: Path) -> None:
     assert row.ratio is not None
     assert row.ratio > 1.5
     assert (row.low, row.reason) == (None, "fewer than 3 blocks have no interval")
-    apart = [r.model_copy(update={"turns": None}) for r in rounds(original, change=twice)]
+    apart = [
+        r.model_copy(update={"turns": r.turns_taken.model_copy(update={"block": f"apart {number}"})})
+        for number, r in enumerate(rounds(original, change=twice))
+    ]
     assert verdicts_of(apart)[TIME.name] == FEW
     assert verdicts_of(apart)[PEAK.name] == NONE
-    without = [r.model_copy(update={"turns": None, "peaks": {}}) for r in apart]
+    without = [r.model_copy(update={"peaks": {}}) for r in apart]
     done = framebench("versions", "compare", OLD, NEW, "--results", str(write(without, results)))
     assert done.returncode == 3, "nothing could be judged, which must not pass for fine"
     assert "framebench versions run" in done.stderr
