@@ -1,18 +1,16 @@
-"""Commands that keep the suite in order: `setup`, and `dev golden | rounding`."""
+"""Commands that keep the suite in order: `setup`, and `dev`, to which features add."""
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import UPKEEP, app, fail, say
+from framebench.cli.shared import UPKEEP, app, say
 from framebench.engine import environments
-from framebench.models.spec import Workload
 from framebench.records.pins import pinned_version
 from framebench.suite.profiles import profile_name
-from framebench.suite.strategy import FRAMEWORKS, TITLES
+from framebench.suite.strategy import FRAMEWORKS
 
 dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
 app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
@@ -27,84 +25,3 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
         environment = environments.ensure(framework, say=say)
         environments.warm(environment, profile_name(), say)
         typer.echo(f"{environment.name}: {environment.python}")
-
-
-@dev.command()
-def golden(
-    workloads: Annotated[list[str] | None, typer.Argument()] = None,
-    missing: Annotated[bool, typer.Option(help="only keys that have no values yet, as a new strategy's")] = False,
-    unconfirmed: Annotated[
-        bool, typer.Option(help="also of a workload that is written for torch or JAX alone; records then say so")
-    ] = False,
-) -> None:
-    """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
-    from framebench.engine import golden as references
-    from framebench.models.spec import names, workload
-
-    makers = {name: _makers_of(workload(name), unconfirmed) for name in workloads or names()}
-    for name, frameworks in makers.items():
-        existing_keys = tuple(workload(name).golden) if missing else ()
-        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=existing_keys) for f in frameworks)
-        if not made:
-            typer.echo(f"{name}: no key is without values")
-            continue
-        try:
-            if confirmed:
-                path = references.write(name, made, confirmed[0], existing_keys)
-                by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
-            else:
-                path = references.write_unconfirmed(name, frameworks[0], made, existing_keys)
-                by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
-        except ValueError as error:
-            fail(str(error), 1)
-        typer.echo(f"{path}: {len(made)} keys, {by}")
-
-
-def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
-    """The frameworks that compute its references. Ends the command where one alone may not."""
-    from framebench.engine.golden import MAKERS
-
-    able = [framework for framework in MAKERS if framework in workload.frameworks]
-    lacking = " and ".join(workload.file(framework) for framework in MAKERS if framework not in able)
-    if not able:
-        fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
-    if len(able) < len(MAKERS) and not unconfirmed:
-        fail(
-            f"{workload.name}: references are written if PyTorch and JAX agree, and it is written for {TITLES[able[0]]} alone: "
-            f"write {lacking}, or take the values of one framework with --unconfirmed, which every record then says",
-            1,
-        )
-    return able
-
-
-@dev.command()
-def rounding(
-    workloads: Annotated[list[str] | None, typer.Argument()] = None,
-    size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
-    take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,
-    missing: Annotated[bool, typer.Option(help="only what no machine has measured, as a new strategy's")] = False,
-    only: Annotated[str, typer.Option(help="only these cases, a pattern such as '*/pipeline/*'")] = "*",
-) -> None:
-    """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
-    --missing or --only beside what this machine has measured before."""
-    from framebench.engine import rounding as errors
-    from framebench.models.spec import names, workload
-
-    for name in workloads or names():
-        if not workload(name).golden:
-            typer.echo(f"{name}: no reference values to be off from; make them first: framebench dev golden {name}")
-            continue
-        errors_by_case = errors.measure(
-            name,
-            size or workload(name).referenced,
-            say,
-            lambda case: fnmatchcase(case.id, only) and (not missing or errors.unknown(case)),
-        )
-        if not errors_by_case:
-            typer.echo(f"{name}: no such case" if only != "*" else f"{name}: no case's errors are unknown")
-            continue
-        for line in (strange := errors.outliers(errors_by_case)):
-            say(line)
-        if strange and not take_all:
-            fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
-        typer.echo(f"{errors.write(name, errors_by_case, missing or only != '*')}: {len(errors_by_case)} cases")

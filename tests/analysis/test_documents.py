@@ -14,8 +14,8 @@ import pytest
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.documents import Generated, NoSuchTable, refresh
 from framebench.analysis.reports.report import generated, of_records
-from framebench.analysis.reports.tolerances import certain
 from framebench.analysis.results import Results
+from framebench.features.references.tolerances import certain
 from framebench.features.study import faults, mutants
 from framebench.records.record import ROUNDS
 from framebench.suite.registry import SCENARIOS, in_use

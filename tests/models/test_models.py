@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from framebench.engine import golden
 from framebench.engine.environments import Environment
+from framebench.features.references import golden
 from framebench.models.spec import Param, UnknownName, names, workload
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}

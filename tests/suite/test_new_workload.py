@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from framebench import models
-from framebench.engine import golden
+from framebench.features.references import golden
 from framebench.models import spec
 from tests.processes import COMMAND, ROOT
 

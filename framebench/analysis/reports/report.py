@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from framebench import extensions
 from framebench.analysis import breakdown, frames, predict, tables
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports import columns, generation, ground_truth, in_words, support, tolerances, verified
+from framebench.analysis.reports import columns, generation, ground_truth, in_words, support, verified
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
@@ -40,7 +40,7 @@ def generated(results: Results) -> list[Generated]:
 
 def for_documents(results: Results) -> list[Comparison]:
     """The tables among them."""
-    every = [columns.comparison(), tolerances.comparison(), *support.every_table()]
+    every = [columns.comparison(), *support.every_table()]
     every += [verified.comparison(results.records), generation.comparison(results.records)]
     more = [comparison for documents in extensions.every("documents") for comparison in documents(results)]
     return [*of_records(results.records, results.root), *every, *more]

@@ -8,55 +8,22 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 import numpy as np
 
+from framebench import extensions
 from framebench.instruments.host import HostPeak
 
-CHANNELS, EDGE, BATCH, LAYERS = 16, 32, 2, 4
-
-
-def network(nn: Any, normalised: bool) -> Any:
-    layers: list[Any] = []
-    for _ in range(LAYERS):
-        layers += [nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)]
-        layers += [nn.BatchNorm3d(CHANNELS)] * normalised + [nn.ReLU()]
-    return nn.Sequential(*layers)
-
-
-def _in_torch(normalised: bool, x: np.ndarray) -> Any:
-    import torch
-
-    model, inputs = network(torch.nn, normalised), torch.from_numpy(x)
-
-    def step() -> None:
-        model(inputs).square().mean().backward()
-        model.zero_grad()
-
-    return step
-
-
-def _in_jittor(normalised: bool, x: np.ndarray) -> Any:
-    import jittor as jt
-
-    model, inputs = network(jt.nn, normalised), jt.array(x)
-
-    def step() -> None:
-        jt.sync(jt.grad((model(inputs) ** 2).mean(), model.parameters()))
-        jt.sync_all(True)
-        jt.clean()
-        jt.gc()
-
-    return step
+BATCH, CHANNELS, EDGE = 2, 16, 32
 
 
 def measure(framework: str) -> dict[str, int]:
     """Bytes that a step adds, plain and normalised: the second of two, when everything is compiled."""
     x = np.random.default_rng(0).standard_normal((BATCH, CHANNELS, EDGE, EDGE, EDGE), np.float32)
+    of_framework = extensions.of_framework("claims", "norm", framework)
     bytes_by_name = {"input_bytes": x.nbytes}
     for name, normalised in (("plain", False), ("batch_norm", True)):
-        step = {"torch": _in_torch, "jittor": _in_jittor}[framework](normalised, x)
+        step = of_framework.step(normalised, x)
         step()
         host = HostPeak()
         host.start()

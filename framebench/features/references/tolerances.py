@@ -7,6 +7,7 @@ from itertools import product
 from statistics import median
 
 from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.suite.tolerance import LEAST, MULTIPLE, Pair, group, honest, machines, measured, tolerance
 
@@ -78,3 +79,8 @@ def tolerances(workload: str, framework: str, precision: str, keys: list[str], k
         for family in honest(workload, framework, precision, key).get(kind, {})
         if not family.startswith("teacher.")
     ]
+
+
+def documents(results: Results) -> list[Comparison]:
+    """The same table, whatever the results are."""
+    return [comparison()]

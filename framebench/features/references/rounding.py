@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.engine import environments
-from framebench.engine.golden import lines
+from framebench.features.references.golden import lines
 from framebench.instruments import nvml
 from framebench.models import spec
 from framebench.records import provenance
@@ -29,6 +29,8 @@ from framebench.suite.profiles import every_case
 from framebench.suite.strategy import FRAMEWORKS
 from framebench.suite.tolerance import BRANCH, LEAST, OUTLIER, Errors, group, joined, measured, path
 
+MODULE = "rounding_worker"
+WORKER = f"framebench.features.references.{MODULE}"
 AT_ONCE = 8  # cases of one process: what they leave behind adds up
 ROUNDS = {
     "structure", "precision", "recomputation", "batching", "loss", "execution", "attention", "rewriting", "memory format",
@@ -85,7 +87,12 @@ def run(
         some = missing[:AT_ONCE]
         try:
             environments.run_module(
-                environment, "framebench.worker.rounding", str(done), *some, OMP_NUM_THREADS="1", **variables
+                environment,
+                WORKER,
+                str(done),
+                *some,
+                OMP_NUM_THREADS="1",
+                **variables,
             )
         except environments.SetupError as error:
             died = next((i for i in some if i not in computed(done)), None)
@@ -106,7 +113,9 @@ def kept(workload: str, size: str, environment: str) -> Path:
     """The file that grows by a line for each case, until code or golden values change."""
     folders = (PACKAGE / "models", spec.workload(workload).folder, PACKAGE / "adapters", PACKAGE / "suite/catalog")
     sources = [*sorted(f for folder in folders for f in folder.rglob("*.py"))]
-    sources += [PACKAGE / "worker" / f"{name}.py" for name in ("observe", "optimizer_check", "rounding")]
+    sources += [
+        PACKAGE / f"{name}.py" for name in ("worker/observe", "worker/optimizer_check", f"features/references/{MODULE}")
+    ]
     golden = {key: tensors for key, tensors in spec.workload(workload).golden_tensors.items() if key.startswith(size)}
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in sources) + json.dumps(golden).encode()).hexdigest()[:12]
     file = environments.cache() / "honest" / f"{workload}-{size}-{environment}-{digest}.jsonl"

@@ -1,7 +1,7 @@
 """The part of `golden.py` that runs inside a framework, which adds a line of JSON to a file for each key not known, but no more
 than AT_ONCE of them, since what is compiled for one stays in memory:
 
-`python -m framebench.worker.golden WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...`
+`python -m framebench.features.references.golden_worker WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...`
 """
 
 from __future__ import annotations

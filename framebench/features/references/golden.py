@@ -41,7 +41,7 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
         while len(computed_values := {key: value for line in lines(done) for key, value in line.items()}) > before:
             before = len(computed_values)
             arguments = (name, environment.framework, size, str(done), *computed_values, *but)
-            environments.run_module(environment, "framebench.worker.golden", *arguments)
+            environments.run_module(environment, "framebench.features.references.golden_worker", *arguments)
         golden_values |= {key: value for key, value in computed_values.items() if key not in but}
     return golden_values
 

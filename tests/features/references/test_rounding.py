@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from framebench.engine import golden
-from framebench.engine import rounding as honest
-from framebench.engine.rounding import ROUNDS, cases
+from framebench.features.references import golden
+from framebench.features.references import rounding as honest
+from framebench.features.references.rounding import ROUNDS, cases
+from framebench.features.references.rounding_worker import Nudged, off
 from framebench.models.spec import names
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
-from framebench.worker.rounding import Nudged, off
 from tests.processes import ROOT, framebench
 
 
