@@ -17,7 +17,7 @@ import pytest
 import framebench
 from framebench.analysis import notebook
 from framebench.analysis.results import Results
-from framebench.features.claims import ledger
+from framebench.features.claims.ledger import ledger
 from framebench.features.versions import table as versions
 from tests.processes import ROOT
 

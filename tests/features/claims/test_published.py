@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.features.claims import ledger
 from framebench.features.claims.claim import Arm
-from framebench.features.claims.ledger import Entry, Line, applies
+from framebench.features.claims.ledger import Entry, Line, applies, ledger
 from framebench.features.claims.measures import Ratio
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import MEASURED, Target
