@@ -23,7 +23,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.results import Results
-from framebench.features.claims import ledger
+from framebench.features.claims.ledger import ledger
 from framebench.features.claims.rule import FAILED
 
 df = framebench.load()
