@@ -17,6 +17,7 @@ from framebench.analysis import rows
 from framebench.analysis.figures import page
 from framebench.analysis.frames import decided
 from framebench.analysis.tables import in_short, timing
+from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS, find, in_use
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -57,7 +58,8 @@ def _heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     outcome = rows.outcome(measured).where(~shown, "-").mask(unclear, in_short(measured))
     rated = measured.assign(value=measured[column].where(shown & ~unclear), why=outcome)
     values = rated.pivot(index="strategy", columns="framework", values="value")
-    why = rated.pivot(index="strategy", columns="framework", values="why").fillna("-")
+    why = rated.pivot(index="strategy", columns="framework", values="why")
+    why = pd.DataFrame({name: why[name].fillna(_without_record(measured, str(name))) for name in why})
     drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
     sns.heatmap(
         np.log2(values), annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn
@@ -66,6 +68,14 @@ def _heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     if values.isna().any(axis=None):
         sns.heatmap(values.isna(), mask=values.notna(), annot=why, fmt="", cmap=["white"], annot_kws=grey, **drawn)
     _unframed(axes)
+
+
+def _without_record(measured: pd.DataFrame, framework: str) -> pd.Series:
+    """What the catalog says of each strategy in a framework: `unsupported`, or else `-`, as it was not measured."""
+    one, names = measured.iloc[0], {proper: name for name, proper in rows.NAMES.items()}
+    strategies = measured["strategy"].drop_duplicates()
+    cases = [Case(one["workload"], names[framework], one["scenario"], str(s), one["batch"], one["size"]) for s in strategies]
+    return pd.Series(["-" if case.support.supported else "unsupported" for case in cases], index=[*map(str, strategies)])
 
 
 def _unframed(axes: Axes) -> None:
