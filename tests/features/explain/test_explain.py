@@ -78,7 +78,7 @@ def test_what_has_no_account_is_answered_in_a_sentence(case: str, said: str) -> 
 
 
 def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
-    with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain failed"):
+    with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain.worker failed"):
         explain(parse("transformer/torch/train/fp32/b4/tiny"), Environment("torch", "0", Path("/bin/false")))
 
 

@@ -190,5 +190,5 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], said: str, re
 
 def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
     assert obstacle(parse(TORCH)) is None
-    with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth failed"):
+    with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
         read(parse(TORCH), Environment("torch", "0", Path("/bin/false")), 65)
