@@ -170,13 +170,13 @@ def _one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[
 def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> None:
     """Fill `lives`, of which the `first` and one more are tried in any case. What compiles is alone, since its first step is
     timed; what finds everything compiled is built beside others, each on a core of its own."""
-    room, cores = Capacity(), run.options.cores()
+    capacity, cores = Capacity(), run.options.cores()
     while left := arms[len(lives) :]:
         ready, some = [live for live in lives if live.ready], list[TimedProcess]()
         for arm, core in zip(left, cores):
             must = len(lives) <= first
             alone = some and (not run.can_share(arm) or (some[0].cold and run.compiles_alone))
-            if alone or not (must or room.fits_more(ready, 1 + len(some))):
+            if alone or not (must or capacity.fits_more(ready, 1 + len(some))):
                 break
             live = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
             lives.append(live)
@@ -186,7 +186,7 @@ def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> N
             return
         for live in some:
             live.get_ready()
-            room.enter()
+            capacity.enter()
 
 
 def _parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:

@@ -11,7 +11,7 @@ from framebench.adapters.base import Adapter
 from framebench.models.spec import STREAM
 from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, Summary, outputs, summaries
-from framebench.worker.optimizer_check import Textbook
+from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.stepping import timed_step
 
 KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
@@ -32,13 +32,13 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     if not adapter.case.stage.trains:
         return _evaluate(adapter)
     seconds, observed = _first_update(adapter)
-    before, textbook = _canonical(adapter), Textbook(adapter)
+    before, optimizer_check = _canonical(adapter), OptimizerCheck(adapter)
     for _ in range(LOSS_STEPS):
         seconds.append(timed_step(adapter))
-        textbook.follow(adapter)
+        optimizer_check.follow(adapter)
     observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
     observed.tensors |= changes(adapter, before, len(seconds))
-    observed.updates = textbook.errors(adapter, before)
+    observed.updates = optimizer_check.errors(adapter, before)
     kinds, observed.state_bytes = states(adapter)
     observed.tensors |= kinds
     return seconds, observed

@@ -25,7 +25,7 @@ def moved(o: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndar
     return weight * (1 - o.lr * o.weight_decay) - o.lr * first / (np.sqrt(second) + o.eps)
 
 
-class Textbook:
+class OptimizerCheck:
     """Follows an adapter from its first update on. Only float32 weights: narrower ones round a change away."""
 
     def __init__(self, adapter: Adapter) -> None:

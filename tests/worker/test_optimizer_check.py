@@ -12,7 +12,7 @@ from framebench.adapters.base import State
 from framebench.models.spec import Optimizer
 from framebench.suite.selectors import parse
 from framebench.worker.observe import Observed
-from framebench.worker.optimizer_check import Textbook
+from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.verification import compare_updates
 
 ADAM = parse("transformer/torch/train/amp_bf16/b4/tiny")
@@ -56,10 +56,10 @@ class Trained:
 def followed(case: Any, **changed: float) -> dict[str, float]:
     run: Any = Trained(case, replace(case.spec.optimizer, **changed))
     run.step()
-    textbook = Textbook(run)
+    optimizer_check = OptimizerCheck(run)
     run.step()
-    textbook.follow(run)
-    return textbook.errors(run, case.weights)
+    optimizer_check.follow(run)
+    return optimizer_check.errors(run, case.weights)
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
@@ -85,7 +85,7 @@ def test_narrow_weights_are_left_out() -> None:
     """A change of float16 weights is rounded away."""
     run: Any = Trained(ADAM, ADAM.spec.optimizer)
     run.step()
-    textbook = Textbook(run)
+    optimizer_check = OptimizerCheck(run)
     run.now = {name: w.astype(np.float16) for name, w in run.now.items()}
-    assert textbook.errors(run, ADAM.weights) == {}
+    assert optimizer_check.errors(run, ADAM.weights) == {}
     assert Observed({}).updates == {}

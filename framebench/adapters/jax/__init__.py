@@ -1,11 +1,11 @@
-"""JAX with Flax NNX and optax: the adapter, and the switches of its strategies from one module per room of the catalog."""
+"""JAX with Flax NNX and optax: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
 from framebench.adapters.jax import checkpoint, generation, memory, offload, precision, ranks, scenarios, steps
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.suite.case import Case
 
-ROOMS = (precision, checkpoint, steps, offload, memory, scenarios, generation, ranks)
-SWITCHES = {name: function for room in ROOMS for name, function in room.switch.items()}
+MODULES = (precision, checkpoint, steps, offload, memory, scenarios, generation, ranks)
+SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
 
 
 def make(case: Case) -> JaxAdapter:

@@ -1,4 +1,4 @@
-"""PyTorch: the adapter, and the switches of its strategies from one module per room of the catalog."""
+"""PyTorch: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
 from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, ranks, scenarios, steps
 from framebench.adapters.torch.adapter import TorchAdapter

@@ -102,13 +102,13 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
-    room = max(int(ROOM * peak), LEAST_ROOM)
-    outcome = oom_recovery.evaluate(case, case.batch, room, run)
+    budget_bytes = max(int(ROOM * peak), LEAST_ROOM)
+    outcome = oom_recovery.evaluate(case, case.batch, budget_bytes, run)
     counts = {
         "lost": outcome.lost,
         "done_twice": outcome.twice,
         "recoveries": len(outcome.recoveries),
-        "budget_bytes": room,
+        "budget_bytes": budget_bytes,
     }
     return {key: [float(n)] for key, n in counts.items()}
 

@@ -58,13 +58,17 @@ def max_batch_(
         workloads = spec.names()
         fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
     framework, scenario, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
-    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     fit_records: list[Fit] = []
     for case in search.chosen(given.workload, framework, scenario, given.strategy, size):
-        one = None if again or env else search.known(case, room, environments.describe(case.framework), max_batch, results)
+        one = (
+            None
+            if again or env
+            else search.known(case, budget_bytes, environments.describe(case.framework), max_batch, results)
+        )
         if one:
             say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := _searched(case, room, env, max_batch, options, results, bool(fit_records))) is None:
+        elif (one := _searched(case, budget_bytes, env, max_batch, options, results, bool(fit_records))) is None:
             continue
         fit_records.append(one)
         if not as_json:
@@ -75,7 +79,7 @@ def max_batch_(
 
 
 def _searched(
-    case: Case, room: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
+    case: Case, budget_bytes: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
 ) -> Fit | None:
     """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
 
@@ -87,7 +91,7 @@ def _searched(
             say(f"{case.framework}: {error}")
             return None
         show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-        return search.find(case, room, environment, max_batch, options, results, show_phase)
+        return search.find(case, budget_bytes, environment, max_batch, options, results, show_phase)
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -111,13 +115,13 @@ def evaluate(
     if len(found_cases) > 1:
         fail(f"one workload, framework and size are evaluated, not {len(found_cases)}; patterns name several", 2)
     (case,) = found_cases
-    room, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+    budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     with measuring(results), err.status(case.id) as status:
         environment = environments.ensure(case.framework, say=say)
         run = oom_recovery.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
-        evaluation = oom_recovery.evaluate(case, samples, room, run)
+        evaluation = oom_recovery.evaluate(case, samples, budget_bytes, run)
     if as_json:
-        typer.echo(json.dumps({"case": case.id, "budget_bytes": room} | evaluation.as_dict(), indent=1))
+        typer.echo(json.dumps({"case": case.id, "budget_bytes": budget_bytes} | evaluation.as_dict(), indent=1))
     else:
         for line in oom_recovery.in_words(evaluation):
             out.print(line, markup=False, highlight=False, soft_wrap=True)

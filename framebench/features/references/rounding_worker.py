@@ -1,4 +1,4 @@
-"""The part of `honest.py` that runs inside a framework: `python -m framebench.features.references.rounding_worker FILE CASE...`
+"""The part of `rounding.py` that runs inside a framework, with arguments FILE CASE...
 
 It adds a line of JSON to the file for each case: the errors of its values and tensors against float64, the largest of each
 family.

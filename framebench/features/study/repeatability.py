@@ -24,7 +24,7 @@ APART = timedelta(hours=1)
 
 
 class Twice(NamedTuple):
-    """One ratio of one machine in two sittings, with when each began."""
+    """One ratio of one machine in two sessions, with when each began."""
 
     machine: str
     case: Case
@@ -69,9 +69,9 @@ def twice(records: Iterable[Record]) -> list[Twice]:
         for pair, ratio in ratios(session):
             several[machine, *pair].append((began(session), ratio))
     found_twice = [
-        Twice(*place, sittings[0][1], sittings[-1][1], (sittings[0][0], sittings[-1][0]))
-        for place, sittings in several.items()
-        if sittings[-1][0] - sittings[0][0] > APART
+        Twice(*place, sessions[0][1], sessions[-1][1], (sessions[0][0], sessions[-1][0]))
+        for place, sessions in several.items()
+        if sessions[-1][0] - sessions[0][0] > APART
     ]
     return sorted(found_twice, key=lambda one: (one.machine, one.of_frameworks, one.case.id))
 

@@ -72,8 +72,8 @@ def try_(
 ) -> None:
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
-    room = parse_bytes(budget) if budget else None
-    if max_batch and room is None:
+    budget_bytes = parse_bytes(budget) if budget else None
+    if max_batch and budget_bytes is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
         model = own.look(file, batch, framework, scenario)
@@ -84,11 +84,13 @@ def try_(
                 model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env
             )
             fits = (
-                largest(measured_records, room, own.environment(model, env, say), options, where) if room and max_batch else []
+                largest(measured_records, budget_bytes, own.environment(model, env, say), options, where)
+                if budget_bytes and max_batch
+                else []
             )
     except Fault as error:
         fail(str(error), 2)
-    show(measured_records, left_out, room, fits, figure, html, as_json)
+    show(measured_records, left_out, budget_bytes, fits, figure, html, as_json)
     raise typer.Exit(broken([r.status for r in measured_records], "records"))
 
 
@@ -107,8 +109,8 @@ def measure(
     environment = own.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     own.cases(model, named)  # a strategy that does not exist is told before anything runs
-    with err.status(f"{model.file.name}: survey") as status:
-        seen = own.survey(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
+    with err.status(f"{model.file.name}: reference") as status:
+        seen = own.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
     say(own.in_short(model, seen["facts"]))
     cases, left_out = own.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
@@ -128,7 +130,9 @@ def measure(
         return [record for arm in arms for record in run.records(arm)], left_out
 
 
-def largest(records: list[Record], room: int, environment: Environment, options: runner.Options, where: Path) -> list[Fit]:
+def largest(
+    records: list[Record], budget_bytes: int, environment: Environment, options: runner.Options, where: Path
+) -> list[Fit]:
     """A search for each strategy that came out right."""
     cases = dict.fromkeys(record.parsed for record in records if record.usable)
     searches, find = [], needed("largest_batch", "max_batch")
@@ -136,13 +140,14 @@ def largest(records: list[Record], room: int, environment: Environment, options:
         with err.status(case.id) as status:
             told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
             smallest = replace(case, batch=case.plan.micro_batches)
-            searches.append(find(smallest, room, environment, options=options, results=where, progress=told))
+            searches.append(find(smallest, budget_bytes, environment, options=options, results=where, progress=told))
         say(f"{case.strategy}: {searches[-1].answer}")
     return searches
 
 
 def show(
-    records: list[Record], left_out: dict[str, str], room: int | None, fits: list[Fit], figure: Path | None, html: Path | None,
+    records: list[Record], left_out: dict[str, str], budget_bytes: int | None, fits: list[Fit], figure: Path | None,
+    html: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """One table, what fits, and what is not in it; as JSON the rows of `framebench show --json`."""
@@ -151,7 +156,7 @@ def show(
 
     rows = frames.frame(records)
     tables = [report.table(rows, left_out), *([report.batches(fits)] if fits else [])]
-    sentences = [report.within(rows, room)] if room else []
+    sentences = [report.within(rows, budget_bytes)] if budget_bytes else []
     if figure or html:
         from framebench.analysis.figures import fronts, page
 

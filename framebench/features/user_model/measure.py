@@ -1,4 +1,4 @@
-"""A model of the user's own: its file looked at, its baseline surveyed, then its cases measured like those of the suite."""
+"""A model of the user's own: its file looked at, its references made from its baseline, then its cases measured like those of the suite."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def known(model: UserModel) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def survey(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
+def reference(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
     """What is in the model, once its baseline was run: `facts` and `values`. Raises Fault where nothing can be measured."""
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:

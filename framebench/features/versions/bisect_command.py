@@ -13,14 +13,14 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
 from framebench.features.versions import bisect as search
 from framebench.features.versions.bisected_record import FLOOR
-from framebench.features.versions.command import fraction, room
+from framebench.features.versions.command import fraction, versions_app
 from framebench.records.pins import pinned_version
 from framebench.suite.selectors import parse
 
 CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
 
 
-@room.command()
+@versions_app.command()
 def bisect(
     first: Annotated[str, typer.Argument(help="the older release, such as 0.9.2")],
     last: Annotated[str, typer.Argument(help="the newer one")],

@@ -29,13 +29,13 @@ from framebench.engine.progress import CaseProgress
 from framebench.features.versions import measure as versions
 from framebench.records.record import Record
 
-room = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
-app.add_typer(room, name="versions", rich_help_panel=MEASURE)
+versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
+app.add_typer(versions_app, name="versions", rich_help_panel=MEASURE)
 
 Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
 
 
-@room.command()
+@versions_app.command()
 def run(
     framework: Annotated[str, typer.Option(help="such as jax")],
     selectors: Annotated[list[str] | None, typer.Argument(help="cases; a standing selection of few if none is named")] = None,
@@ -72,7 +72,7 @@ def run(
     raise typer.Exit(broken(statuses, "measurements"))
 
 
-@room.command("compare")
+@versions_app.command("compare")
 def compare_(
     base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],

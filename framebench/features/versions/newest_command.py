@@ -12,11 +12,11 @@ from framebench.engine import runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
 from framebench.features.versions import measure as versions
-from framebench.features.versions.command import Threshold, fraction, room
+from framebench.features.versions.command import Threshold, fraction, versions_app
 from framebench.suite.strategy import FRAMEWORKS
 
 
-@room.command()
+@versions_app.command()
 def newest(
     frameworks: Annotated[list[str] | None, typer.Argument(help="such as jax; all of them if none is named")] = None,
     profile: Profile = None,

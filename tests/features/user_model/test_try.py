@@ -179,7 +179,7 @@ SURVEYS = """
 import json, os, sys
 from pathlib import Path
 from framebench.suite.case import Case
-from framebench.features.user_model.reference import survey
+from framebench.features.user_model.reference import reference
 from framebench.worker.worker import failure
 from framebench.features.user_model import torch_model
 
@@ -190,7 +190,7 @@ for name, file in json.loads(sys.argv[1]).items():
     (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
     torch_model.user.cache_clear()
     try:
-        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+        reference(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
     except (Exception, SystemExit) as error:
