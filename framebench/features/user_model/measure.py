@@ -1,4 +1,4 @@
-"""A model of the user's own: its file looked at, its references made from its baseline, then its cases measured like those of the suite."""
+"""A model of the user's own: its file looked at, references made of its baseline, then its cases measured."""
 
 from __future__ import annotations
 
