@@ -123,14 +123,14 @@ def stream(run: JaxAdapter) -> Proof:
     return lambda e: common(e) and e["compilations"] == e["distinct_shapes"]
 
 
-def _canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
+def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
     """Parameters and statistics of both models, in NumPy arrays."""
     weights = run.case.weights, run.workload.other_weights(run.config)
     loaded = [run.load(run.config, w, training=False) for w in weights]
     return [(parts.params, parts.stats) for parts in loaded]
 
 
-def _on_device(tree: Tree) -> Tree:
+def on_device(tree: Tree) -> Tree:
     """A copy: the CPU device could otherwise use the host's array as it is."""
     return jax.tree.map(partial(jnp.array, copy=True), tree)
 
@@ -146,10 +146,10 @@ def _bytes_held(run: JaxAdapter) -> list[int]:
 def together(run: JaxAdapter, shared: bool = False) -> Proof:
     def attach() -> None:
         mine = run.params, run.stats
-        _, other = _canonical_pair(run)
+        _, other = canonical_pair(run)
         keep = [shared and not name.startswith(run.workload.head) for name in names(*other)]
         flat, tree = jax.tree.flatten(other)
-        merged = [a if same else _on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
+        merged = [a if same else on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
         pair = [mine, jax.tree.unflatten(tree, merged)]
         run.recipe.models = lambda: iter(pair)
 
@@ -167,12 +167,12 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
 @switch
 def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
     def attach() -> None:
-        hosts = _canonical_pair(run)
+        hosts = canonical_pair(run)
         run.params = run.stats = None
 
         def models() -> Iterator[tuple[Tree, Tree]]:
             for host in hosts:
-                model = _on_device(host)
+                model = on_device(host)
                 yield model
                 run.synchronize()
                 for array in jax.tree.leaves(model):

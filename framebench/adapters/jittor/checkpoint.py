@@ -18,7 +18,7 @@ switch = Switches()
 
 
 @contextmanager
-def _drawing(draw: Any) -> Iterator[None]:
+def drawing(draw: Any) -> Iterator[None]:
     """Every random variable comes from `draw`; all of Jittor's random functions call `jt.random`."""
     original, jt.random = jt.random, draw
     try:
@@ -47,13 +47,13 @@ class Checkpoint(jt.Function):
             self.drawn.append(random(*args, **options))
             return self.drawn[-1]
 
-        with jt.no_grad(), _drawing(keep):
+        with jt.no_grad(), drawing(keep):
             return self.block(*self.kept)
 
     def grad(self, upstream: Var) -> list[Var]:
         inputs = [x.detach().start_grad() for x in self.kept]
         again = iter(self.drawn)
-        with frozen_statistics(_batch_norms(self.block)), _drawing(lambda *_, **__: next(again)):
+        with frozen_statistics(_batch_norms(self.block)), drawing(lambda *_, **__: next(again)):
             output = self.block(*inputs)
         # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy, Jittor never computes the sum.
         grads = jt.grad(output * upstream.stop_grad(), inputs + trainable(self.block), retain_graph=False)

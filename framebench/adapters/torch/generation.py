@@ -86,7 +86,7 @@ def static_cache(run: TorchAdapter) -> Proof:
     token_generator = generation(run, cached=True)
 
     def make(model: Any) -> None:
-        token_generator.cache = _static(run, model)
+        token_generator.cache = static(run, model)
 
     def proof(e: Evidence) -> bool:
         assert token_generator.cache
@@ -100,7 +100,7 @@ def static_cache(run: TorchAdapter) -> Proof:
     return proof
 
 
-def _static(run: TorchAdapter, model: Any) -> Static:
+def static(run: TorchAdapter, model: Any) -> Static:
     c, like = run.config, model.wte.weight.detach()
     return Static(c.layers, lambda: like.new_empty((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
@@ -108,7 +108,7 @@ def _static(run: TorchAdapter, model: Any) -> Static:
 @switch
 def growing_cache(run: TorchAdapter) -> Proof:
     token_generator = generation(run, cached=True)
-    token_generator.cache = _growing(run)
+    token_generator.cache = growing(run)
 
     def proof(e: Evidence) -> bool:
         e |= token_generator.evidence()
@@ -117,7 +117,7 @@ def growing_cache(run: TorchAdapter) -> Proof:
     return proof
 
 
-def _growing(run: TorchAdapter) -> Growing:
+def growing(run: TorchAdapter) -> Growing:
     return Growing(run.config.layers, lambda old, new: torch.cat((old, new), 2))
 
 

@@ -108,7 +108,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
         """Nothing is saved on the device but weights and what is small. What left came back, most of it before it was asked
         for, and the profiler sees the copies on streams that compute nothing."""
         streams.sent = streams.returned = streams.ahead = 0
-        e["copies_beside_to_host"], e["copies_beside_to_device"] = _copies_beside(_device_events(run))
+        e["copies_beside_to_host"], e["copies_beside_to_device"] = _copies_beside(device_events(run))
         e |= {"tensors_sent": streams.sent, "tensors_returned": streams.returned, "tensors_ahead": streams.ahead}
         beside_all = e["copies_beside_to_host"] >= streams.sent and e["copies_beside_to_device"] >= streams.returned
         return (
@@ -118,7 +118,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     return proof
 
 
-def _device_events(run: TorchAdapter) -> list[Any]:
+def device_events(run: TorchAdapter) -> list[Any]:
     """What the device did in one more step."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         run.one_step()

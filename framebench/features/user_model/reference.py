@@ -59,7 +59,7 @@ class Rounded(Case):
         return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
 
-def _survey(case: Case, emit: Emit) -> dict[str, Any]:
+def survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Raises Fault where nothing can be compared with this model."""
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
@@ -238,4 +238,4 @@ def _errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: _survey(Case.of(orders["case"]), emit))
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))
