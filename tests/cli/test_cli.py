@@ -18,11 +18,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from framebench.cli import measuring, reading, shared
+from framebench.cli import measuring, shared
 from framebench.cli.__main__ import app
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone
 from framebench.features.doctor import measure as doctor
+from framebench.features.predict import command as command_of_predict
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
@@ -105,6 +106,7 @@ def test_show_and_report_for_people(measured: Path) -> None:
         ),
         (["advise", "--budget", "1GiB", "--parameters", "124Q"], "124M, 1.3B or 124e6"),
         (["advise", "--budget", "1GiB", "re*"], "resnet50"),
+        (["advise", "--budget", "1GiB", "transformer/*/tr*"], "'tr*' may be several; choose from: train"),
         (["evaluate", "*/torch", "--budget", "1GiB"], "not 3"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
         (["dev", "golden", "resnet51"], "resnet50"),
@@ -192,7 +194,7 @@ def test_an_unknown_machine_is_answered_by_those_there_are(
     command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
-    monkeypatch.setattr(reading.hypothetical, "obstacle", lambda _: "not asked here")
+    monkeypatch.setattr(command_of_predict.hypothetical, "obstacle", lambda _: "not asked here")
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(published)])
     (there,) = (published / "records").iterdir()
     assert done.exit_code == 2

@@ -115,7 +115,7 @@ def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results:
 
 LOAD = """
 import sys
-from framebench.analysis import load
+from framebench import load
 table = load(sys.argv[1])
 print(table[table["framework"] == "torch"][["strategy", "verified", "peak_ratio", "reference_share"]].to_json(orient="values"))
 """

@@ -83,8 +83,8 @@ def advise(
         fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"
     batch, size = given.batch, given.size or DEFAULT_SIZE
-    if several := next((part for part in (workload, scenario) if set(part) & set("*?[{")), None):
-        fail(f"advise answers about one workload and scenario, and {several!r} may be several: write a name", 2)
+    if set(scenario) & set("*?[{"):
+        fail(f"advise answers about one scenario, and {scenario!r} may be several; choose from: {', '.join(SCENARIOS)}", 2)
     chosen = checked(workload, given.framework or "*", scenario, size)
     if ranks is not None:
         if have or machine or parameters:

@@ -115,7 +115,8 @@ def test_a_search_begins_at_the_smallest_batch(
     tried: Tried, environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(cli.search, "find", lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer=""))
+    find = lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer="")  # noqa: E731
+    monkeypatch.setattr(cli, "needed", lambda hook, feature: find)
     cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
@@ -179,7 +180,7 @@ SURVEYS = """
 import json, os, sys
 from pathlib import Path
 from framebench.suite.case import Case
-from framebench.features.user_model.reference import reference
+from framebench.features.user_model.reference import survey
 from framebench.worker.worker import failure
 from framebench.features.user_model import torch_model
 
@@ -190,7 +191,7 @@ for name, file in json.loads(sys.argv[1]).items():
     (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
     torch_model.user.cache_clear()
     try:
-        reference(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
     except (Exception, SystemExit) as error:
