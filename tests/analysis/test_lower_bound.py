@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,37 +92,8 @@ def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part
     assert moved.parameters == base.parameters
 
 
-STATE = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-from framebench import adapters
-from framebench.adapters.torch.observe import Observed, unique_bytes
-from framebench.suite.selectors import parse
-from torch import Tensor
-rows = {}
-for case_id in sys.argv[1:]:
-    run = adapters.load(parse(case_id))
-    run.build()
-    run.step()
-    model, trains = run.model, run.case.stage.trains
-    seen = Observed([], [])
-    with seen:
-        run.one_step()
-    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]}
-    states = [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)] if trains else []
-    run.release()
-    rows[case_id] = {
-        "parameters": unique_bytes(model.parameters()),
-        "gradients": unique_bytes(p.grad for p in model.parameters() if p.grad is not None),
-        "buffers": unique_bytes(b for b in model.buffers() if b.is_floating_point()),
-        "optimizer": unique_bytes(v for v in states if v.ndim > 0),
-        "inputs": unique_bytes(run.inputs),
-        "live": run.live_bytes(),
-        "counters": unique_bytes([*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]),
-        "saved": sum(size for at, size in seen.saved.items() if at not in known),
-    }
-print(json.dumps(rows))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+STATE = PROGRAMS / "lower_bound_state.py"
 
 
 def chosen() -> list[Case]:
