@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -384,7 +385,8 @@ def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -
 
 def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
     program = Path(__file__).parent / "programs" / "figures_drawn.py"
-    done = subprocess.run([sys.executable, program, RESULTS], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program, RESULTS], env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

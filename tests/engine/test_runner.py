@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -235,7 +236,8 @@ def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str,
 
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
     program = Path(__file__).parent / "programs" / "runner_long.py"
-    parent = subprocess.Popen([sys.executable, program, results], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, program, results], env=env, stdout=subprocess.PIPE, text=True)
     assert parent.stdout
     for line in parent.stdout:
         if "first step" in line:

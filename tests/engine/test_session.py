@@ -20,7 +20,8 @@ HOLD = Path(__file__).parent / "programs" / "session_hold.py"
 def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
     """Another process that holds the folder until its input ends."""
     command = [sys.executable, str(HOLD), str(results), str(when)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> str:

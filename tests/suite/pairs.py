@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 
-from framebench.models.spec import NAMES, workload
+from framebench.models.spec import names, workload
 from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import IncompatibleStrategies
@@ -38,7 +38,7 @@ def pairs(framework: str) -> tuple[Case, ...]:
 
 def possible(framework: str, scenario: str, strategy: str) -> Iterator[Case]:
     for size in ("tiny", "cpu"):
-        each = [Case(w, framework, scenario, strategy, workload(w).preset(size).base, size) for w in NAMES]
+        each = [Case(w, framework, scenario, strategy, workload(w).preset(size).base, size) for w in names()]
         each = [Case(c.workload, framework, scenario, strategy, first_batch(c), size) for c in each]
         yield from sorted((c for c in each if declared(c) and c.support.supported and judged(c)), key=layers)
 

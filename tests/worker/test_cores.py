@@ -17,6 +17,7 @@ from framebench.engine.runner import USUAL, worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
 from framebench.worker.worker import move
+from tests.processes import ROOT
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
 
@@ -40,7 +41,7 @@ def allowed(pid: int) -> set[frozenset[int]]:
 def test_all_threads_move_together() -> None:
     program = Path(__file__).parent / "programs" / "cores_threads.py"
     one, other = sorted(os.sched_getaffinity(0))[:2]
-    variables = os.environ | {"A": str(one), "B": str(other)}
+    variables = os.environ | {"A": str(one), "B": str(other), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert len(found) > 1
