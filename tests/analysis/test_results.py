@@ -21,7 +21,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
 from tests.handmade import died, made, provenance
-from tests.material import RESULTS
+from tests.material import MACHINE, OTHER, RESULTS
 from tests.processes import ROOT
 
 
@@ -59,7 +59,7 @@ def test_by_default_a_case_has_one_row_of_one_version() -> None:
 
 
 def test_usable_rows_are_verified_and_proven() -> None:
-    table = framebench.load(RESULTS)
+    table = pd.concat(framebench.load(RESULTS, machine) for machine in (MACHINE, OTHER))
     usable = table[table["usable"]]
     assert 0 < len(usable) < len(table)
     assert usable["verified"].all()

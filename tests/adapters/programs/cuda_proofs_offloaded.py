@@ -69,7 +69,7 @@ for name, events in (("streams", [kernel, *copies(13)]), ("one stream", [kernel,
     found[name] = effect.proven
     counts = {k: effect.evidence[k] for k in ("tensors_sent", "tensors_returned")}
 found["all came back"] = counts["tensors_sent"] == counts["tensors_returned"] > 0
-forward, streamed.contexts = streamed.contexts, []
+streamed.recipe.contexts = []
 offload.device_events = lambda run: (run.one_step(), [kernel, *copies(13)])[1]
 found["no hooks"] = streamed.effect().proven
 

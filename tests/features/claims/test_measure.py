@@ -131,7 +131,9 @@ def test_every_report_has_its_program() -> None:
     programs = {
         f"report-{framework}-{number}"
         for framework in FRAMEWORKS
-        for number in re.findall(r'^    "(\d+)": ', (ROOT / f"framebench/adapters/{framework}/reports.py").read_text(), re.M)
+        for number in re.findall(
+            r'^    "(\d+)": ', (ROOT / f"framebench/features/claims/{framework}_reports.py").read_text(), re.M
+        )
     } | {"report-jittor-602"}
     assert asked - {""} == programs
 
