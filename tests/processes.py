@@ -40,18 +40,14 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-LEAVE = """
-import os, sys
-sys.stdout.flush()
-os._exit(0)  # as the worker does: Jittor's clean-up at exit sometimes crashes
-"""
+LEAVING = ROOT / "tests" / "leaving.py"
 
 
-def run_inside(environment: Environment, code: str, *arguments: str, variables: dict[str, str] | None = None) -> object:
-    """Run code in a framework's environment; the last line it prints is JSON."""
+def run_inside(environment: Environment, program: Path, *arguments: str, variables: dict[str, str] | None = None) -> object:
+    """Run a program in a framework's environment; the last line it prints is JSON."""
     threads = {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [str(environment.python), "-c", code + LEAVE, *arguments],
+        [str(environment.python), "-P", str(LEAVING), str(program), *arguments],
         env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip

@@ -12,21 +12,17 @@ import numpy as np
 
 from framebench.records import store
 from framebench.records.record import Record, Turns
-from tests.processes import ROOT
+from tests.material import records
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
 BLOCKS = 5
 Change = Callable[[Record, int], Record]  # of one record, in the round of this number
 
 
-@cache
-def committed() -> list[Record]:
-    return [r for r in store.read_all(ROOT / "results") if r.case.split("/")[1] == "jax"]
-
-
 def originals(count: int = 6) -> list[Record]:
     """Real records of as many cases."""
-    found = {r.case: r for r in committed() if r.status == "ok" and r.peaks and len(r.step_s) > 2 and r.cpu_s_per_step}
+    jax = [r for r in records() if r.parsed.framework == "jax" and r.status == "ok"]
+    found = {r.case: r for r in jax if r.peaks and len(r.step_s) > 2 and r.cpu_s_per_step}
     return [found[case] for case in sorted(found)][:count]
 
 

@@ -3,6 +3,8 @@ exists and breaks it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from framebench.engine.environments import Environment
@@ -36,15 +38,8 @@ def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> N
     assert found == dict.fromkeys(PRESENT, True)
 
 
-WITHOUT_POOL = """
-import json
-import jittor as jt, numpy as np
-def reshaped():
-    return (jt.array(np.arange(6, dtype=np.float32)) + 1).reshape(2, 3).numpy().ravel().tolist()
-pooled = reshaped()
-jt.flags.use_sfrl_allocator = 0
-print(json.dumps([pooled, reshaped()]).replace("NaN", "null").replace("Infinity", "null"))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+WITHOUT_POOL = PROGRAMS / "absent_names_without_pool.py"
 
 
 def test_without_its_pool_jittor_computes_wrong(environment: dict[str, Environment]) -> None:

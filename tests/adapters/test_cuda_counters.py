@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,34 +12,8 @@ from framebench.engine.environments import Environment
 from tests.adapters import recorded
 from tests.processes import run_inside
 
-TORCH = """
-import json, sys
-import torch
-from framebench import adapters
-from framebench.instruments import limits
-from framebench.adapters.torch import copies
-from framebench.suite.selectors import parse
-
-recorded = json.loads(sys.argv[1])
-adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
-on_cpu = [adapter.own_peaks(), adapter.counters(), adapter.events() is None]
-adapter.where = torch.device("cuda")
-torch.cuda.memory_stats = lambda: recorded
-pooled = [adapter.own_peaks(), adapter.counters()]
-torch.cuda.memory_stats = lambda: dict.fromkeys(recorded, 0)
-unpooled = [adapter.own_peaks(), adapter.counters()]
-
-class Event:
-    def __init__(self, enable_timing): assert enable_timing
-    def record(self): self.recorded = True
-    def elapsed_time(self, other): return 12.5
-
-torch.cuda.Event = Event
-events = adapter.events(); events.start(); events.stop()
-oom = limits.ran_out(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
-overlap = [copies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.overlap([], [(0, 1)])]
-print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 
 def test_torch_s_counters(environment: dict[str, Environment]) -> None:
@@ -55,28 +30,7 @@ def test_torch_s_counters(environment: dict[str, Environment]) -> None:
     assert overlap == [pytest.approx(4 / 6), 0.0]
 
 
-JAX = """
-import json, sys
-import jax
-from framebench.adapters.jax import make
-from framebench.adapters.jax.observe import CACHE
-from framebench.suite.selectors import parse
-
-adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
-adapter.build()
-on_cpu = [sorted(adapter.own_peaks()), adapter.counters(), adapter.events()]
-adapter.step(); adapter.synchronize()
-on_cpu_after = sorted(adapter.own_peaks())
-
-class Device:
-    def memory_stats(self):
-        return json.loads(sys.argv[1])
-
-jax.local_devices = lambda: [Device()]
-CACHE.update({"/jax/compilation_cache/cache_hits": 3})
-own = adapter.own_peaks()
-print(json.dumps([on_cpu, on_cpu_after, {k: own[k] for k in own if k != "compiler.plan"}, adapter.counters()]))
-"""
+JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
 def test_jax_s_counters(environment: dict[str, Environment]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from framebench.engine.environments import Environment
@@ -9,19 +11,8 @@ from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
 
-LOSS_SCALE = """
-import json, jax.numpy as jnp, optax
-from framebench.adapters.jax.loss_scale import with_loss_scale
-optimizer = with_loss_scale(optax.sgd(1.0, 0.9), 8.0, growth=2)
-w = jnp.zeros(1)
-state = optimizer.init(w)
-seen = []
-for gradient in (8.0, jnp.inf, 8.0, 8.0):
-    update, state = optimizer.update(jnp.array([gradient]), state, w)
-    w = optax.apply_updates(w, update)
-    seen.append([float(w[0]), float(state.scale), float(state.inner[0].trace[0])])
-print(json.dumps(seen))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+LOSS_SCALE = PROGRAMS / "jax_strategies_loss_scale.py"
 
 
 def test_an_overflow_halves_the_loss_scale_and_leaves_the_step_out(environment: dict[str, Environment]) -> None:
@@ -33,17 +24,7 @@ def test_an_overflow_halves_the_loss_scale_and_leaves_the_step_out(environment: 
     assert fourth == pytest.approx([-8.51, 8, 4.61])
 
 
-AMP_FP16 = """
-import json, sys
-from framebench import adapters
-from framebench.worker import worker
-from framebench.suite.selectors import parse
-adapter = adapters.load(parse(sys.argv[1]))
-adapter.build()
-_, observed = worker.first_steps(adapter)
-effect = adapter.effect()
-print(json.dumps({"verification": worker.verify(adapter, observed), "proven": effect.proven, "evidence": effect.evidence}))
-"""
+AMP_FP16 = PROGRAMS / "jax_strategies_amp_fp16.py"
 
 
 @pytest.mark.parametrize(
@@ -64,13 +45,7 @@ def test_a_loss_scale_trains_on_the_cpu_but_not_in_float16(
     assert not found["proven"], "XLA:CPU has begun to multiply float16"
 
 
-SCANNED = """
-import json, sys
-from framebench import adapters
-from framebench.adapters.jax.checkpoint import scannable
-from framebench.suite.selectors import parse
-print(json.dumps([scannable(adapters.load(parse(name))) for name in sys.argv[1:]]))
-"""
+SCANNED = PROGRAMS / "jax_strategies_scanned.py"
 
 
 def test_adafactor_is_not_given_layers_as_one_stack(environment: dict[str, Environment]) -> None:

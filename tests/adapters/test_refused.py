@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from framebench.engine.environments import Environment
@@ -9,24 +11,8 @@ from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
 
-SWITCHED = """
-import json, sys
-from framebench import adapters
-from framebench.suite.case import Case
-from framebench.suite.strategy import IncompatibleStrategies
-
-options = {"chunked_loss": {"chunks": 8}, "distill": {}}
-found = []
-for order in (list(options), list(options)[::-1]):
-    adapter = adapters.load(Case.of(f"transformer/{sys.argv[1]}/train/distill/b4/tiny"))
-    try:
-        for name in order:
-            with adapter.ledger.by(name):
-                adapter.switches[name](adapter, **options[name])
-    except IncompatibleStrategies as error:
-        found.append(str(error))
-print(json.dumps(found))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+SWITCHED = PROGRAMS / "refused_switched.py"
 
 
 @pytest.mark.parametrize(("framework", "part"), [("torch", "objective"), ("jax", "loss"), ("jittor", "loss")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,21 +25,8 @@ class Deed:
     proven: bool = False
 
 
-PROVE = """
-import json, sys
-from framebench import adapters
-from framebench.suite.selectors import parse
-
-found = {}
-for name, case, code in json.loads(sys.argv[1]):
-    adapter = adapters.load(parse(case))
-    adapter.build()
-    exec(code)
-    adapter.step()
-    effect = adapter.effect()
-    found[name] = [effect.proven, str(effect.evidence)]
-print(json.dumps(found))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+PROVE = PROGRAMS / "undone_prove.py"
 
 
 def check(environment: Environment, deeds: list[Deed]) -> None:
@@ -250,34 +238,7 @@ def test_jittor(environment: dict[str, Environment]) -> None:
     check(environment["jittor"], JITTOR)
 
 
-ROUNDING = """
-import json
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from framebench import adapters
-from framebench.adapters.torch import SWITCHES
-from framebench.suite.selectors import parse
-
-class Rounding(TorchDispatchMode):
-    # a card's way with TensorFloat-32: ten bits of mantissa
-    def __init__(self, names):
-        super().__init__()
-        self.names = names
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func._schema.name.removeprefix("aten::") in self.names:
-            args = [(a.view(torch.int32) + 0x1000 & ~0x1fff).view(torch.float32) if isinstance(a, Tensor) else a for a in args]
-        return func(*args, **(kwargs or {}))
-
-adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
-adapter.build()
-adapter.step()
-evidence, found = adapter.observe(), {}
-for names in ((), ("mm",), ("convolution",), ("mm", "convolution")):
-    with Rounding(names):
-        found[" ".join(names)] = [SWITCHES[name](adapter)(dict(evidence)) for name in ("fp32", "tf32")]
-print(json.dumps(found))
-"""
+ROUNDING = PROGRAMS / "undone_rounding.py"
 
 
 def test_rounding_in_torch(environment: dict[str, Environment]) -> None:
@@ -287,34 +248,7 @@ def test_rounding_in_torch(environment: dict[str, Environment]) -> None:
     }  # fmt: skip
 
 
-ROUNDING_XLA = """
-import json
-from types import SimpleNamespace
-from jax import lax
-from framebench.adapters.jax import SWITCHES, precision
-
-def rounds(multiply):
-    return lambda a, b: multiply(lax.reduce_precision(a, 8, 10), lax.reduce_precision(b, 8, 10))
-
-seen = {"compiled_operands": {"float32": 4}, "operands": {"float32": 4}, "weight_dtypes": {}, "state_dtypes": {}}
-program = SimpleNamespace(precision="highest", options={})
-found = {}
-for names in ((), ("dot",), ("conv",), ("dot", "conv")):
-    precision.lax = SimpleNamespace(dot=rounds(lax.dot) if "dot" in names else lax.dot, conv=lax.conv)
-    if "conv" in names:
-        precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
-    asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
-    runs = {name: SimpleNamespace(program=program, recipe=SimpleNamespace()) for name in asked}
-    found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]
-
-def amp(compiled, weights="float32", states="float32"):
-    proof = SWITCHES["amp_bf16"](SimpleNamespace(recipe=SimpleNamespace(model_options={})))
-    return proof({"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}})
-
-found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]
-found["amp, stored"] = [amp({"bfloat16": 8}, weights="bfloat16"), amp({"bfloat16": 8}, states="bfloat16")]
-print(json.dumps(found))
-"""
+ROUNDING_XLA = PROGRAMS / "undone_rounding_xla.py"
 
 
 def test_rounding_and_storage_in_jax(environment: dict[str, Environment]) -> None:
@@ -348,10 +282,9 @@ ENTRY %main (a: bf16[64,16], b: bf16[16,48], c: f32[64,16]) -> bf16[64,48] {
 
 
 def test_operands_of_a_program_for_a_gpu(environment: dict[str, Environment]) -> None:
-    code = """
-import json, sys
-from types import SimpleNamespace
-from framebench.adapters.jax.program import compiled_operands
-print(json.dumps(compiled_operands(SimpleNamespace(as_text=lambda: sys.argv[1]))))
-"""
-    assert run_inside(environment["jax"], code, XLA_GPU) == {"float16": 2, "bfloat16": 2, "float32": 2}
+    found = run_inside(environment["jax"], PROGRAMS / "undone_operands.py", XLA_GPU)
+    assert found == {
+        "float16": 2,
+        "bfloat16": 2,
+        "float32": 2,
+    }

@@ -1,26 +1,11 @@
-"""The tables in the documents are the records' own: regenerating them changes nothing."""
+"""Tables are filled into documents between their marks."""
 
 from __future__ import annotations
-
-import json
-import re
-import shutil
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports.documents import Generated, NoSuchTable, refresh
-from framebench.analysis.reports.report import generated, of_records
-from framebench.analysis.results import Results
-from framebench.features.references.tolerances import certain
-from framebench.features.study import faults, mutants
-from framebench.records.record import ROUNDS
-from framebench.suite.registry import SCENARIOS, in_use
-from tests.committed import records, tracked
-from tests.processes import ROOT
+from framebench.analysis.reports.documents import NoSuchTable, refresh
 
 TABLE = Comparison.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
 
@@ -35,106 +20,6 @@ def test_blocks_are_filled_and_everything_else_stays() -> None:
     assert refresh(filled, [TABLE]) == filled
 
 
-def test_the_smallest_error_that_is_certain_to_be_seen_is_said_of_each_precision() -> None:
-    said = certain().partition(": ")[2]
-    assert [one.partition(" in ")[2] for one in said.rstrip(".").split("; ")] == [
-        "fp32",
-        "bf16 moment",
-        "8-bit moments",
-        "bf16",
-    ]
-
-
-def test_the_support_matrix_has_every_scenario_and_the_readme_their_number() -> None:
-    text = (ROOT / "docs/strategies.md").read_text()
-    assert [scenario for scenario in SCENARIOS if f"<!-- table: Strategies: {scenario} -->" not in text] == []
-    several = len({name for scenario in SCENARIOS for name in in_use(scenario)})
-    assert (round(several, -1), len(SCENARIOS)) == (90, 8)
-    assert "some ninety strategies in eight scenarios" in (ROOT / "README.md").read_text()
-
-
 def test_an_unknown_table_is_answered_by_the_known_ones() -> None:
     with pytest.raises(NoSuchTable, match="one"):
         refresh("<!-- table: two -->\n<!-- end -->", [TABLE])
-
-
-@cache
-def published() -> list[Generated]:
-    with TemporaryDirectory() as folder:
-        for file in tracked("results"):
-            (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / file, Path(folder) / file)
-        return generated(Results(Path(folder) / "results"))
-
-
-@pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])
-def test_tables_in_documents_are_generated(document: str) -> None:
-    text = (ROOT / document).read_text()
-    assert refresh(text, published()) == text
-
-
-def test_the_count_of_faults_is_that_of_a_run_and_lost_nothing() -> None:
-    found = json.loads(faults.SOURCE.read_text())
-    text = (ROOT / "docs/faults.md").read_text()
-    assert faults.document(text, found) == text
-    assert len(found["faults"]) > 20
-    assert all(f["passed"] for f in found["faults"])
-    assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
-
-
-def test_planted_bugs_are_those_of_a_run_and_none_survived_that_is_not_known() -> None:
-    planted = mutants.read(mutants.MUTANTS)
-    text = (ROOT / "docs/faults.md").read_text()
-    assert mutants.document(text, planted) == text
-    assert len(planted.planted) >= 80
-    assert len({row.key for row in planted.bugs}) == len(planted.bugs)
-    assert [(row.bug, row.case) for row in planted.bugs if not row.as_wanted] == []
-
-
-def test_published_tables_are_generated() -> None:
-    found = of_records(records(), ROOT / "results")
-    for file in tracked("results/tables"):
-        machine = Path(file).stem
-        made = "\n".join(c.markdown() for c in found if c.machine == machine)
-        assert made == (ROOT / file).read_text(), file
-
-
-def test_sizes_are_printed_in_mib_and_commands_have_their_names() -> None:
-    """What a user types, such as `--budget 1GiB`, may have another unit."""
-    printed = {f: (ROOT / f).read_text() for f in tracked("*.md", "*.svg", "analysis/notebooks/*.py")}
-    assert len(printed) > 50
-    assert [f for f, text in printed.items() if "GiB" in re.sub(r"\b[\d.]+GiB", "", text)] == []
-    assert [f for f, text in printed.items() if "framebench fit" in text] == []
-
-
-def test_published_records_are_complete() -> None:
-    """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
-    found = records()
-    for record in found:
-        if record.status == "ok":
-            assert record.verification, record.case
-            assert record.verification.passed, record.case
-            assert record.effect, record.case
-            assert record.peak_instrument or record.turns, record.case  # of a session the first block's records have peaks
-            several = record.parsed.ranks > 1  # which have no times
-            for_peaks = several or (record.turns is not None and len(record.turns.round) < ROUNDS)
-            assert record.peaks if for_peaks else len(record.step_s) >= ROUNDS, record.case
-            assert len(record.ranks) == (record.parsed.ranks if several else 0), record.case
-            assert record.provenance.commit, record.case
-            assert record.provenance.dirty is False, record.case
-    assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {
-        (w, f) for w in ("resnet50", "unet3d", "transformer") for f in ("torch", "jax", "jittor")
-    }
-
-
-def test_files_that_documents_name_exist() -> None:
-    """Paths below the project's folders; capital letters stand for what a user puts there."""
-    files = tracked()
-    folders = {file.split("/")[0] for file in files if "/" in file}
-    for document in (file for file in files if file.endswith(".md")):
-        named = re.findall(
-            r"(?<![\w./*-])([\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:py|md|txt|json|cc|sh|svg))(?![\w*])", (ROOT / document).read_text()
-        )
-        wanted = {path for path in named if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)}
-        beside = str(Path(document).parent)
-        assert {path for path in wanted if path not in files and f"{beside}/{path}" not in files} == set(), document

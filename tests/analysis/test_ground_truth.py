@@ -9,11 +9,10 @@ import pytest
 from framebench.analysis import frames
 from framebench.analysis.reports import ground_truth
 from framebench.features.card import table as gpu
-from framebench.records import store
-from framebench.records.provenance import ROOT
 from framebench.records.record import case_of
 from framebench.suite.selectors import parse
 from tests.handmade import provenance, record
+from tests.material import records
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}
 NVML = {"before": {"name": "NVIDIA H200"}, "after": {}}
@@ -36,10 +35,10 @@ def test_the_published_formula_by_hand() -> None:
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
-    rows = ground_truth.speeds(frames.frame(store.read_all(ROOT / "results"))).rows
-    assert len(rows) == len(ground_truth.SPEEDS)
-    table = frames.frame([])
-    assert {row[4] for row in ground_truth.speeds(table).rows} == {ground_truth.NOT_HERE}
+    for found in ([], records()):
+        rows = ground_truth.speeds(frames.frame(found)).rows
+        assert len(rows) == len(ground_truth.SPEEDS)
+        assert {row[4] for row in rows} == {ground_truth.NOT_HERE}
 
 
 def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
@@ -48,12 +47,6 @@ def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
     rows = {row[:3]: row for row in ground_truth.speeds(frames.frame([ours, other])).rows}
     assert rows[ground_truth.LAMBDA, "H200", "tf32"][4:6] == ("1,600 (tf32, batch 64)", f"{1600 / 2259:.2f}")
     assert rows[ground_truth.NVIDIA, "A100", "tf32"][4] == ground_truth.NOT_HERE
-
-
-def test_every_document_s_table_exists() -> None:
-    keys = {c.key for c in ground_truth.comparisons(frames.frame(store.read_all(ROOT / "results")))}
-    text = (ROOT / "docs" / "ground-truth.md").read_text()
-    assert all(f"<!-- table: {key} -->" in text for key in keys)
 
 
 def test_the_table_of_a_gpu_shows_what_was_counted() -> None:

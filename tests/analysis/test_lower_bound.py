@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,19 +13,18 @@ from framebench.analysis.breakdown import PARTS, breakdown, comparisons
 from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record
-from framebench.records.store import read_all
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
-from tests.processes import ROOT, run_inside
+from tests.material import records
+from tests.processes import run_inside
 
 BASE = {w: spec.workload(w).preset("tiny").base for w in spec.names()}
 LAYERS: dict[str, Any] = {w: spec.workload(w).layers for w in spec.names()}
 
 
-@cache
 def measured() -> list[Record]:
-    return [r for r in read_all(ROOT / "results") if r.status == "ok" and r.peaks]
+    return [r for r in records() if r.status == "ok" and r.peaks]
 
 
 def test_every_weight_belongs_to_one_layer() -> None:
@@ -83,17 +82,6 @@ def test_activations_are_proportional_to_the_batch() -> None:
         assert four == 4 * one
 
 
-def test_below_every_measured_peak() -> None:
-    """Of a single process: ranks divide what it has."""
-    assert len(measured()) > 100
-    for record in measured():
-        if record.parsed.ranks > 1:
-            continue
-        least = lower_bound.lower_bound(record.parsed).total
-        for instrument, peak in record.peaks.items():
-            assert least <= peak, (record.case, instrument)
-
-
 @pytest.mark.parametrize(
     ("strategy", "part"), [("offload", "activations"), ("offload_streamed", "activations"), ("optimizer_offload", "optimizer")]
 )
@@ -104,46 +92,8 @@ def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part
     assert moved.parameters == base.parameters
 
 
-def test_close_below_pytorch() -> None:
-    """Training in float32 on the CPU, in the two workloads whose kernels need little workspace: within 15 %."""
-    prefixes = tuple(f"{w}/torch/train/{s}/" for w in ("transformer", "resnet50") for s in ("fp32", "checkpoint", "accumulate"))
-    found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]
-    ratios = {r.case: r.peaks["host.rss"] / lower_bound.lower_bound(r.parsed).total for r in found if "host.rss" in r.peaks}
-    assert len(ratios) >= 8
-    assert {case: ratio for case, ratio in ratios.items() if ratio > 1.15} == {}
-
-
-STATE = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-from framebench import adapters
-from framebench.adapters.torch.observe import Observed, unique_bytes
-from framebench.suite.selectors import parse
-from torch import Tensor
-rows = {}
-for case_id in sys.argv[1:]:
-    run = adapters.load(parse(case_id))
-    run.build()
-    run.step()
-    model, trains = run.model, run.case.stage.trains
-    seen = Observed([], [])
-    with seen:
-        run.one_step()
-    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]}
-    states = [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)] if trains else []
-    run.release()
-    rows[case_id] = {
-        "parameters": unique_bytes(model.parameters()),
-        "gradients": unique_bytes(p.grad for p in model.parameters() if p.grad is not None),
-        "buffers": unique_bytes(b for b in model.buffers() if b.is_floating_point()),
-        "optimizer": unique_bytes(v for v in states if v.ndim > 0),
-        "inputs": unique_bytes(run.inputs),
-        "live": run.live_bytes(),
-        "counters": unique_bytes([*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]),
-        "saved": sum(size for at, size in seen.saved.items() if at not in known),
-    }
-print(json.dumps(rows))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+STATE = PROGRAMS / "lower_bound_state.py"
 
 
 def chosen() -> list[Case]:
@@ -203,7 +153,7 @@ def test_the_breakdown_sums_to_the_peak() -> None:
 def test_the_breakdown_as_tables() -> None:
     table = frames.frame(measured())
     found = list(comparisons(table))
-    assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 100
+    assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 10
     one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
     assert one.rows[0][0:2] == ("torch", "fp32")
     assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)

@@ -9,12 +9,12 @@ from pathlib import Path
 from framebench.analysis import frames
 from framebench.analysis.reports.report import report_of
 from framebench.records import store
-from tests.processes import ROOT
+from tests.material import RESULTS
 
 
 def copies(count: int, results: Path) -> Path:
-    """A results folder with `count` of the committed records, spread over one machine for each hundred."""
-    sources = [p.read_text() for p in islice(sorted((ROOT / "results/records").rglob("*.json")), 100)]
+    """A results folder with `count` of the kept records, spread over one machine for each hundred."""
+    sources = [p.read_text() for p in sorted((RESULTS / "records").rglob("*.json"))]
     for i, text in enumerate(islice(cycle(sources), count)):
         where = results / "records" / f"machine-{i // 100}"
         where.mkdir(parents=True, exist_ok=True)

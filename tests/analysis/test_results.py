@@ -8,9 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -23,6 +21,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
 from tests.handmade import died, made, provenance
+from tests.material import MACHINE, OTHER, RESULTS
 from tests.processes import ROOT
 
 
@@ -37,7 +36,7 @@ def planted(results: Path, machine: str, count: int, protocol: int = VERSION) ->
 
 def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
     for versions in ("one", "all"):
-        table = framebench.load(versions=versions)
+        table = framebench.load(RESULTS, versions=versions)
         assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {c.name: c.dtype for c in frames.COLUMNS}
         assert table["machine"].nunique() == 1
     assert all(c.meaning for c in frames.COLUMNS)
@@ -45,38 +44,22 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
 
 def test_the_page_about_the_data_names_the_columns_of_the_frame() -> None:
     rows = re.findall(r"^\| (\w+) \| (\S.*?) \| (\S*) \| \S.* \|$", (ROOT / "docs/data.md").read_text().replace("\\", ""), re.M)
-    table = framebench.load()
+    table = framebench.load(RESULTS)
     assert [(name, dtype) for name, dtype, _ in rows if name != "name"] == [(n, str(d)) for n, d in table.dtypes.items()]
     assert {name for name, _, unit in rows if unit == "bytes"} == {name for name in table if name.endswith("_bytes")}
     assert {name for name, _, unit in rows if unit == "s"} == {name for name in table if name.endswith("_s")}
 
 
-def test_the_plot_in_the_readme_is_six_lines_and_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(list(filter(None, code.splitlines()))) == 6
-    monkeypatch.chdir(tmp_path)
-    plt.close("all")
-    made: dict[str, Any] = {}
-    exec(code, made)
-    df, drawn = made["df"], {axes.get_title(): axes.lines for axes in plt.gcf().axes}
-    assert set(df["framework"]) == {"torch", "jax", "jittor"}
-    assert set(drawn) == {f"workload = {workload}" for workload in df["workload"]}
-    for workload, rows in df.groupby("workload"):
-        points = {point for line in drawn[f"workload = {workload}"] for point in zip(line.get_xdata(), line.get_ydata())}
-        assert points == set(zip(rows["batch"], rows["host_rss_bytes"] / 2**20))
-    assert (tmp_path / "peaks.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
-    for machine in Results(ROOT / "results").machines:
-        table = framebench.load(ROOT / "results", machine)
+    for machine in Results(RESULTS).machines:
+        table = framebench.load(RESULTS, machine)
         assert not table["case"].duplicated().any()
         assert (table.groupby("framework")["framework_version"].nunique() == 1).all()
-        assert len(framebench.load(machine=machine, versions="all")) >= len(table)
+        assert len(framebench.load(RESULTS, machine, versions="all")) >= len(table)
 
 
 def test_usable_rows_are_verified_and_proven() -> None:
-    table = framebench.load()
+    table = pd.concat(framebench.load(RESULTS, machine) for machine in (MACHINE, OTHER))
     usable = table[table["usable"]]
     assert 0 < len(usable) < len(table)
     assert usable["verified"].all()
@@ -89,7 +72,7 @@ def test_usable_rows_are_verified_and_proven() -> None:
 
 
 def test_rows_are_in_the_order_of_the_published_tables() -> None:
-    table = framebench.load()
+    table = framebench.load(RESULTS)
     group = table[(table["workload"] == "transformer") & (table["scenario"] == "train") & (table["batch"] == 4)]
     assert list(dict.fromkeys(group["framework"])) == ["torch", "jax", "jittor"]
     assert group["strategy"].iloc[0] == "fp32"
@@ -155,7 +138,7 @@ def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_i
 
 
 def test_importing_analysis_imports_no_pandas() -> None:
-    code = "import sys, analysis; assert not {'pandas', 'numpy', 'pydantic'} & sys.modules.keys()"
+    code = "import sys, framebench.analysis; assert not {'pandas', 'numpy', 'pydantic'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

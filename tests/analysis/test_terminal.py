@@ -12,13 +12,14 @@ from framebench.analysis import terminal
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.report import for_documents
 from framebench.analysis.results import Results
+from tests.material import RESULTS
 from tests.processes import ROOT
 
 
 @pytest.fixture(scope="module")
-def published() -> list[Comparison]:
+def tables() -> list[Comparison]:
     """One table of each form."""
-    return list({table.head: table for table in for_documents(Results(ROOT / "results"))}.values())
+    return list({table.head: table for table in for_documents(Results(RESULTS))}.values())
 
 
 def drawn(table: Comparison, width: int) -> tuple[str, list[str]]:
@@ -28,9 +29,9 @@ def drawn(table: Comparison, width: int) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_published_tables_fit_and_break_no_word(width: int, published: list[Comparison]) -> None:
-    assert len(published) > 10
-    for table in published:
+def test_tables_fit_and_break_no_word(width: int, tables: list[Comparison]) -> None:
+    assert len(tables) > 10
+    for table in tables:
         text, without = drawn(table, width)
         assert max(map(len, text.splitlines())) <= width, table.title
         there = set(text.split())
@@ -52,10 +53,10 @@ def test_what_refines_a_number_goes_first_and_what_a_row_is_about_stays() -> Non
     assert drawn(table, 70)[1] == ["95 % interval", "p", "verified"]
 
 
-def test_every_heading_that_goes_first_or_last_is_one(published: list[Comparison]) -> None:
-    """Of a published table, or of one that a command alone prints."""
-    headings = {name for table in published for name in table.head}
-    code = [path.read_text() for path in (ROOT / "analysis").rglob("*.py") if path.name != "terminal.py"]
+def test_every_heading_that_goes_first_or_last_is_one(tables: list[Comparison]) -> None:
+    """Of a table in documents, or of one that a command alone prints."""
+    headings = {name for table in tables for name in table.head}
+    code = [path.read_text() for path in (ROOT / "framebench").rglob("*.py") if path.name != "terminal.py"]
     rest = set(terminal.SPARE + terminal.KEEP) - headings
     assert {name for name in rest if not any(f'"{name}"' in text for text in code)} == set()
 

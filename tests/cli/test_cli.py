@@ -30,6 +30,7 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from tests.campaign import Tried
 from tests.handmade import blocks, provenance, record
+from tests.material import RESULTS
 from tests.processes import ROOT, framebench, plain_user, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -164,25 +165,25 @@ def test_a_machine_that_is_no_name_writes_nowhere(command: list[str], tmp_path: 
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> Path:
-    """A results folder with one published record, as if it were of CASE."""
-    one = min((ROOT / "results" / "records").glob("*/torch-*/transformer.torch.*/*.json"))
-    kept = tmp_path / one.relative_to(ROOT / "results")
-    kept.parent.mkdir(parents=True)
-    kept.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
+def real(tmp_path: Path) -> Path:
+    """A results folder with one real record, as if it were of CASE."""
+    one = min((RESULTS / "records").glob("*/torch-*/transformer.torch.*/*.json"))
+    copy = tmp_path / one.relative_to(RESULTS)
+    copy.parent.mkdir(parents=True)
+    copy.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
     return tmp_path
 
 
-def test_a_report_of_some_cases_leaves_the_table_of_all_alone(published: Path) -> None:
-    assert framebench("report", CASE, "--results", str(published)).returncode == 0
-    assert not (published / "tables").exists()
-    assert framebench("report", "--results", str(published)).returncode == 0
-    assert len(list((published / "tables").iterdir())) == 1
+def test_a_report_of_some_cases_leaves_the_table_of_all_alone(real: Path) -> None:
+    assert framebench("report", CASE, "--results", str(real)).returncode == 0
+    assert not (real / "tables").exists()
+    assert framebench("report", "--results", str(real)).returncode == 0
+    assert len(list((real / "tables").iterdir())) == 1
 
 
-def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
-    assert CASE in framebench("show", "transformer/torch/train", "--results", str(published)).stdout
-    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(published)).returncode == 1
+def test_what_is_shown_may_be_of_any_size(real: Path) -> None:
+    assert CASE in framebench("show", "transformer/torch/train", "--results", str(real)).stdout
+    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(real)).returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -191,28 +192,28 @@ def test_what_is_shown_may_be_of_any_size(published: Path) -> None:
      ["report", "--notebooks", "all"]],
 )  # fmt: skip
 def test_an_unknown_machine_is_answered_by_those_there_are(
-    command: list[str], published: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
     monkeypatch.setattr(command_of_predict.hypothetical, "obstacle", lambda _: "not asked here")
-    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(published)])
-    (there,) = (published / "records").iterdir()
+    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
+    (there,) = (real / "records").iterdir()
     assert done.exit_code == 2
-    assert f"no records of machine 'nowhere' under {published}; machines: {there.name}" in done.stderr
+    assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
 
 
-def test_one_machines_records_alone(published: Path) -> None:
-    (there,) = (published / "records").iterdir()
+def test_one_machines_records_alone(real: Path) -> None:
+    (there,) = (real / "records").iterdir()
     for path in there.rglob("*.json"):
         other = json.loads(path.read_text())
         other["provenance"]["machine"] = "another"
         (there.parent / "another").mkdir()
         (there.parent / "another" / path.name).write_text(json.dumps(other))
     for chosen, machines in ((["--machine", "all"], {there.name, "another"}), (["--machine", "another"], {"another"})):
-        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(published)])
+        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(real)])
         assert {row["machine"] for row in json.loads(done.stdout)} == machines
-    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(published)]).exit_code == 0
-    assert [table.name for table in (published / "tables").iterdir()] == ["another.md"]
+    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(real)]).exit_code == 0
+    assert [table.name for table in (real / "tables").iterdir()] == ["another.md"]
 
 
 def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,8 +328,8 @@ def shared_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("place", ["", "records", "records/FOLDER"])
-def test_results_that_cannot_be_read_are_not_called_empty(place: str, published: Path, shared_folder: Path) -> None:
-    results = Path(shutil.copytree(published, shared_folder / "results"))
+def test_results_that_cannot_be_read_are_not_called_empty(place: str, real: Path, shared_folder: Path) -> None:
+    results = Path(shutil.copytree(real, shared_folder / "results"))
     results.chmod(0o755)  # pytest's own is closed
     (machine,) = (results / "records").iterdir()
     closed = results / place.replace("FOLDER", machine.name)

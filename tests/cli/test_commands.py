@@ -19,7 +19,9 @@ from framebench.features.claims import show
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
+from framebench.suite.selectors import parse
 from tests.handmade import made, provenance
+from tests.material import IN_HERE, MACHINE, RESULTS
 from tests.processes import ROOT, framebench
 
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
@@ -36,9 +38,9 @@ def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> 
 
 
 def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
-    """Records of the published machine, under this name."""
+    """Real records, under this name."""
     for case in cases:
-        found = store.folder(ROOT / "results", "xeon-2core", "torch-2.13.0", case)
+        found = store.folder(RESULTS, MACHINE, "torch-2.13.0", case)
         kept = Path(shutil.copytree(found, store.folder(results, machine, "torch-2.13.0", case)))
         for path in kept.iterdir():
             text = json.loads(path.read_text())
@@ -172,7 +174,8 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
 
 
 def test_what_the_published_machine_lacks_documents_have_from_another(results: Path) -> None:
-    published(results, "published", (Case("transformer", "torch", "train", "fp32", 4),))  # it has the most records
+    most = [Case("transformer", "torch", "train", "fp32", batch) for batch in (1, 2, 4, 8, 16)]
+    published(results, "published", (*most, parse("transformer/torch/train/fsdp/b4x2")))
     published(results, "another")
     (added,) = [one for one in show.tables(Folder(results)) if one.title == "Claims not measured on published"]
     assert added.machine == "another"
@@ -196,12 +199,12 @@ def test_a_claim_with_a_verdict_but_no_record_is_not_counted_as_measured_here(
 
 def test_show_says_the_step_time_that_programs_get() -> None:
     """Over all blocks, as the tables have it, and not that of the newest process."""
-    asked = ("show", "transformer/torch/train/fp32/b4/cpu", "--machine", "xeon-2core")
+    asked = ("show", "transformer/torch/train/fp32/b4/cpu", *IN_HERE)
     (row,) = json.loads(framebench(*asked, "--json").stdout)
     assert f"{row['step_time_s'] * 1e3:.1f} ms/step" in framebench(*asked).stdout
 
 
 def test_a_report_of_some_cases_is_of_nothing_else() -> None:
-    said = framebench("report", "transformer/torch/train/fsdp/b4x2", "--machine", "xeon-2core").stdout
+    said = framebench("report", "transformer/torch/train/fsdp/b4x2", *IN_HERE).stdout
     assert "Over ranks: train" in said
     assert "States of Adam" not in said

@@ -31,6 +31,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.campaign import Tried, believed, borne_out
 from tests.handmade import provenance, record
+from tests.material import records
 from tests.processes import ROOT, small_disk
 
 SWITCHES, PRECISION = (f"framebench/adapters/torch/{name}.py" for name in ("checkpoint", "precision"))
@@ -71,9 +72,9 @@ def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedPr
 
 
 def test_the_count_would_see_a_false_ok() -> None:
-    """The published records are borne out by what they hold; none is with any of its observations a tenth off."""
-    found = [r for r in store.read_all(ROOT / "results") if believed(r)]
-    assert found
+    """Real records are borne out by what they hold; none is with any of its observations a tenth off."""
+    found = [r for r in records() if believed(r)]
+    assert len(found) > 20
     assert all(map(borne_out, found))
     for r in found[:20]:
         assert r.verification

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -234,17 +235,9 @@ def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str,
 
 
 def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
-    code = f"""
-from dataclasses import replace
-from pathlib import Path
-from framebench.engine import blocks, environments
-from framebench.suite.selectors import parse
-told = blocks.Listener()
-told.phase = lambda case, what: print(what, flush=True)
-blocks.alone(parse("transformer/torch/train/fp32/b8/cpu"), "s", environments.describe("torch"),
-             blocks.Options(rounds=1000), Path({str(results)!r}), told)
-"""
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    program = Path(__file__).parent / "programs" / "runner_long.py"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, program, results], env=env, stdout=subprocess.PIPE, text=True)
     assert parent.stdout
     for line in parent.stdout:
         if "first step" in line:

@@ -14,27 +14,14 @@ from framebench.engine.session import LOCK, Busy, Session, alone
 from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
-HOLD = """
-import subprocess, sys, time
-from pathlib import Path
-from framebench.engine.session import Busy, alone
-results, start = Path(sys.argv[1]), float(sys.argv[2])
-time.sleep(max(0, start - time.time()))
-try:
-    with alone(results):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        print("holds", child.pid, flush=True)
-        sys.stdin.read()
-        child.kill()
-except Busy as busy:
-    print("busy", busy, flush=True)
-"""
+HOLD = Path(__file__).parent / "programs" / "session_hold.py"
 
 
 def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
     """Another process that holds the folder until its input ends."""
-    command = [sys.executable, "-c", HOLD, str(results), str(when)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, str(HOLD), str(results), str(when)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> str:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
-PREDICT = """
-import json, sys
-from framebench.features.predict.worker import predict
-from framebench.suite.hypothetical import named
-print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
-"""
+PREDICT = Path(__file__).parent / "programs" / "predict.py"
 Predicted = Callable[..., dict[str, dict[str, int]]]
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from framebench import extensions
 from framebench.extensions import Feature, NoSuchHook
+from tests.material import RESULTS
 from tests.processes import ROOT
-
-RECORDS = "results/records/xeon-2core/*/transformer.*.train.*.b4.cpu"
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +23,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         ROOT / "framebench", folder / "copy/framebench", ignore=shutil.ignore_patterns("__pycache__", "requirements")
     )
     shutil.copytree(ROOT / "requirements", folder / "copy/framebench/requirements")
-    for case in ROOT.glob(RECORDS):
-        if case.name.split(".")[3] in ("fp32", "checkpoint"):
-            shutil.copytree(case, folder / case.relative_to(ROOT))
+    shutil.copytree(RESULTS / "records", folder / "results/records")
     command = [sys.executable, "-P", str(ROOT / "tests/house/without_features.py"), "copy", "results", "sites"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from pathlib import Path
 
 import pytest
 
@@ -30,25 +31,8 @@ def test_jittors_variables_against_resident_memory(steady: Steady) -> None:
     assert found["host.rss"] == pytest.approx(found["allocator.reserved"], rel=0.15), found
 
 
-MEMRAY = """
-import json, sys, tempfile
-from pathlib import Path
-sys.path.append(sys.argv[2])  # memray lies in the control environment, of the same Python
-import memray
-from framebench import adapters
-from framebench.suite.selectors import parse
-adapter = adapters.load(parse(sys.argv[1]))
-adapter.build()
-for _ in range(2):
-    adapter.step()
-adapter.release()
-adapter.optimizer.zero_grad()  # a step begins with it, and memray does not see what was there before it looked go away
-live = adapter.live_bytes()
-file = Path(tempfile.mkdtemp()) / "trace"
-with memray.Tracker(file):
-    adapter.step()
-print(json.dumps(live + memray.FileReader(file).metadata.peak_memory))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+MEMRAY = PROGRAMS / "crosschecks_memray.py"
 
 
 def test_resident_memory_against_memray(environment: dict[str, Environment], steady: Steady) -> None:

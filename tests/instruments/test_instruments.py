@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
@@ -17,21 +18,8 @@ from tests.processes import run_inside
 MIB = 2**20
 KNOWN = 512 * MIB
 
-HOST = """
-import json
-import numpy as np
-from framebench.instruments.host import HostPeak
-warm = np.ones(64 * 2**20 // 8); del warm
-found = []
-for _ in range(3):
-    peak = HostPeak()
-    peak.start()
-    array = np.ones(512 * 2**20 // 8)
-    del array
-    small = np.ones(2**20)
-    found.append(peak.grown())
-print(json.dumps(found))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+HOST = PROGRAMS / "instruments_host.py"
 
 
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
@@ -41,16 +29,7 @@ def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]
     assert found == pytest.approx([KNOWN] * 3, rel=0.01)
 
 
-TORCH = """
-import json
-import torch
-from framebench.instruments.host import HostPeak
-peak = HostPeak(); peak.start()
-a = torch.ones(256 * 2**20 // 4)
-b = a * 2
-del a, b
-print(json.dumps(peak.grown()))
-"""
+TORCH = PROGRAMS / "instruments_torch.py"
 
 
 @pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
@@ -58,42 +37,14 @@ def test_host_peak_of_two_torch_tensors(environment: dict[str, Environment]) -> 
     assert run_inside(environment["torch"], TORCH, variables=MALLOC_ENV) == pytest.approx(KNOWN, rel=0.01)
 
 
-PLAN = """
-import json
-import jax, jax.numpy as jnp
-from framebench.adapters.jax.program import plan_bytes
-x = jnp.ones((256, 2**18), jnp.float32)  # 256 MiB in, 256 MiB out, nothing between
-print(json.dumps(plan_bytes(jax.jit(lambda x: x + 1).lower(x).compile())))
-"""
+PLAN = PROGRAMS / "instruments_plan.py"
 
 
 def test_xla_plan_of_a_known_program(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["jax"], PLAN) == pytest.approx(KNOWN, rel=0.01)
 
 
-JITTOR = """
-import json
-import jittor as jt
-from framebench.adapters.jittor.probe import probe, watch
-watch()
-before = probe().used_bytes()
-probe().reset_peak()
-a = jt.ones(256 * 2**20 // 4); a.sync()
-b = a * 2; b.sync()
-jt.sync_all(True)
-two = probe().used_bytes() - before
-del b
-view = a[:1024]; view.sync()
-del a
-jt.gc()
-viewed = probe().used_bytes() - before
-del view
-jt.gc()
-peak, blocks = probe().peak_bytes() - before, [probe().largest_block()]
-probe().reset_peak()
-blocks.append(probe().largest_block())
-print(json.dumps([peak, two, viewed, probe().used_bytes() - before, blocks]))
-"""
+JITTOR = PROGRAMS / "instruments_jittor.py"
 
 
 def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Environment]) -> None:
@@ -104,15 +55,7 @@ def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Enviro
     assert after < 0.01 * KNOWN
 
 
-CUDA = """
-import json
-import torch
-torch.cuda.reset_peak_memory_stats()
-a = torch.ones(256 * 2**20 // 4, device="cuda")
-b = a * 2
-del a, b
-print(json.dumps(torch.cuda.max_memory_allocated()))
-"""
+CUDA = PROGRAMS / "instruments_cuda.py"
 
 
 def has_gpu() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,32 +33,8 @@ from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from tests.processes import ROOT, run_inside
 from tests.suite.cells import every, fewest, shares_a_process
 
-MEASURE = """
-import json, sys, traceback
-from framebench import adapters
-from framebench.worker import worker
-from framebench.suite.selectors import parse
-rows = {}
-for case_id in sys.argv[1:]:
-    try:
-        adapter = adapters.load(parse(case_id))
-        adapter.build()
-        _, observed = worker.first_steps(adapter)
-        verification = worker.verify(adapter, observed)
-        losses = []
-        for _ in range(3 if adapter.case.stage.trains else 0):
-            worker.timed_step(adapter)
-            losses.append(adapter.loss())
-        again = verification["again"] = worker.again(adapter, losses)
-        verification["passed"] = verification["passed"] and again["passed"]
-        effect = adapter.effect()
-        seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
-        rows[case_id] = {"verification": verification, **seen}
-        del adapter
-    except Exception:
-        rows[case_id] = {"error": traceback.format_exc()[-2000:]}
-print(json.dumps(rows))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+MEASURE = PROGRAMS / "strategies_measure.py"
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:

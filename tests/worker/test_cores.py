@@ -17,6 +17,7 @@ from framebench.engine.runner import USUAL, worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
 from framebench.worker.worker import move
+from tests.processes import ROOT
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
 
@@ -38,19 +39,10 @@ def allowed(pid: int) -> set[frozenset[int]]:
 
 @pytest.mark.usefixtures("two_cores")
 def test_all_threads_move_together() -> None:
-    code = """
-import os, threading
-from framebench.worker.worker import move
-os.sched_setaffinity(0, {int(os.environ["A"])})
-stop = threading.Event()
-threading.Thread(target=stop.wait).start()
-move({int(os.environ["B"])})
-print([sorted(os.sched_getaffinity(int(t))) for t in os.listdir("/proc/self/task")])
-stop.set()
-"""
+    program = Path(__file__).parent / "programs" / "cores_threads.py"
     one, other = sorted(os.sched_getaffinity(0))[:2]
-    variables = os.environ | {"A": str(one), "B": str(other)}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    variables = os.environ | {"A": str(one), "B": str(other), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert len(found) > 1
     assert all(cores == [other] for cores in found)

@@ -19,9 +19,8 @@ from framebench.analysis import frames, terminal
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_bytes, useless
+from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_bytes
 from framebench.analysis.results import NoRecords, Results
-from framebench.analysis.searches import Searches, Tried
 from framebench.analysis.selection import select
 from framebench.engine.environments import Environment
 from framebench.engine.probes import carry_out
@@ -33,8 +32,7 @@ from framebench.instruments.limits import Order
 from framebench.models import spec
 from framebench.records import store
 from framebench.records.provenance import machine_name
-from framebench.records.record import Calibration, Proof, Record, Verification, case_of
-from framebench.records.search import Fit
+from framebench.records.record import Calibration, Proof, Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
 from framebench.suite.protocol import VERSION
@@ -43,6 +41,7 @@ from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.features.conftest import Predicted
 from tests.handmade import RIGHT, blocks, in_blocks, provenance, record
+from tests.material import IN_HERE, MACHINE, OTHER, RESULTS
 from tests.processes import ROOT, framebench
 
 MIB = 2**20
@@ -289,9 +288,9 @@ def test_without_a_batch_the_largest_is_predicted() -> None:
 
 
 def test_one_measured_batch_brackets_the_others() -> None:
-    """What the published records say about the Transformer at batch 8, predicted from batch 4 alone."""
+    """What real records say about the Transformer at batch 8, predicted from batch 4 alone."""
     for framework in FRAMEWORKS:
-        rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+        rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8)
@@ -323,7 +322,7 @@ def test_a_described_transformer() -> None:
 
 
 def test_a_described_transformer_is_only_ever_predicted() -> None:
-    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
     advice = advise(rows, DESCRIBED)
     assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
@@ -336,7 +335,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 @pytest.mark.slow
 def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
     offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint") if s in offers]
     found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
@@ -353,51 +352,13 @@ def test_json_of_everything() -> None:
     assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
 
 
-SEARCHES = Results(ROOT / "results").searches
-EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
-
-
-def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
-    """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
-    case = case_of(fit.case)
-    rows, _ = evidence_about(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
-    question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
-    if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
-        pytest.skip(f"{case.id}: its records give nothing to advise")
-    (offer,) = (o for o in everything(advise(rows, question, searches)) if o.case.strategy == case.strategy)
-    return offer
-
-
-@pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
-def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
-    """At the largest batch, and at every batch that was tried; without the search no prediction goes beyond it."""
-    offer = asked_as(fit, SEARCHES)
-    assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
-    for probe in fit.probes:
-        assert asked_as(fit, SEARCHES, probe.batch).fits == (probe.outcome == "fits"), probe.batch
-    predicted = asked_as(fit, KeptOnly(SEARCHES.fits))
-    assert predicted.judge != "search"
-    assert not predicted.fits or predicted.case.batch <= (fit.largest or 0)
-
-
-class KeptOnly(Searches):
-    """They tell what a process keeps, and nothing of what fitted."""
-
-    def of_case(self, case: Case, machine: str) -> list[Tried]:
-        return []
-
-
-def test_there_are_searches_of_every_framework() -> None:
-    assert {case_of(fit.case).framework for fit in EVERY} == set(FRAMEWORKS)
-
-
 @pytest.mark.parametrize("case", ["unet3d/torch/train/checkpoint/b11", "transformer/jax/train/checkpoint/b23/cpu"])
 def test_the_commands_say_the_same(case: str) -> None:
-    asked = json.loads(framebench("predict", case, "--machine", "xeon-2core", "--json").stdout)
+    asked = json.loads(framebench("predict", case, *IN_HERE, "--json").stdout)
     (told,) = (p for p in asked["predictions"] if p["method"] == "records")
     workload, framework, scenario, strategy, batch, *_ = case.split("/")
     question = f"{workload}/{framework}/{scenario}/*/{batch}"
-    said = json.loads(framebench("advise", question, "--machine", "xeon-2core", "--budget", "8GiB", "--json").stdout)
+    said = json.loads(framebench("advise", question, *IN_HERE, "--budget", "8GiB", "--json").stdout)
     (offer,) = (o for o in said["fitting"] if o["strategy"] == strategy)
     assert asked["case"] == offer["case"]
     names = ("kept_bytes", "needs_bytes", "kind", "instrument")
@@ -406,19 +367,19 @@ def test_the_commands_say_the_same(case: str) -> None:
 
 def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
     case = "unet3d/torch/train/amp_bf16/b4/cpu"
-    rows, _ = evidence_about(ROOT / "results", "zen4-2core", "unet3d", "train")
+    rows, _ = evidence_about(RESULTS, OTHER, "unet3d", "train")
     (why,) = (w for c, w in advise(rows, Question("unet3d", "train", MIB)).left_out.items() if c == case)
     assert why.startswith("wrong: ")
     with pytest.raises(NoRecords, match=re.escape(why)):
-        expected(rows, parse(case), SEARCHES)
-    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+        expected(rows, parse(case), Results(RESULTS).searches)
+    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
     never = "transformer/jax/train/no_donate/b4/cpu"
     with pytest.raises(NoRecords, match="framebench run 'transformer/jax/train/no_donate"):
-        expected([row for row in rows if row.case != never], parse(never), SEARCHES)
+        expected(rows, parse(never), Results(RESULTS).searches)
 
 
 def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
-    asked = "advise", "transformer/*/train", "--budget", "512MiB", "--machine", "xeon-2core"
+    asked = "advise", "transformer/*/train", "--budget", "512MiB", *IN_HERE
     short, long = (framebench(*asked, *more).stdout for more in ((), ("--all",)))
     assert short.startswith("Of transformer train within 512.0 MiB, torch ")
     assert short.splitlines()[0].endswith(".")
@@ -428,8 +389,8 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 
 
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
-    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "unet3d", "train")
-    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), SEARCHES))
+    rows, _ = evidence_about(RESULTS, MACHINE, "unet3d", "train")
+    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
     shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 

@@ -131,25 +131,17 @@ def test_every_report_has_its_program() -> None:
     programs = {
         f"report-{framework}-{number}"
         for framework in FRAMEWORKS
-        for number in re.findall(r'^    "(\d+)": ', (ROOT / f"framebench/adapters/{framework}/reports.py").read_text(), re.M)
+        for number in re.findall(
+            r'^    "(\d+)": ', (ROOT / f"framebench/features/claims/{framework}_reports.py").read_text(), re.M
+        )
     } | {"report-jittor-602"}
     assert asked - {""} == programs
 
 
 def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Environment]) -> None:
     """Two megabytes held at once, of three that are made."""
-    code = """
-import torch
-from framebench.features.claims.torch_reports import peak
-mib = lambda: torch.empty(2**20, dtype=torch.uint8)
-def step():
-    first = mib()
-    second = mib()
-    del first
-    third = mib()
-print(peak(step))
-"""
-    assert run_inside(environment["torch"], code) == 2 * 2**20
+    program = Path(__file__).parent / "programs" / "measure_allocated.py"
+    assert run_inside(environment["torch"], program) == 2 * 2**20
 
 
 def test_a_report_is_tried_in_fresh_processes(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:

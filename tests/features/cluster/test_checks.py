@@ -1,4 +1,4 @@
-"""What somebody sends in: our own records pass, and each kind of tampering is named."""
+"""What somebody sends in: real records pass, and each kind of tampering is named."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from framebench.features.cluster.checks import MOST_BYTES, Checked, check, files
 from framebench.models.spec import Workload
 from framebench.records import store
 from framebench.suite.protocol import VERSION
-from tests.processes import ROOT, framebench, plain_user
+from tests.material import MACHINE, RESULTS
+from tests.processes import framebench, plain_user
 
-MACHINE = "xeon-2core"
 Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
 def sent(tmp_path: Path) -> Path:
-    """Published records of one block, and what else there is of these cases."""
+    """Real records of one block, and what else there is of these cases."""
     for strategy in ("fp32", "checkpoint"):
         where = Path("records", MACHINE, "torch-2.13.0", f"transformer.torch.train.{strategy}.b4.cpu")
-        shutil.copytree(ROOT / "results" / where, tmp_path / where)
+        shutil.copytree(RESULTS / where, tmp_path / where)
     return tmp_path
 
 
@@ -50,8 +50,8 @@ def problems(root: Path) -> str:
     return "\n".join(check(root).problems)
 
 
-def test_the_published_records_have_no_problem_but_notes() -> None:
-    found = check(ROOT / "results")
+def test_real_records_have_no_problem_but_notes() -> None:
+    found = check(RESULTS)
     assert found.records
     assert not found.problems
 

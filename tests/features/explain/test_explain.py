@@ -110,25 +110,8 @@ def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
     assert found.peak.bytes == pytest.approx(found.measured["host.rss"], rel=0.05)
 
 
-COUNTED = """
-import json, sys
-from framebench import adapters
-from framebench.features.explain.torch_account import Labelled
-from framebench.suite.selectors import parse
-
-found = {}
-for case in sys.argv[1:]:
-    adapter = adapters.load(parse(case))
-    adapter.build()
-    adapter.step()
-    counted = adapter.observe()["activation_bytes"]
-    adapter.release()
-    with Labelled(adapter) as storages:
-        adapter.step()
-    saved = [v for v in storages.account.values if v.kind == "saved for backward"]
-    found[case] = counted, max(sum(v.size for v in saved if v.at(event)) for event in range(storages.account.events))
-print(json.dumps(found))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+COUNTED = PROGRAMS / "explain_counted.py"
 
 
 @pytest.mark.slow
@@ -160,13 +143,7 @@ def test_the_layer_of_a_backward_operator() -> None:
     assert ("(loss)", ("nll_loss_backward", "_log_softmax_backward_data")) in gradients
 
 
-PROGRAM = (
-    """
-import json
-from framebench.features.explain.jax_buffers import Walk, share
-from framebench.adapters.jax.hlo import assignment, instructions
 TEXT = """
-    + repr("""
 %body (p: (f32[4], f32[4])) -> (f32[4], f32[4]) {
   %p = (f32[4]{0}, /*index=1*/f32[4]{0}) parameter(0)
   %in = f32[4]{0} get-tuple-element(%p), index=0
@@ -186,10 +163,8 @@ ENTRY %main (x.1: f32[4]) -> f32[4] {
   %end = f32[4]{0} get-tuple-element(%loop), index=0
   ROOT %copy = f32[4]{0} copy(%end)
 }
-""")
-    + """
+"""
 PLAN = """
-    + repr("""
 allocation 0: size 16, parameter 0, shape |f32[4]| at ShapeIndex {}:
  value: <1 x.1 @0> (size=16,offset=0): f32[4]{0}
 allocation 1: size 16, maybe-live-out:
@@ -199,22 +174,12 @@ allocation 2: size 16, preallocated-temp:
  value: <3 next @0> (size=16,offset=0): f32[4]{0}
 allocation 3: size 4, thread-local:
  value: <5 next @0> (size=4,offset=0): f32[]
-""")
-    + """
-program, entry = instructions(TEXT)
-buffers, allocations = assignment(PLAN)
-walk = Walk(program, buffers, False)
-result = walk.run(entry, [])
-values = [b for positions in buffers.values() for b in positions.values()]
-share(values)
-print(json.dumps([{n: [b.born, b.died, b.layer] for n, p in buffers.items() for b in p.values()}, entry, len(allocations)]))
 """
-)
 
 
 def test_a_program_of_xlas_is_followed_through_its_loop(environment: dict[str, Environment]) -> None:
     """`a` is used only inside the loop, which carries it to its end; what the loop results in may be `x`, if it never turns."""
-    lives, entry, allocations = run_inside(environment["jax"], PROGRAM)  # type: ignore[misc]
+    lives, entry, allocations = run_inside(environment["jax"], PROGRAMS / "explain_loop.py", TEXT, PLAN)  # type: ignore[misc]
     assert lives == {"x.1": [0, 5, ""], "a": [1, 4, "a"], "next": [2, 5, "b"], "copy": [4, 5, "(loss)"]}
     assert (entry, allocations) == ("main", 3)
 

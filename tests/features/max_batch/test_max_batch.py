@@ -58,29 +58,8 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
         assert search.fails - search.fits == unit or (search.fails, search.fits) == (0, 256)
 
 
-LIMIT = """
-import json, sys
-import numpy as np
-from framebench.instruments import limits
-make = {"numpy": lambda n: np.ones(n, np.uint8)}
-if sys.argv[1] == "torch":
-    import torch
-    make["torch"] = lambda n: torch.ones(n, dtype=torch.uint8)
-
-def fits(mib):
-    try:
-        make[sys.argv[1]](mib * 2**20)
-    except (MemoryError, RuntimeError):
-        return False
-    return True
-
-limits.limit_growth(64 * 2**20)
-under = fits(60), fits(66)
-held = make[sys.argv[1]](40 * 2**20)
-rest = fits(20), fits(28)
-limits.limit_growth(None)
-print(json.dumps([*under, *rest, fits(256)]))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+LIMIT = PROGRAMS / "max_batch_limit.py"
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -89,24 +68,7 @@ def test_an_allocation_above_the_limit_raises(library: str, environment: dict[st
     assert run_inside(environment["torch"], LIMIT, library, variables=malloc) == [True, False, True, False, True]
 
 
-REFUSED = """
-import json
-from framebench.instruments import limits
-vague = [
-    RuntimeError("could not create a primitive"),
-    RuntimeError("Check failed: dnnl_sgemm(...) == dnnl_success"),
-    RuntimeError("INTERNAL: YNNPACK operation failed: error"),
-]
-
-def called_oom():
-    return [limits.ran_out(error, limits.enforced()) for error in (*vague, MemoryError(), ValueError("planted"))]
-
-before = called_oom()
-limits.limit_growth(2**30)
-under = called_oom()
-limits.limit_growth(None)
-print(json.dumps([before, under, called_oom()]))
-"""
+REFUSED = PROGRAMS / "max_batch_refused.py"
 
 
 def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(environment: dict[str, Environment]) -> None:
@@ -240,16 +202,7 @@ def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) 
 
 
 def test_the_mean_of_the_samples_is_the_batchs(environment: dict[str, Environment]) -> None:
-    code = """
-import json
-from framebench import adapters
-from framebench.suite.case import Case
-run = adapters.load(Case.of("transformer/torch/eval/no_grad/b5/tiny"))
-run.build(); run.step()
-losses, whole = run.sample_losses(), run.loss()
-print(json.dumps([losses, whole]))
-"""
-    losses, whole = run_inside(environment["torch"], code)  # type: ignore[misc]
+    losses, whole = run_inside(environment["torch"], PROGRAMS / "max_batch_samples.py")  # type: ignore[misc]
     assert len(losses) == 5
     assert sum(losses) / 5 == pytest.approx(whole, rel=1e-6)
 

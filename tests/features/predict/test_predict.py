@@ -24,7 +24,8 @@ from framebench.suite.hypothetical import named, obstacle
 from tests.conftest import Steady
 from tests.features.conftest import Predicted
 from tests.handmade import RIGHT, frame, provenance, record
-from tests.processes import ROOT, framebench
+from tests.material import MACHINE, RESULTS
+from tests.processes import framebench
 from tests.suite.cells import every, fewest
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -102,8 +103,8 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
     assert (peak.value, peak.method, row.framework_version) == (8e9, "line through batches 4, 8", "1")
 
 
-def test_the_published_records_predict_every_framework() -> None:
-    rows, _ = evidence_about(ROOT / "results", "xeon-2core", "transformer", "train")
+def test_real_records_predict_every_framework() -> None:
+    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
     for framework in ("torch", "jax", "jittor"):
         small, large = (expected(rows, named(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48))
         assert 0 < small.value < large.value < 2 * small.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from math import prod
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -98,17 +99,8 @@ def test_a_thousand_ranks() -> None:
     assert of("jax", "fully_sharded", "b1024x1024").parts["parameters"] == even(1024) == WHOLE
 
 
-GONE = """
-import json, sys
-import torch.distributed._tools.fsdp2_mem_tracker as tools
-del tools.FSDPMemTracker
-from framebench.features.ranks import torch_predicted as predicted_rank
-from framebench.suite.hypothetical import over_ranks
-try:
-    predicted_rank.predict(over_ranks(sys.argv[1]))
-except predicted_rank.Gone as error:
-    print(json.dumps(str(error)))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+GONE = PROGRAMS / "predicted_gone.py"
 
 
 def test_a_tracker_that_is_gone_is_called_that() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from framebench.features.ranks import sharding
 from framebench.features.ranks import sharding_tables as tables
-from framebench.records.provenance import ROOT
 from framebench.suite.registry import OVER_RANKS
 
 
@@ -56,14 +54,6 @@ def test_what_is_far_off_has_a_reason_and_what_is_near_has_none() -> None:
     for row in tables.counted("full").rows:
         off, why = float(row[-2].removesuffix("%")), row[-1]
         assert bool(why) == (abs(off) > 0.5), row
-
-
-def test_kept_predictions_are_of_their_case_and_all_in_the_table() -> None:
-    files = sorted((ROOT / "results" / "predicted").glob("*.json"))
-    for path in files:
-        assert json.loads(path.read_text())["case"].replace("/", ".") == path.stem
-    (table,) = tables.predictions(ROOT / "results")
-    assert len(table.rows) == len(files)
 
 
 def test_without_predictions_there_is_no_such_table(tmp_path: Path) -> None:

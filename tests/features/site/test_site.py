@@ -28,6 +28,7 @@ from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import in_blocks, provenance, record
+from tests.material import RESULTS
 from tests.processes import ROOT
 
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
@@ -273,8 +274,7 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
 
 def histories(results: Path) -> Path:
     """A results folder with what asv keeps of one machine."""
-    shutil.copytree(ROOT / "results/asv/zen4-2core", results / "asv/zen4-2core")
-    shutil.copy(ROOT / "results/asv/benchmarks.json", results / "asv")
+    shutil.copytree(RESULTS / "asv", results / "asv")
     return results
 
 
@@ -390,26 +390,3 @@ def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
     assert page.locator("tbody tr").count() == 6
     assert page.locator("button, input").count() == 0
     page.close()
-
-
-@in_a_browser
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "records", ["*/transformer.*.train.*.b4.cpu", pytest.param("*/*", marks=pytest.mark.all_cells)], ids=["some", "all"]
-)
-def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
-    """Each kind of page, with asv's histories, from the real records of a machine."""
-    machine = Results(ROOT / "results").machines[0]
-    histories(tmp_path / "results")
-    for folder in (ROOT / "results").iterdir():
-        if folder.is_dir() and folder.name not in ("records", "asv"):
-            (tmp_path / "results" / folder.name).symlink_to(folder)
-    for folder in (ROOT / "results/records" / machine).glob(records):
-        shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
-    results = Results(tmp_path / "results")
-    build(results, tmp_path / "site", results.of_machine(machine))
-    kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
-    for path in kinds.values():
-        tab.goto(path.as_uri())
-        assert not tab.trouble, path
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -17,11 +17,10 @@ from framebench.features.site.build import build
 from framebench.features.site.casepage import dots
 from framebench.features.site.drawn import Drawn, drawn, shade
 from framebench.features.site.links import case_page
-from framebench.features.site.titles import FIGURES, VERDICTS, figure_title, verdict_class
+from framebench.features.site.titles import VERDICTS, figure_title, verdict_class
 from framebench.records.record import Calibration, Record
 from tests.features.site.test_site import browser, in_a_browser, keep, made, tab
 from tests.handmade import in_blocks
-from tests.processes import ROOT
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
@@ -103,10 +102,7 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
 
 
-def test_every_figure_has_a_title() -> None:
-    names = [file.stem for file in (ROOT / "docs" / "figures").glob("*.svg")]
-    assert len({figure_title(name) for name in names}) == len(names) > 50
-    assert all(figure_title(name).partition(": ")[0] in FIGURES.values() for name in names)
+def test_a_figure_has_a_title() -> None:
     assert figure_title("pareto-unet3d-train") == "Memory against speed: 3D U-Net, training"
 
 

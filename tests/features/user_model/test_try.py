@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,81 +177,14 @@ BROKEN = {
     "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
 }  # fmt: skip
 
-SURVEYS = """
-import json, os, sys
-from pathlib import Path
-from framebench.suite.case import Case
-from framebench.features.user_model.reference import survey
-from framebench.worker.worker import failure
-from framebench.features.user_model import torch_model
-
-said = {}
-for name, file in json.loads(sys.argv[1]).items():
-    folder = Path(file).parent
-    os.environ["FRAMEBENCH_OWN"] = str(folder)
-    (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
-    torch_model.user.cache_clear()
-    try:
-        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
-        found = json.loads((folder / "own.json").read_text())
-        said[name] = "nothing: " + ", ".join(found["undetermined"])
-    except (Exception, SystemExit) as error:
-        told = failure(error)
-        said[name] = "OOM " * told["oom"] + told["blamed"]
-print(json.dumps(said))
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+SURVEYS = PROGRAMS / "try_surveys.py"
 
 
-JITTOR = """
-import jittor as jt
-from jittor import Module, nn
-
-class Block(Module):
-    def __init__(self, width):
-        self.norm, self.wide, self.narrow = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def execute(self, x):
-        return x + self.narrow(nn.relu(self.wide(self.norm(x))))
-
-def model():
-    return nn.Sequential(nn.Linear(6, 32), *[Block(32) for _ in range(4)], nn.Linear(32, 3))
-
-def batch(n):
-    return jt.randn(n, 256, 6), jt.randn(n, 256, 3)
-
-def loss(output, target):
-    return ((output - target) ** 2).mean()
-
-def optimizer(parameters):
-    return jt.optim.Adam(parameters, lr=1e-3)
-"""
+JITTOR = PROGRAMS / "jittor_model.py"
 
 
-FLAX = """
-import jax
-from flax import nnx
-
-class Odd(nnx.Module):
-    def __init__(self):
-        rngs = nnx.Rngs(0)
-        self.wide, self.norm, self.narrow = (
-            nnx.Linear(6, 32, rngs=rngs), nnx.LayerNorm(32, rngs=rngs), nnx.Linear(32, 3, rngs=rngs)
-        )
-
-    def __call__(self, x):
-        off = 1.0 if self.wide.dtype == jax.numpy.float32 else 1.1
-        return self.narrow(nnx.relu(off * self.norm(self.wide(x))))
-
-def model():
-    return Odd()
-
-def batch(n):
-    x, y = jax.random.split(jax.random.key(0))
-    return jax.random.normal(x, (n, 6)), jax.random.normal(y, (n, 3))
-
-def loss(output, target):
-    return ((output - target) ** 2).mean()
-"""
+FLAX = PROGRAMS / "flax_model.py"
 
 
 def rows_of(
@@ -279,7 +213,7 @@ def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
 def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A layer that is off by a tenth in bfloat16 alone."""
     file = tmp_path / "odd.py"
-    file.write_text(FLAX)
+    shutil.copy(FLAX, file)
     arguments = ["--strategies", "amp_bf16", "--blocks", "1", "--rounds", "0", "--batch", "4", "--json"]
     done = framebench("try", str(file), *arguments, "--results", str(tmp_path / "results"))
     assert done.returncode == 1, done.stderr
@@ -288,7 +222,7 @@ def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environmen
 
 def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(JITTOR)
+    shutil.copy(JITTOR, file)
     rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
     assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]

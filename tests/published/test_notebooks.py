@@ -145,7 +145,7 @@ def test_each_is_an_example_of_what_a_reader_can_do(source: Path) -> None:
     text = source.read_text()
     assert "\nimport seaborn as sns\n" in text
     assert "\nimport framebench\n" in text
-    assert re.search(r"\bdf = analysis\.load\(", text)
+    assert re.search(r"\bdf = framebench\.load\(", text)
     assert re.search(r"\b(groupby|pivot_table|crosstab)\(", text)
     assert re.search(r"\bsns\.(relplot|catplot|heatmap)\(", text), "at least one picture is drawn in the cell"
 

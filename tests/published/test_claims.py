@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,7 +20,7 @@ from framebench.features.claims.claim import Arm
 from framebench.features.claims.ledger import Entry, Line, applies, ledger
 from framebench.features.claims.measures import Ratio
 from framebench.features.claims.registry import REGISTRY
-from framebench.features.claims.rule import MEASURED, Target
+from framebench.features.claims.rule import MEASURED, Target, Verdict
 from framebench.features.claims.samples import PEAK
 from tests.processes import ROOT
 
@@ -192,3 +192,14 @@ def test_no_verdict_is_by_construction(machine: str) -> None:
             assert len(cases) == len(set(cases))
             assert len({id(r) for case in cases for r in files(machine, case, entry.protocol)}) >= len(cases), line.id
             assert line.records or Path(arm.measure.probe).name, line.id
+
+
+def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
+    results = ROOT / "results"
+    for entry in entries(SHOWN):
+        assert entry.verdict in get_args(Verdict)
+        assert all((results / name).is_file() for line in entry.lines for name in line.records)
+        assert set(entry.records) >= {name for line in entry.lines for name in line.records}
+        if entry.verdict in MEASURED:
+            assert entry.records
+            assert entry.verdict == "undecided" or entry.low <= entry.value <= entry.high

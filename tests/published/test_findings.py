@@ -15,8 +15,8 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
 from framebench.suite.strategy import FRAMEWORKS
-from tests.committed import records, tracked
 from tests.processes import ROOT
+from tests.published.committed import records, tracked
 
 MACHINE = "xeon-2core"
 ENOUGH = 5  # blocks: as many as what is published takes

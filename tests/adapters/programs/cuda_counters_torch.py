@@ -1,0 +1,38 @@
+import json
+import sys
+
+import torch
+
+from framebench import adapters
+from framebench.adapters.torch import copies
+from framebench.instruments import limits
+from framebench.suite.selectors import parse
+
+recorded = json.loads(sys.argv[1])
+adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
+on_cpu = [adapter.own_peaks(), adapter.counters(), adapter.events() is None]
+adapter.where = torch.device("cuda")
+torch.cuda.memory_stats = lambda: recorded
+pooled = [adapter.own_peaks(), adapter.counters()]
+torch.cuda.memory_stats = lambda: dict.fromkeys(recorded, 0)
+unpooled = [adapter.own_peaks(), adapter.counters()]
+
+
+class Event:
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.recorded = True
+
+    def elapsed_time(self, other):
+        return 12.5
+
+
+torch.cuda.Event = Event
+events = adapter.events()
+events.start()
+events.stop()
+oom = limits.ran_out(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
+overlap = [copies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.overlap([], [(0, 1)])]
+print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))

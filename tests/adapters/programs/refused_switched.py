@@ -1,0 +1,18 @@
+import json
+import sys
+
+from framebench import adapters
+from framebench.suite.case import Case
+from framebench.suite.strategy import IncompatibleStrategies
+
+options = {"chunked_loss": {"chunks": 8}, "distill": {}}
+found = []
+for order in (list(options), list(options)[::-1]):
+    adapter = adapters.load(Case.of(f"transformer/{sys.argv[1]}/train/distill/b4/tiny"))
+    try:
+        for name in order:
+            with adapter.ledger.by(name):
+                adapter.switches[name](adapter, **options[name])
+    except IncompatibleStrategies as error:
+        found.append(str(error))
+print(json.dumps(found))

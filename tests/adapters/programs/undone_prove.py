@@ -1,0 +1,15 @@
+import json
+import sys
+
+from framebench import adapters
+from framebench.suite.selectors import parse
+
+found = {}
+for name, case, code in json.loads(sys.argv[1]):
+    adapter = adapters.load(parse(case))
+    adapter.build()
+    exec(code)
+    adapter.step()
+    effect = adapter.effect()
+    found[name] = [effect.proven, str(effect.evidence)]
+print(json.dumps(found))

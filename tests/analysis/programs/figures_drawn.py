@@ -1,0 +1,10 @@
+import sys
+
+import framebench
+from framebench.analysis import figures
+
+table = framebench.load(sys.argv[1])
+assert figures.draw_all(table[table["workload"] == "unet3d"])
+assert not {"torch", "jax", "jittor"} & set(sys.modules)
+pyplot = sys.modules.get("matplotlib.pyplot")
+assert pyplot is None or not pyplot.get_fignums()

@@ -1,0 +1,20 @@
+import json
+
+from framebench.instruments import limits
+
+vague = [
+    RuntimeError("could not create a primitive"),
+    RuntimeError("Check failed: dnnl_sgemm(...) == dnnl_success"),
+    RuntimeError("INTERNAL: YNNPACK operation failed: error"),
+]
+
+
+def called_oom():
+    return [limits.ran_out(error, limits.enforced()) for error in (*vague, MemoryError(), ValueError("planted"))]
+
+
+before = called_oom()
+limits.limit_growth(2**30)
+under = called_oom()
+limits.limit_growth(None)
+print(json.dumps([before, under, called_oom()]))

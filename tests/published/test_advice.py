@@ -1,0 +1,54 @@
+"""Advice is what each published search found."""
+
+from __future__ import annotations
+
+import pytest
+
+from framebench.analysis.peaks import evidence_about, useless
+from framebench.analysis.results import Results
+from framebench.analysis.searches import Searches, Tried
+from framebench.features.advise.advice import Offer, Question, advise
+from framebench.records.record import case_of
+from framebench.records.search import Fit
+from framebench.suite.case import Case
+from framebench.suite.strategy import FRAMEWORKS
+from tests.features.advise.test_advice import everything
+from tests.processes import ROOT
+
+MIB = 2**20
+SEARCHES = Results(ROOT / "results").searches
+EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
+
+
+def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
+    """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
+    case = case_of(fit.case)
+    rows, _ = evidence_about(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
+    question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
+    if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
+        pytest.skip(f"{case.id}: its records give nothing to advise")
+    (offer,) = (o for o in everything(advise(rows, question, searches)) if o.case.strategy == case.strategy)
+    return offer
+
+
+@pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
+def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
+    """At the largest batch, and at every batch that was tried; without the search no prediction goes beyond it."""
+    offer = asked_as(fit, SEARCHES)
+    assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
+    for probe in fit.probes:
+        assert asked_as(fit, SEARCHES, probe.batch).fits == (probe.outcome == "fits"), probe.batch
+    predicted = asked_as(fit, KeptOnly(SEARCHES.fits))
+    assert predicted.judge != "search"
+    assert not predicted.fits or predicted.case.batch <= (fit.largest or 0)
+
+
+class KeptOnly(Searches):
+    """They tell what a process keeps, and nothing of what fitted."""
+
+    def of_case(self, case: Case, machine: str) -> list[Tried]:
+        return []
+
+
+def test_there_are_searches_of_every_framework() -> None:
+    assert {case_of(fit.case).framework for fit in EVERY} == set(FRAMEWORKS)

@@ -1,0 +1,47 @@
+"""The site of the published records opens in a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.features.site.build import build
+from framebench.features.site.titles import FIGURES, figure_title
+from tests.features.site.test_site import browser, in_a_browser, tab
+from tests.processes import ROOT
+
+__all__ = ["browser", "tab"]  # fixtures
+
+
+@in_a_browser
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "records", ["*/transformer.*.train.*.b4.cpu", pytest.param("*/*", marks=pytest.mark.all_cells)], ids=["some", "all"]
+)
+def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
+    """Each kind of page, with asv's histories, from the real records of a machine."""
+    machine = Results(ROOT / "results").machines[0]
+    (tmp_path / "results").mkdir()
+    for folder in (ROOT / "results").iterdir():
+        if folder.is_dir() and folder.name != "records":
+            (tmp_path / "results" / folder.name).symlink_to(folder)
+    for folder in (ROOT / "results/records" / machine).glob(records):
+        shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
+    results = Results(tmp_path / "results")
+    build(results, tmp_path / "site", results.of_machine(machine))
+    kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
+    for path in kinds.values():
+        tab.goto(path.as_uri())
+        assert not tab.trouble, path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_every_figure_has_a_title() -> None:
+    names = [file.stem for file in (ROOT / "docs" / "figures").glob("*.svg")]
+    assert len({figure_title(name) for name in names}) == len(names) > 50
+    assert all(figure_title(name).partition(": ")[0] in FIGURES.values() for name in names)

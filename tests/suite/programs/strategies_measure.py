@@ -1,0 +1,28 @@
+import json
+import sys
+import traceback
+
+from framebench import adapters
+from framebench.suite.selectors import parse
+from framebench.worker import worker
+
+rows = {}
+for case_id in sys.argv[1:]:
+    try:
+        adapter = adapters.load(parse(case_id))
+        adapter.build()
+        _, observed = worker.first_steps(adapter)
+        verification = worker.verify(adapter, observed)
+        losses = []
+        for _ in range(3 if adapter.case.stage.trains else 0):
+            worker.timed_step(adapter)
+            losses.append(adapter.loss())
+        again = verification["again"] = worker.again(adapter, losses)
+        verification["passed"] = verification["passed"] and again["passed"]
+        effect = adapter.effect()
+        seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
+        rows[case_id] = {"verification": verification, **seen}
+        del adapter
+    except Exception:
+        rows[case_id] = {"error": traceback.format_exc()[-2000:]}
+print(json.dumps(rows))
