@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from framebench.analysis.peaks import evidence_about, useless
@@ -17,13 +19,14 @@ from tests.processes import ROOT
 
 MIB = 2**20
 SEARCHES = Results(ROOT / "results").searches
+evidence = cache(evidence_about)  # one reading for all searches of a workload
 EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 
 def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
     """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
     case = case_of(fit.case)
-    rows, _ = evidence_about(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
+    rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
     question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
     if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
         pytest.skip(f"{case.id}: its records give nothing to advise")
