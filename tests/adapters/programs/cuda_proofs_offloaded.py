@@ -79,7 +79,11 @@ def moments(where):
     small = torch.nn.Parameter(torch.empty(10, device="meta"))
     state = {weight: {"exp_avg": torch.empty(100, 100, device=where)}, small: {"exp_avg": torch.empty(10, device="meta")}}
     run = SimpleNamespace(
-        packages={}, where=torch.device("meta"), parameters=lambda: [weight, small], optimizer=SimpleNamespace(state=state)
+        packages={},
+        where=torch.device("meta"),
+        recipe=SimpleNamespace(),
+        parameters=lambda: [weight, small],
+        optimizer=SimpleNamespace(state=state),
     )
     return SWITCHES["optimizer_offload"](run)({})
 
