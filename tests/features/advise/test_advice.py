@@ -415,24 +415,24 @@ def test_the_command_waits_for_no_heavy_import() -> None:
     code = """
 import sys
 from framebench.cli.__main__ import app
-app(["advise", "--budget", "8GiB"], standalone_mode=False)
+app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
 sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code, *IN_HERE], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
 
 
 def test_the_command_for_people() -> None:
-    done = framebench("advise", "transformer////b4", "--budget", "8GiB", "--from", "fp32")
+    done = framebench("advise", "transformer////b4", "--budget", "8GiB", "--from", "fp32", *IN_HERE)
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
     assert "fits already" in done.stdout
-    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024")
+    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024", *IN_HERE)
     assert "predicted" in described.stdout
     assert "measured │" not in described.stdout
     assert "layers 12" in described.stderr
-    tight = framebench("advise", "transformer////b4", "--budget", "1MiB")
+    tight = framebench("advise", "transformer////b4", "--budget", "1MiB", *IN_HERE)
     assert tight.returncode == 1
     assert "nothing fits" in tight.stdout
 
@@ -456,7 +456,7 @@ def test_the_command_for_people() -> None:
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
-    done = framebench("advise", *arguments)
+    done = framebench("advise", *IN_HERE, *arguments)  # the last of two counts
     assert done.returncode in (1, 2)
     assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -128,12 +128,11 @@ def test_a_batch_norm_adds_to_a_step(
 def test_every_report_has_its_program() -> None:
     """And every program its report; where they are is data to the claims."""
     asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.every_arm}
+    files = {framework: ROOT / "framebench/features/claims" / f"{framework}_reports.py" for framework in FRAMEWORKS}
     programs = {
         f"report-{framework}-{number}"
-        for framework in FRAMEWORKS
-        for number in re.findall(
-            r'^    "(\d+)": ', (ROOT / f"framebench/features/claims/{framework}_reports.py").read_text(), re.M
-        )
+        for framework, file in files.items()
+        for number in re.findall(r'^    "(\d+)": ', file.read_text(), re.M)
     } | {"report-jittor-602"}
     assert asked - {""} == programs
 
