@@ -22,7 +22,7 @@ HOOKS = {
     "documents": "(results) -> further tables that a document or a page may ask for",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
-    "workload": "(name) -> the workload that this feature declares under its own name, `own`",
+    "workload": "() -> the workload `own`, which is a user's model",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
