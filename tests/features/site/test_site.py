@@ -116,7 +116,7 @@ def test_every_link_leads_somewhere_inside(site: Path) -> None:
 
 
 def test_style_and_script_ask_for_nothing() -> None:
-    for file in (ROOT / "analysis" / "site" / "static").iterdir():
+    for file in (ROOT / "framebench" / "features" / "site" / "static").iterdir():
         assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
 
 
