@@ -178,6 +178,8 @@ def conditions(df: pd.DataFrame) -> str:
 
 def _unconfirmed(workload: str) -> str:
     """A sentence about reference values of one framework alone."""
+    if workload not in spec.names():  # a user's model, by its own name
+        return ""
     whose = spec.workload(workload).unconfirmed
     return f" References of {workload}: {whose}." if whose else ""
 
