@@ -135,7 +135,7 @@ class Workload:
     raw_images: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]] | None = None  # of `pipeline`
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # raw images -> what the model takes
     described: Callable[..., Any] | None = None  # the configuration with so many parameters, where a number says enough
-    scan_layers: bool = False  # identical blocks, which JAX can run as one scanned layer
+    identical_layers: Callable[[Any], int] = lambda config: 1  # how many a program can run as a loop over one
     without_golden: tuple[str, ...] = ()  # sizes too large for float64 references
     rewrites: Mapping[str, str] = field(default_factory=dict)  # framework -> which slow path is written differently
 

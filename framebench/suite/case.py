@@ -127,6 +127,8 @@ class Case:
         if "rewrite" in self.strategy.split("+") and cell.supported:
             how = self.spec.rewrites.get(self.framework)
             return type(cell)(how) if how else Unsupported("no slow path was found in this workload to write differently")
+        if "scan" in on and cell.supported and self.spec.identical_layers(self.config) < 2:
+            return Unsupported("the model has one layer here: there is nothing to loop over")
         if (each := self.batch // self.ranks) % self.plan.micro_batches:
             whose = " of each rank" if self.ranks > 1 else ""
             return Unsupported(f"batch {each}{whose} does not divide into {self.plan.micro_batches} micro-batches")

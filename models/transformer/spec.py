@@ -189,5 +189,5 @@ WORKLOAD = Workload(
     trained=trained,
     undetermined=undetermined,
     described=described,
-    scan_layers=True,
+    identical_layers=lambda c: c.layers,
 )

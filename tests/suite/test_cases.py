@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -113,3 +114,10 @@ def test_every_measurable_small_case_has_golden_values() -> None:
         if c.size not in c.spec.without_golden and c.support.supported and c.golden_key not in c.spec.golden
     ]
     assert missing == []
+
+
+def test_a_loop_over_one_layer_is_no_loop() -> None:
+    student = Case("transformer", "jax", "train", "scan+distill", 4, "tiny")
+    assert student.spec.identical_layers(student.config) == 1
+    assert "one layer" in str(student.support.why)
+    assert replace(student, strategy="scan").support.supported

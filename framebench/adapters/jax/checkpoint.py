@@ -58,8 +58,10 @@ def _without_remat(run: JaxAdapter) -> dict[str, Any]:
 
 
 def scannable(run: JaxAdapter) -> bool:
-    """A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together."""
-    return run.workload.scan_layers and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
+    """A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together. XLA
+    turns a loop over one layer into the layer."""
+    several = run.workload.identical_layers(run.config) > 1
+    return several and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
 
 
 @switch
