@@ -63,7 +63,9 @@ def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_whe
     assert turns is not None
     assert other is not None
     task = USUAL.task(CASE, "time", built_on=other).as_dict()
-    worker = Worker(where, "framebench.worker.worker", task, worker_variables(where, CASE, "time", USUAL), tmp_path / "log", live=True)
+    worker = Worker(
+        where, "framebench.worker.worker", task, worker_variables(where, CASE, "time", USUAL), tmp_path / "log", live=True
+    )
     pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()
     told = worker.hear(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 120)
     assert told is not None, worker.outcome()
