@@ -103,6 +103,8 @@ class Watch(TorchDispatchMode):
         if func is aten.scaled_dot_product_attention.default:  # inference mode: nothing above has chosen yet
             with self:
                 return torch_attention.attend(self.card, *args, **kwargs)
+        if func is aten._to_copy.default and getattr(args[0], "constant", None) is not None:
+            args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         operator = func._schema.name.partition("::")[2]
         for tensor in tree_leaves(out):
