@@ -28,6 +28,7 @@ HOOKS = {
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",
     "planned_for": "(cases, device's name, results, say) -> the prediction of each case, made now unless it is there",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
+    "advise_on_device": "(parts of a selector, device's name, budget, results, as_json) -> whether none fits, printed",
     "run_on_slurm": "(what `framebench run` is asked for, cases, results, settings) -> each record's status",
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",

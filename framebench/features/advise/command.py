@@ -52,7 +52,9 @@ def _number_of(text: str) -> float:
 
 @app.command(rich_help_panel=BUDGET)
 def advise(
-    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    budget: Annotated[
+        str | None, typer.Option(help="memory for tensors and workspaces, such as 1GiB; by default all that --device has")
+    ] = None,
     asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
     have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
     machine: Machine = None,
@@ -63,6 +65,9 @@ def advise(
     width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
     vocabulary: Annotated[int | None, typer.Option(min=1, help="its tokens' kinds, by default 50304")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="one that is not here, such as a100-40gb: judged by predictions; see framebench devices")
+    ] = None,
     ranks: Annotated[
         int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
     ] = None,
@@ -79,6 +84,13 @@ def advise(
     from framebench.features.advise import advice, show
 
     given = parts(asked)
+    if device is not None:
+        if have or machine or parameters or ranks:
+            fail("--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out", 2)
+        within = parse_bytes(budget) if budget else None
+        raise typer.Exit(needed("advise_on_device", "devices")(given, device, within, results, as_json))
+    if budget is None:
+        fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     if given.strategy:
         fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"

@@ -18,6 +18,7 @@ from framebench.cli.shared import (
     err,
     fail,
     measuring,
+    needed,
     out,
     parse_bytes,
     parts,
@@ -30,14 +31,20 @@ from framebench.models import spec
 from framebench.records.search import Fit
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.registry import SCENARIOS
 
 
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
-    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 1GiB")],
+    budget: Annotated[
+        str | None, typer.Option(help="memory for tensors and workspaces, such as 1GiB; by default all that --device has")
+    ] = None,
     asked: Annotated[
         str, typer.Argument(metavar="CASES", help="such as transformer/*/train/checkpoint; by default the baseline of training")
     ] = "",
+    device: Annotated[
+        str | None, typer.Option(help="one that is not here, such as a100-40gb: predicted, not tried; see framebench devices")
+    ] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
     results: Results = runner.RESULTS,
@@ -58,6 +65,12 @@ def max_batch_(
         workloads = spec.names()
         fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
     framework, scenario, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
+    if device is not None:
+        baseline = given if given.strategy else given._replace(strategy=SCENARIOS[scenario].baseline)
+        within = parse_bytes(budget) if budget else None
+        raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, within, results, as_json))
+    if budget is None:
+        fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     fit_records: list[Fit] = []
     for case in search.chosen(given.workload, framework, scenario, given.strategy, size):
