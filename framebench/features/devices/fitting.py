@@ -20,6 +20,7 @@ from framebench.suite.case import Case
 CONTEXT = (617 * 2**20, 1343 * 2**20)  # bytes beside the allocator's on a GPU, the least and the most that was measured
 MOST = 2**16  # samples in a batch
 SECOND = 4  # the batch that is planned after the smallest, in its multiples: two points of a line
+LEAP = 16  # the next batch is at most so many times the largest that fits: segments of 20 MiB hide how small ones grow
 PLANS = {"torch": 8, "jax": 3}  # of one strategy at most: XLA's take a minute each
 UNJUDGED = {"torch": 0.1, "jax": MARGIN - 1}  # allowed for where no measured card has judged the predictions
 
@@ -125,4 +126,4 @@ class Search:
         slope = (high - low) / (second - first)
         limit = (self._at(good).memory - context(self.device)[1]) / (1 + self.error)
         at = second + (limit - high) / slope if slope > 0 else (good + bad) / 2
-        return min(max(int(at // unit) * unit, good + unit), bad - unit)
+        return min(max(int(at // unit) * unit, good + unit), bad - unit, LEAP * good)
