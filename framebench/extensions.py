@@ -29,6 +29,7 @@ HOOKS = {
     "planned_for": "(cases, device's name, results, say) -> the prediction of each case, made now unless it is there",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
     "advise_on_device": "(parts of a selector, device's name, budget, results, as_json) -> whether none fits, printed",
+    "fit_on_device": "(cases, why others are left out, device's name, budget, results, as_json, environment) -> as before",
     "run_on_slurm": "(what `framebench run` is asked for, cases, results, settings) -> each record's status",
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",

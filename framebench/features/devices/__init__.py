@@ -8,6 +8,7 @@ FEATURE = Feature(
         "commands": "command",
         "predict_on_device": "show:predict_on_device",
         "advise_on_device": "advice:advise_on_device",
+        "fit_on_device": "advice:fit_on_device",
         "planned_for": "planning:planned_for",
     },
 )

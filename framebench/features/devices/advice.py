@@ -6,13 +6,14 @@ Predictions alone decide, so nothing is said of speed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from framebench.cli.shared import Parts, err, fail, out, say
+from framebench.engine.environments import Environment
 from framebench.features.devices import advised, planning
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fitting import Offer, Search, errors
@@ -25,25 +26,32 @@ from framebench.suite.selectors import select
 
 def advise_on_device(given: Parts, device: str, budget: int | None, results: Path, as_json: bool) -> bool:
     """Print what fits. Returns whether nothing does. Raises UnknownCase and UnknownDevice."""
-    card, allowed = find(device), errors(results)
+    card = find(device)
     cases, left_out = candidates(given, card)
-    try:
-        if given.batch is None:
-            searches = [Search(case, card, allowed[case.framework], budget) for case in cases]
-            offers = largest(searches, results)
-        else:
-            offers = [
-                Offer(case, planned, card, allowed[case.framework], budget)
-                for case, planned in zip(cases, _plan(cases, card, results))
-            ]
-    except KeyboardInterrupt:
-        fail("interrupted; what was planned is kept, and the same command goes on from there", 130)
+    if given.batch is not None:
+        return fit_on_device(cases, left_out, device, budget, results, as_json)
+    searches = [Search(case, card, errors(results)[case.framework], budget) for case in cases]
+    return _show(largest(searches, results), None, left_out, as_json)
+
+
+def fit_on_device(
+    cases: Sequence[Case], left_out: Mapping[str, str], device: str, budget: int | None, results: Path, as_json: bool,
+    environment: Environment | None = None,
+) -> bool:  # fmt: skip
+    """The same of these cases at one batch. `environment`: in the place of the pinned one. Raises UnknownDevice."""
+    card, allowed = find(device), errors(results)
+    predictions = _plan(cases, card, results, environment)
+    offers = [Offer(case, planned, card, allowed[case.framework], budget) for case, planned in zip(cases, predictions)]
+    return _show(offers, cases[0].batch, left_out, as_json)
+
+
+def _show(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:
     offers.sort(key=lambda o: (not o.fits, -o.batch, o.bytes or 0))
     if as_json:
         typer.echo(json.dumps(advised.as_json(offers, left_out), indent=1))
     else:
-        out.print(advised.sentence(offers, given.batch), markup=False, highlight=False, soft_wrap=True)
-        advised.table(offers, given.batch, left_out).terminal(out)
+        out.print(advised.sentence(offers, batch), markup=False, highlight=False, soft_wrap=True)
+        advised.table(offers, batch, left_out).terminal(out)
     return not any(o.fits for o in offers)
 
 
@@ -75,7 +83,8 @@ def largest(searches: Sequence[Search], results: Path) -> list[Offer]:
     return [search.offer for search in searches]
 
 
-def _plan(cases: Sequence[Case], device: Device, results: Path) -> list[Planned]:
+def _plan(cases: Sequence[Case], device: Device, results: Path, environment: Environment | None = None) -> list[Planned]:
+    """With progress. Interrupted, it ends the command."""
     with err.status(f"{device.title}: {len(cases)} cases") as status:
         count = 0
 
@@ -84,4 +93,7 @@ def _plan(cases: Sequence[Case], device: Device, results: Path) -> list[Planned]
             count += 1
             status.update(f"{device.title}: {count} of {len(cases)} cases, the last {planned.case}")
 
-        return planning.plan_all(cases, device, results, say, told)
+        try:
+            return planning.plan_all(cases, device, results, say, told, environment=environment)
+        except KeyboardInterrupt:
+            fail("interrupted; what was planned is kept, and the same command goes on from there", 130)

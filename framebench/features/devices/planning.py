@@ -24,6 +24,7 @@ from framebench.features.devices import planned as store
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fingerprint import fingerprint
 from framebench.features.devices.planned import Origin, Planned
+from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
@@ -56,16 +57,18 @@ def environment_for(case: Case, device: Device) -> Environment:
 
 
 def plan_all(
-    cases: Sequence[Case], device: Device, results: Path, say: Say, told: Listener = lambda *_: None, again: bool = False
-) -> list[Planned]:
+    cases: Sequence[Case], device: Device, results: Path, say: Say, told: Listener = lambda *_: None, again: bool = False,
+    environment: Environment | None = None,
+) -> list[Planned]:  # fmt: skip
     """Each case on the device, in the order of the cases: from the files, or planned now, two at a time, and kept.
+    `environment`: in the place of the pinned ones.
 
     A TPU's compiler takes a lock, so of its cases one at a time. What failed is tried again when it is asked for again.
     """
     found = {case: kept for case in cases if not again and (kept := take_up(case, device, results))}
     for kept in found.values():
         told(kept, True)
-    for planned in _now([case for case in cases if case not in found], device, results, say):
+    for planned in _now([case for case in cases if case not in found], device, results, say, environment):
         found[Case.of(planned.case)] = planned
         told(planned, False)
     return [found[case] for case in cases]
@@ -77,16 +80,21 @@ def planned_for(cases: Sequence[Case], device: str, results: Path, say: Say) -> 
 
 
 def take_up(case: Case, device: Device, results: Path) -> Planned | None:
-    """What was told before by the same code and version, if it was an answer."""
+    """What was told before by the same code and version, if it was an answer. A user's file may have changed."""
+    if case.workload == spec.OWN:
+        return None
     name = f"{case.framework}-{pinned_version(case.framework)}"
     kept = store.read(store.file(results, device.name, name, case))
     same = kept is not None and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
     return kept if same else None
 
 
-def _now(cases: Sequence[Case], device: Device, results: Path, say: Say) -> Iterator[Planned]:
+def _now(
+    cases: Sequence[Case], device: Device, results: Path, say: Say, environment: Environment | None = None
+) -> Iterator[Planned]:
     """As they are told."""
-    ready = _ready([case for case in cases if not obstacle(case, device)], device, say)
+    able = [case for case in cases if not obstacle(case, device)]
+    ready = {case.framework: environment for case in able} if environment else _ready(able, device, say)
     workers = 1 if device.kind == "tpu" else AT_ONCE
     with ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(_one, case, device, ready.get(case.framework)): case for case in cases}

@@ -32,6 +32,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
 from framebench.features.user_model import measure as own
+from framebench.features.user_model import on_device
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import Record
 from framebench.records.search import Fit
@@ -66,6 +67,10 @@ def try_(
     max_batch: Annotated[
         bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="one that is not here, such as rtx4090-24gb: predicted, nothing runs; see framebench devices"),
+    ] = None,
     figure: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")] = None,
     html: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")] = None,
     as_json: AsJson = False,
@@ -73,11 +78,13 @@ def try_(
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
-    if max_batch and budget_bytes is None:
+    if max_batch and budget_bytes is None and device is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
         model = own.look(file, batch, framework, scenario)
         where = results or FOLDER / model.name
+        if device is not None:
+            raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         with own.known(model), measuring(where):
             measured_records, left_out = measure(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.features.user_model import blocks
 from framebench.models.spec import OWN, workload
@@ -104,14 +105,15 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets. Raises Fault."""
-    x, y = map(array, user().batch(size, Tensor, "tensor"))
+    """Inputs and targets, with numbers wherever they are asked for. Raises Fault."""
+    with _disable_current_modes():
+        x, y = map(array, user().batch(size, Tensor, "tensor"))
     return x, y
 
 
 def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without PyTorch. Raises Fault."""
-    model, (x, y) = plain(), batch(size)
+    model, (x, y) = plain(), user().batch(size, Tensor, "tensor")
     trained = {name for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
     floats = [(name, list(t.shape), name in trained) for name, t in model.state_dict().items() if t.is_floating_point()]
     if not trained:

@@ -1,0 +1,47 @@
+"""`try --device`: what a user's model needs on a device that is not here. Nothing is run, measured or verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from framebench.cli.shared import err, needed, say
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.features.user_model import measure as own
+from framebench.features.user_model.measure import UserModel
+from framebench.suite.user_file import Fault
+
+ABLE = ("torch",)  # frameworks whose planners take a model that is no workload
+
+
+def fits(
+    model: UserModel, strategies: str | None, device: str, budget: int | None, results: Path, env: str | None, as_json: bool
+) -> bool:
+    """Whether nothing fits, printed. Raises Fault."""
+    if model.framework not in ABLE:
+        raise Fault(f"{model.file.name}: --device takes a model in {', '.join(ABLE)}; this one is in {model.framework}")
+    fit_on_device = needed("fit_on_device", "devices")
+    named = strategies.split(",") if strategies else None
+    own.cases(model, named)  # a strategy that does not exist is told before anything runs
+    environment = own.environment(model, env, say)
+    with own.known(model) as folder, err.status(f"{model.file.name}: shapes"):
+        facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
+        (folder / "own.json").write_text(json.dumps(facts))
+        say(own.in_short(model, facts))
+        cases, left_out = own.cases(model, named)
+        nothing: bool = fit_on_device(
+            cases, {f"{model.file.name}, {name}": why for name, why in left_out.items()}, device, budget, results, as_json,
+            environment,
+        )  # fmt: skip
+    return nothing
+
+
+def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
+    """Raises Fault."""
+    module = f"framebench.features.user_model.{model.framework}_facts"
+    printed = environments.run_module(environment, module, str(model.batch), OMP_NUM_THREADS="1")
+    facts: dict[str, object] = json.loads(printed.splitlines()[-1])
+    if "fault" in facts:
+        raise Fault(str(facts["fault"]))
+    return facts
