@@ -18,6 +18,7 @@ from rich.console import Console
 
 from framebench import extensions
 from framebench.engine.session import Session, alone
+from framebench.models.spec import names, workload
 from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
@@ -225,10 +226,13 @@ class Parts(NamedTuple):
 
 
 def parts(selector: str | None) -> Parts:
-    """Of a selector that names one question, not a list of cases. Raises UnknownCase."""
+    """Of a selector that names one question, not a list of cases; before a size the batch may be left out. Raises
+    UnknownCase."""
     texts = [text if text not in ("", "*") else None for text in (selector or "").strip("/").split("/")]
     if len(texts) > 6:
         raise UnknownCase(f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size")
+    if len(texts) == 5 and any(texts[4] in workload(name).sizes for name in names()):
+        texts.insert(4, None)
     given: dict[str, Any] = dict(zip(Parts._fields, texts))
     if (batch := given.get("batch")) is not None:
         if not re.fullmatch(r"b[1-9]\d{0,6}", batch):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import GIB
 from framebench.features.devices.fitting import Offer, context
 from framebench.features.devices.table import NAMES
+from framebench.models.spec import OWN
 from framebench.suite.strategy import TITLES
 
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
@@ -35,7 +36,8 @@ def sentence(offers: Sequence[Offer], batch: int | None) -> str:
 
 
 def _what(offer: Offer) -> str:
-    return f"{offer.case.workload} {offer.case.scenario}, size {offer.case.size}"
+    workload, scenario, size = offer.case.workload, offer.case.scenario, offer.case.size
+    return f"{size} {scenario}" if workload == OWN else f"{workload} {scenario}, size {size}"
 
 
 def _batch(offer: Offer) -> str:
@@ -58,16 +60,24 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
-        *(f"{case}: {why}" for case, why in left_out.items()),
+        *_by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
-    return Comparison.of_text(title, caption, HEAD, tuple(_cells(o) for o in offers), left=2, notes=notes)
+    return Comparison.of_text(
+        title, caption, HEAD, tuple(_cells(o) for o in offers if o.bytes is not None), left=2, notes=notes
+    )
 
 
 def _cells(o: Offer) -> tuple[str, ...]:
-    share = "-" if o.bytes is None else f"{o.bytes / o.memory:.1%}"
-    answer = o.answer if o.bytes is None else f"{o.answer} ({NAMES[o.planned.source or '']})"
+    share = f"{(o.bytes or 0) / o.memory:.1%}"
+    answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
     return o.case.framework, o.case.strategy, _batch(o), mib(o.bytes), share, answer
+
+
+def _by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Names with the same reason on one line."""
+    for why in dict.fromkeys(reasons.values()):
+        yield f"not predicted: {', '.join(name for name, reason in reasons.items() if reason == why)}: {why}"
 
 
 def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:

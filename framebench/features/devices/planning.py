@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -185,6 +186,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _short(text: str) -> str:
-    """The last line that says something."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:500] if lines else "it said nothing"
+    """The line that names the last exception, or else the last one: messages of PyTorch's go on for pages."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)]
+    return (named or lines or ["it said nothing"])[-1].strip()[:500]

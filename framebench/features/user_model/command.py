@@ -69,7 +69,7 @@ def try_(
     ] = False,
     device: Annotated[
         str | None,
-        typer.Option(help="one that is not here, such as rtx4090-24gb: predicted, nothing runs; see framebench devices"),
+        typer.Option(help="one that is not here, such as rtx4090-24gb: nothing runs; see framebench devices"),
     ] = None,
     figure: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")] = None,
     html: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")] = None,

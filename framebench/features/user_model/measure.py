@@ -133,13 +133,15 @@ def in_words(model: UserModel, outcome: Outcome) -> str:
     return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
 
 
-def cases(model: UserModel, strategies: list[str] | None) -> tuple[list[Case], dict[str, str]]:
-    """Those that can be measured, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
+def cases(
+    model: UserModel, strategies: list[str] | None, unsupported: Callable[[Case], str | None] = runner.unsupported
+) -> tuple[list[Case], dict[str, str]]:
+    """Those that can be measured here, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
     every = own.strategies(model.scenario)
     if unknown := [name for name in strategies or () if name not in every]:
         raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
     wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))
-    reasons = {case.strategy: why for case in wanted if (why := runner.unsupported(case))}
+    reasons = {case.strategy: why for case in wanted if (why := unsupported(case))}
     return [case for case in wanted if case.strategy not in reasons], reasons
 
 

@@ -29,11 +29,8 @@ def fits(
         facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
         (folder / "own.json").write_text(json.dumps(facts))
         say(own.in_short(model, facts))
-        cases, left_out = own.cases(model, named)
-        nothing: bool = fit_on_device(
-            cases, {f"{model.file.name}, {name}": why for name, why in left_out.items()}, device, budget, results, as_json,
-            environment,
-        )  # fmt: skip
+        cases, left_out = own.cases(model, named, lambda case: None if case.support.supported else case.support.why)
+        nothing: bool = fit_on_device(cases, left_out, device, budget, results, as_json, environment)
     return nothing
 
 

@@ -1,0 +1,72 @@
+"""`framebench try --device`: what a user's model needs on a device that is not here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.processes import framebench
+
+FILE = """
+import torch
+from torch import nn
+
+WIDTH = 1024
+
+def model():
+    return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1)) for _ in range(4)])
+
+def batch(n):
+    return torch.randn(n, WIDTH), torch.randn(n, WIDTH)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer(parameters):
+    return torch.optim.Adam(parameters)
+"""
+MIB = 2**20
+
+
+@pytest.mark.slow
+def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    done = framebench(
+        "try", str(file), "--batch", "8", "--device", "rtx4090-24gb", "--strategies", "offload,compile", "--json",
+        "--results", str(tmp_path / "results"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "4,198,400 parameters, 4 blocks" in done.stderr
+    by_strategy = {offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]}
+    assert set(by_strategy) == {"fp32", "offload", "compile"}, "what needs a GPU is told for one"
+    # weights, gradients and two moments are 64 MiB, and foreach Adam's temporaries once more the weights
+    assert 64 * MIB < by_strategy["fp32"]["peak_bytes"] < 128 * MIB
+    assert by_strategy["fp32"]["source"] == "allocator.simulated"
+    assert by_strategy["compile"]["fits"] is None
+    planned = list((tmp_path / "results" / "planned").rglob("*.json"))
+    assert {path.parts[-3] for path in planned} == {"rtx4090-24gb"}
+
+
+@pytest.mark.parametrize(
+    ("code", "device", "message"),
+    [
+        (FILE, "rtx4090", "rtx4090-24gb"),
+        (FILE.replace("torch.randn(n, WIDTH), ", ""), "rtx4090-24gb", "batch(n) must return two tensors"),
+        (FILE.replace("WIDTH = 1024", "raise SystemError('mine')"), "rtx4090-24gb", "SystemError: mine"),
+        (
+            FILE.replace("import torch\n", "import jax\n").replace("from torch import nn", ""),
+            "rtx4090-24gb",
+            "takes a model in",
+        ),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(tmp_path: Path, code: str, device: str, message: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(code)
+    done = framebench("try", str(file), "--device", device, "--results", str(tmp_path / "results"))
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
