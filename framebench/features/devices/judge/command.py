@@ -1,0 +1,56 @@
+"""`framebench dev judge`: predict what others measured on cards that are not here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import Results, err, out, say
+from framebench.cli.upkeep import dev
+from framebench.engine import environments, runner
+from framebench.features.devices.judge import judged, measured, programs, table
+from framebench.features.devices.judge.measured import Row
+from framebench.features.devices.judge.programs import Program
+
+PACKAGE = "judge"  # requirements/judge.txt
+
+
+@dev.command()
+def judge(
+    rows: Annotated[
+        list[str] | None, typer.Argument(help="parts of rows' keys, models or sources; by default all rows")
+    ] = None,
+    again: Annotated[bool, typer.Option(help="also rows that this code has predicted already")] = False,
+    show: Annotated[bool, typer.Option(help="only show what was predicted")] = False,
+    results: Results = runner.RESULTS,
+) -> None:
+    """Predict each row of results/measured_elsewhere/gpu.csv that can be written, and show the errors. Goes on where it stopped."""
+    chosen = [(row, program) for row, program in writable(results) if _named(row, rows or [])]
+    if not show:
+        todo = list(judged.pending(results, chosen, again))
+        environment = environments.ensure("torch", say=say, package=PACKAGE) if todo else None
+        for number, (row, program) in enumerate(todo, 1):
+            assert environment
+            answer = judged.predict(row, program, environment)
+            judged.write(results, answer, row)
+            err.print(
+                f"{number}/{len(todo)} {row.key}: {answer.failed or f'{answer.reserved_bytes:,}'} ({answer.wall_s:.0f} s)"
+            )
+    for comparison in table.of_folder(results):
+        comparison.terminal(out)
+
+
+def writable(results: Path) -> list[tuple[Row, Program]]:
+    found = []
+    for row in measured.read(results):
+        try:
+            found.append((row, programs.program(row)))
+        except programs.Unwritten:
+            continue
+    return found
+
+
+def _named(row: Row, parts: list[str]) -> bool:
+    return not parts or any(part.lower() in f"{row.key} {row.model} {row.source}".lower() for part in parts)
