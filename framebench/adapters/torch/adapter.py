@@ -129,9 +129,9 @@ class TorchAdapter(Adapter):
         if self.float64:
             self.recipe.dtype = torch.float64
         if self.case.scenario == "pair":
-            self.host_weights = self.case.weights, self.workload.other_weights(self.config)
+            self.host_weights = self.canonical(self.config), self.workload.other_weights(self.config)
         else:
-            self.model = self.load(self.config, self.case.weights)
+            self.model = self.load(self.config, self.canonical(self.config))
             self.held = [self.model]
             if self.recipe.block_runner:
                 self.model.remat = self.recipe.block_runner  # type: ignore[assignment]
@@ -146,6 +146,10 @@ class TorchAdapter(Adapter):
             self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **self.recipe.optimizer_options)
             self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
+
+    def canonical(self, config: Any) -> dict[str, np.ndarray]:
+        """The weights that a model of this configuration starts with."""
+        return self.workload.weights(config)
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """A model of this configuration with these weights, on the device, in the scenario's mode."""

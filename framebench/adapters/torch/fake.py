@@ -21,6 +21,10 @@ class FakeAdapter(TorchAdapter):
         super().__init__(case, SWITCHES)
         self.where = torch.device("cpu")
 
+    def canonical(self, config: Any) -> dict[str, np.ndarray]:
+        """None are made."""
+        return {}
+
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """In its dtype from the start: modules of fake tensors cannot be converted."""
         torch.set_default_dtype(self.recipe.dtype)
@@ -32,3 +36,23 @@ class FakeAdapter(TorchAdapter):
         x, y = x[self.recipe.share], y[self.recipe.share]
         dtype = torch.int64 if x.dtype.kind == "i" else self.recipe.dtype
         return self.recipe.on_input(torch.empty(x.shape, dtype=dtype)), torch.empty(y.shape, dtype=torch.int64)
+
+
+class FakeOnDevice(FakeAdapter):
+    """Made on the host and moved to a device, as the adapter does it; in a mode that lets modules of fake tensors move."""
+
+    def __init__(self, case: Case, where: torch.device) -> None:
+        super().__init__(case)
+        self.where = where
+
+    def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
+        model = self.model_module.build(config, **self.recipe.model_options)
+        return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
+
+    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+        inputs, targets = (self.like(a[self.recipe.share]).to(self.where) for a in (x, y))
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs), targets
+
+    def like(self, array: np.ndarray) -> torch.Tensor:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        return torch.empty(array.shape, dtype=dtype)

@@ -215,7 +215,7 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     left: Evidence = {}
 
     def train() -> None:
-        model = run.load(run.config, run.case.weights).train()
+        model = run.load(run.config, run.canonical(run.config)).train()
         x, y = run.inputs
         run.model_module.loss(model(x), y).backward()
         left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())

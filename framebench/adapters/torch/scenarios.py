@@ -92,7 +92,7 @@ def distill(run: TorchAdapter) -> Proof:
     passes: list[int] = []
 
     def attach(model: nn.Module) -> None:
-        teacher = run.load(config, run.workload.weights(config)).eval()
+        teacher = run.load(config, run.canonical(config)).eval()
         teacher.register_forward_hook(lambda *_: passes.append(1))
         run.held.append(teacher)
 

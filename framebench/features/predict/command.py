@@ -24,12 +24,22 @@ if TYPE_CHECKING:
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
     ranks: Annotated[int | None, typer.Option(help="of one rank of so many, which share the batch; 2 to 1024")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="that is not here, such as h100-80gb; `framebench devices` lists them")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="with --device: anew, whatever was told before")] = False,
     results: Results = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
     """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), and what advise judges by, which are
-    records and searches; of a strategy over ranks the peak of the fullest rank."""
+    records and searches; of a strategy over ranks the peak of the fullest rank.
+
+    With --device: what each of many cases needs on a device that is not here, such as
+    'transformer/*/train/*/b8/full'."""
+    if device is not None:
+        needed("predict_on_device", "devices")([case], device, results, as_json, again)
+        return
     if ranks is not None or named_cases.asks_for_ranks(case):
         needed("predict_rank", "ranks")(case, ranks, as_json)
         return

@@ -1,0 +1,22 @@
+"""The command that lists the devices which cases are planned for: `devices`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import typer
+
+from framebench.cli.shared import BUDGET, AsJson, app, out
+from framebench.features.devices.catalog import DEVICES
+
+
+@app.command(rich_help_panel=BUDGET)
+def devices(as_json: AsJson = False) -> None:
+    """The devices that `--device` takes: what a case needs there is told without one."""
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
+        return
+    from framebench.features.devices import table
+
+    table.catalog().terminal(out)

@@ -1,0 +1,131 @@
+"""The record of what a case was told to need on a device, as a file below `results/planned`.
+
+`results/planned/<device>/<framework>-<version>/<case with dots>.json`, one per case: told again, it is written over.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from framebench.records.record import Bytes, Moment, Part
+from framebench.suite.case import Case
+
+# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on tensors without
+# numbers, each storage of which goes through a model of the device's allocator
+Source = Literal["compiler.plan", "allocator.simulated"]
+# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
+# failed: what was not foreseen, or ran out of time; tried again when asked for again
+Outcome = Literal["planned", "refused", "not planned", "failed"]
+PLAN = {"arguments", "outputs", "temporaries", "aliased"}
+
+
+class PlannedWarning(UserWarning):
+    """A file was skipped."""
+
+
+class Buffer(Part):
+    """One of the largest allocations at the peak, or of the plan."""
+
+    bytes: Bytes
+    line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell
+    shape: str = ""
+
+
+class Origin(Part):
+    """How the prediction came about."""
+
+    planned_at: Moment
+    command: str
+    commit: str | None
+    dirty: bool | None
+    code: str  # fingerprint of the sources that decide the program; of other code a case is planned anew
+    python: str | None = None
+    versions: dict[str, str] = Field(default={})
+    wall_s: float  # that planning took, on whatever was there
+
+
+class Planned(Part):
+    """One case on one device. Never measured: it shares no column with what was."""
+
+    schema_version: Literal[1] = 1
+    case: str
+    device: str
+    framework: str
+    framework_version: str
+    source: Source | None  # None where nothing can tell
+    outcome: Outcome
+    reason: str | None = None  # unless it was planned
+    needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
+    peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
+    parts: dict[str, Bytes] = Field(default={})  # of a plan PLAN; of a simulation allocated, reserved, and by kind
+    largest: tuple[Buffer, ...] = ()
+    not_held: tuple[str, ...] = ()  # what else the device will need; one sentence each
+    compiler: str = ""  # its version
+    flags: dict[str, str] = Field(default={})  # that it was given
+    low: float | None = Field(default=None, gt=0)  # measured peaks lay between so many times the prediction ...
+    high: float | None = Field(default=None, gt=0)  # ... and so many times, over the cards and families that judged it
+    origin: Origin
+
+    @model_validator(mode="after")
+    def holds_together(self) -> Planned:
+        if (self.peak_bytes is not None) != (self.outcome == "planned"):
+            raise ValueError(f"{self.outcome}, with the peak {self.peak_bytes}")
+        if self.outcome != "planned" and not self.reason:
+            raise ValueError(f"{self.outcome}, and no reason")
+        if self.source == "compiler.plan" and self.outcome == "planned":
+            if self.parts.keys() != PLAN:
+                raise ValueError(f"a plan has the parts {', '.join(sorted(PLAN))}, not {', '.join(sorted(self.parts))}")
+            if (whole := plan_bytes(self.parts)) != self.peak_bytes:
+                raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
+        return self
+
+
+def plan_bytes(parts: dict[str, int]) -> int:
+    """Donated arguments are written over: what is aliased counts once."""
+    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
+
+
+def file(results: Path, device: str, environment: str, case: Case) -> Path:
+    """Where the prediction of a case lies; `environment` is for instance `jax-0.10.2`."""
+    return results / "planned" / device / environment / f"{case.id.replace('/', '.')}.json"
+
+
+def write(results: Path, planned: Planned) -> Path:
+    """Write atomically, over what was told before."""
+    environment = f"{planned.framework}-{planned.framework_version}"
+    target = file(results, planned.device, environment, Case.of(planned.case))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w") as out:
+            out.write(planned.model_dump_json(indent=1) + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def read(path: Path) -> Planned | None:
+    """None, and a warning, for what is no prediction of this version's; None without one where there is no file."""
+    try:
+        return Planned.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", PlannedWarning, stacklevel=2)
+        return None
+
+
+def every(results: Path) -> Iterator[Planned]:
+    """All that can be read, by device, framework and case."""
+    found = map(read, sorted((results / "planned").glob("*/*/*.json")))
+    return (planned for planned in found if planned)

@@ -1,0 +1,182 @@
+"""What a case needs on a device: the parent's side of `<framework>_plan.py`, each of which runs in its framework's environment
+as `python -m framebench.features.devices.<framework>_plan CASE DEVICE` and prints one JSON object last: the fields of `Planned`
+that it knows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from framebench.engine import environments
+from framebench.engine.environments import Environment, Say, SetupError
+from framebench.features.devices import planned as store
+from framebench.features.devices.catalog import Device, find
+from framebench.features.devices.fingerprint import fingerprint
+from framebench.features.devices.planned import Origin, Planned
+from framebench.records import provenance
+from framebench.records.pins import pinned_version
+from framebench.suite.case import Case
+
+BUDGET_S = 600.0  # for one case
+AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
+PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
+SOURCES: dict[str, store.Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
+JITTOR = (
+    "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
+    "peak tells what its tensors take"
+)
+Listener = Callable[[Planned, bool], None]  # what was told, and whether it was there already
+
+
+def obstacle(case: Case, device: Device) -> str | None:
+    """Why nothing can tell what the case needs there, if nothing can."""
+    if case.framework not in SOURCES:
+        return JITTOR
+    if not case.support.supported:
+        return case.support.why
+    if case.framework == "torch" and device.kind != "gpu":
+        return "PyTorch is planned for GPUs alone"
+    return None
+
+
+def environment_for(case: Case, device: Device) -> Environment:
+    """The environment that tells, as it is or will be."""
+    return environments.describe(case.framework, package=PACKAGES.get((case.framework, device.kind), ""))
+
+
+def plan_all(
+    cases: Sequence[Case], device: Device, results: Path, say: Say, told: Listener = lambda *_: None, again: bool = False
+) -> list[Planned]:
+    """Each case on the device, in the order of the cases: from the files, or planned now, two at a time, and kept.
+
+    A TPU's compiler takes a lock, so of its cases one at a time. What failed is tried again when it is asked for again.
+    """
+    found = {case: kept for case in cases if not again and (kept := take_up(case, device, results))}
+    for kept in found.values():
+        told(kept, True)
+    for planned in _now([case for case in cases if case not in found], device, results, say):
+        found[Case.of(planned.case)] = planned
+        told(planned, False)
+    return [found[case] for case in cases]
+
+
+def planned_for(cases: Sequence[Case], device: str, results: Path, say: Say) -> list[Planned]:
+    """The same for other features. Raises UnknownDevice."""
+    return plan_all(cases, find(device), results, say)
+
+
+def take_up(case: Case, device: Device, results: Path) -> Planned | None:
+    """What was told before by the same code and version, if it was an answer."""
+    name = f"{case.framework}-{pinned_version(case.framework)}"
+    kept = store.read(store.file(results, device.name, name, case))
+    same = kept is not None and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
+    return kept if same else None
+
+
+def _now(cases: Sequence[Case], device: Device, results: Path, say: Say) -> Iterator[Planned]:
+    """As they are told."""
+    ready = _ready([case for case in cases if not obstacle(case, device)], device, say)
+    workers = 1 if device.kind == "tpu" else AT_ONCE
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = {pool.submit(_one, case, device, ready.get(case.framework)): case for case in cases}
+        try:
+            for done in as_completed(waiting):
+                planned = done.result()
+                store.write(results, planned)
+                yield planned
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                _end(process)
+            raise
+
+
+def _ready(cases: Sequence[Case], device: Device, say: Say) -> dict[str, Environment | SetupError]:
+    """The environment of each framework, built now if it is not there; or why it cannot be."""
+    ready: dict[str, Environment | SetupError] = {}
+    for case in cases:
+        if case.framework not in ready:
+            try:
+                package = PACKAGES.get((case.framework, device.kind), "")
+                ready[case.framework] = environments.ensure(case.framework, say=say, package=package)
+            except SetupError as error:
+                ready[case.framework] = error
+    return ready
+
+
+def _one(case: Case, device: Device, environment: Environment | SetupError | None) -> Planned:
+    """What became of it; never raises for a planner's fault."""
+    start = time.monotonic()
+    if why := obstacle(case, device):
+        said: dict[str, Any] = {"outcome": "not planned", "reason": why}
+    elif not isinstance(environment, Environment):
+        said = {"outcome": "failed", "reason": _short(str(environment))}
+    else:
+        said = ask(environment, case, device)
+    versions = said.pop("versions", {})
+    version = environment.version if isinstance(environment, Environment) else pinned_version(case.framework)
+    told: dict[str, Any] = {
+        "case": case.id, "device": device.name, "framework": case.framework, "framework_version": version,
+        "source": SOURCES.get(case.framework), "origin": _origin(case, device, versions, start),
+    }  # fmt: skip
+    try:
+        return Planned(**told, **said)
+    except (ValidationError, TypeError) as error:
+        return Planned(**told, outcome="failed", reason=f"the prediction does not hold: {_short(str(error))}")
+
+
+def _origin(case: Case, device: Device, versions: dict[str, str], start: float) -> Origin:
+    return Origin(
+        planned_at=datetime.now(UTC), command=provenance.command(), commit=provenance.commit(), dirty=provenance.dirty(),
+        code=fingerprint(case, device), versions=versions, wall_s=round(time.monotonic() - start, 1),
+    )  # fmt: skip
+
+
+RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def ask(environment: Environment, case: Case, device: Device, budget_s: float = BUDGET_S) -> dict[str, Any]:
+    """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
+    variables = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1"}
+    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
+    module = f"framebench.features.devices.{case.framework}_plan"
+    command = [str(environment.python), "-P", "-m", module, case.id, device.name]
+    process = subprocess.Popen(
+        command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    RUNNING.add(process)
+    try:
+        printed, errors = process.communicate(timeout=budget_s)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return {"outcome": "failed", "reason": f"planning took longer than {budget_s / 60:.0f} minutes"}
+    finally:
+        RUNNING.discard(process)
+    try:
+        return dict(json.loads(printed.strip().splitlines()[-1]))
+    except (ValueError, IndexError, TypeError):
+        return {"outcome": "failed", "reason": f"the planner ended with {process.returncode}: {_short(errors)}"}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """And whatever it has started: compilers start processes of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _short(text: str) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "it said nothing"

@@ -1,0 +1,54 @@
+"""Tables of devices, and of what was planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from framebench.analysis.comparison import Comparison, mib
+from framebench.features.devices.catalog import DEVICES, GIB, Device
+from framebench.features.devices.planned import Planned
+
+
+def catalog() -> Comparison:
+    """The devices and what is assumed of them."""
+    rows = tuple(
+        (d.name, d.title, f"{d.gib:,.2f}", d.capability or d.topology, str(d.cores), d.source) for d in DEVICES
+    )  # fmt: skip
+    return Comparison.of_text(
+        "Devices that cases are planned for",
+        "Memory is what a program can have. No card needs to be here: `framebench predict CASE --device NAME`.",
+        ("name", "device", "GiB", "capability", "cores", "figures from"),
+        rows,
+        left=2,
+    )
+
+
+NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
+
+
+def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
+    """What each case needs on the device. What no prediction holds is said once, below."""
+    width = 5 if any(p.reason for p in predictions) else 4
+    head = ("case", "peak MiB", "of memory", "told by", "why not")[:width]
+    told = ((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-"), p.reason or "") for p in predictions)
+    rows = tuple(row[:width] for row in told)
+    notes = tuple(dict.fromkeys(f"{p.framework} {p.framework_version}: {each}" for p in predictions for each in p.not_held))
+    return Comparison.of_text(
+        f"What cases need on one {device.title}",
+        f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
+        head,
+        rows,
+        left=1,
+        notes=notes,
+    )
+
+
+def share(planned: Planned, device: Device) -> str:
+    """Of the device's memory; what is more does not fit."""
+    if planned.outcome == "refused":
+        needs = f": needs {planned.needs_bytes / GIB:,.1f} GiB" if planned.needs_bytes else ""
+        return f"does not fit{needs}"
+    if planned.peak_bytes is None:
+        return "-"
+    of = planned.peak_bytes / device.memory_bytes
+    return f"{of:.1%}" if of <= 1 else f"{of:.1%}: does not fit"

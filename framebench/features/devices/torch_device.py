@@ -1,0 +1,167 @@
+"""A device for tensors without numbers that PyTorch treats as a GPU: it autocasts, fuses dropout and updates lists of weights.
+
+The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's own (`PrivateUse1`): the
+backward pass runs in a thread of its own as on a card, host and device memory differ, and what PyTorch decides by the type of
+the device is decided as for CUDA: `native_dropout` (`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers
+over lists (`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). The rest is put in by `torch_attention`,
+`torch_autocast` and `torch_kernels`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+import torch.optim.optimizer as optimizers
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _foreach_utils, backend_registration
+
+NAME = "gpu"
+
+
+class Stream:
+    """Everything runs in order on one stream, whatever a program asks for."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def wait_event(self, _: Any) -> None: ...
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or Event()
+
+    def synchronize(self) -> None: ...
+
+
+class Event:
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def wait(self, *_: Any) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 0.0
+
+
+class Backend:
+    """`torch.gpu`: what PyTorch and programs ask of `torch.cuda`. States of generators are host memory and have no numbers."""
+
+    Stream, Event = Stream, Event
+    _initialized = True
+    on_empty_cache: Callable[[], None] = staticmethod(lambda: None)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return 0
+
+    def device_count(self) -> int:
+        return 1
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, _: int) -> None: ...
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    def get_rng_state(self, *_: Any) -> Tensor:
+        return torch.empty(16, dtype=torch.uint8)
+
+    def set_rng_state(self, *_: Any) -> None: ...
+
+    def device(self, *_: Any) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    stream = device
+
+    def current_stream(self, *_: Any) -> Stream:
+        return Stream()
+
+    def synchronize(self, *_: Any) -> None: ...
+
+    def empty_cache(self) -> None:
+        self.on_empty_cache()
+
+
+@cache
+def backend() -> Backend:
+    """Registers the device, once per process. Raises RuntimeError where another backend has the place."""
+    made = Backend()
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=made)
+    return made
+
+
+def _apply(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """`nn.Module._apply` for tensors that cannot change their kind in place: weights are replaced, one by one as on a card.
+    What is shared stays shared."""
+    done: dict[Tensor, Tensor] = {}
+
+    def moved(tensor: Tensor) -> Tensor:
+        if tensor not in done:
+            with torch.no_grad():
+                new = function(tensor)
+            done[tensor] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+        return done[tensor]
+
+    for part in module.modules() if recurse else [module]:
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = moved(tensor)  # type: ignore[assignment]
+    return module
+
+
+def _autocast_here(init: Callable[..., None]) -> Callable[..., None]:
+    """`torch.autocast("cuda")` is meant for this device."""
+
+    def around(self: Any, device_type: str, *args: Any, **named: Any) -> None:
+        init(self, NAME if device_type == "cuda" else device_type, *args, **named)
+
+    return around
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute has another value for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def as_card(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch.device]:
+    """Modules of fake tensors move between devices, and lists of them are updated by the operators that CUDA's are."""
+    here = backend()
+    lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]
+    autocast = torch.amp.autocast_mode.autocast
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in (
+            (here, "on_empty_cache", on_empty_cache),
+            (nn.Module, "_apply", _apply),
+            (_foreach_utils, "_foreach_supported_types", lists),
+            (optimizers, "_foreach_supported_types", lists),
+            (autocast, "__init__", _autocast_here(autocast.__init__)),
+            (torch.cuda, "empty_cache", on_empty_cache),
+        ):
+            stack.enter_context(replaced(owner, name, value))
+        yield torch.device(NAME, 0)
