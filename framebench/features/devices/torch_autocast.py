@@ -88,15 +88,17 @@ POLICIES = {"LOWER_PRECISION_FP": _lower, "FP32": _single, "FP32_SET_OPT_DTYPE":
 
 
 @cache
-def register() -> torch.library.Library:
+def register() -> tuple[torch.library.Library, ...]:
     """Puts the policies under the device's autocast key. They hold for the rest of the process."""
     library = torch.library.Library("aten", "IMPL")
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for policy, run in POLICIES.items():
         for operator in listed(policy):
             name = operator._schema.name.removeprefix("aten::")
             overload = operator._schema.overload_name
             library.impl(f"{name}.{overload}" if overload else name, _kernel(operator, run), "AutocastPrivateUse1")
-    return library
+    return library, others
 
 
 def _kernel(operator: Any, run: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils, backend_registration
 
 NAME = "gpu"
+OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")  # what programs take from `torch.cuda` itself
 
 
 class Stream:
@@ -162,6 +163,7 @@ def as_card(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch
             (optimizers, "_foreach_supported_types", lists),
             (autocast, "__init__", _autocast_here(autocast.__init__)),
             (torch.cuda, "empty_cache", on_empty_cache),
+            *((torch.cuda, name, getattr(here, name)) for name in OF_CUDA),
         ):
             stack.enter_context(replaced(owner, name, value))
         yield torch.device(NAME, 0)

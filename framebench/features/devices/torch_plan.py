@@ -1,6 +1,7 @@
 """What a PyTorch case needs on a GPU: `python -m framebench.features.devices.torch_plan CASE DEVICE`, in PyTorch's environment.
 
-The adapter's own step is simulated (`torch_simulate`). The last line that is printed is a JSON object: fields of `planned.Planned`.
+The adapter's own step is simulated (`torch_simulate`). The last line that is printed is a JSON object: fields of
+`planned.Planned`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -15,6 +18,7 @@ import torch
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.features.devices.allocator import OutOfMemory, Settings
 from framebench.features.devices.catalog import Device, find
+from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_kernels import NOT_HELD
 from framebench.features.devices.torch_simulate import Simulation, simulate
 from framebench.suite.case import Case
@@ -52,7 +56,8 @@ def settings_of(case: Case, device: Device) -> Settings:
 def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     def make(where: torch.device) -> Callable[[], None]:
         adapter = FakeOnDevice(case, where)
-        adapter.build()
+        with offloading_allowed(case):
+            adapter.build()
 
         def step() -> None:
             adapter.step()
@@ -61,6 +66,13 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
         return step
 
     return make
+
+
+def offloading_allowed(case: Case) -> AbstractContextManager[None]:
+    """torchao's optimizer on the host asks which kinds of devices the machine has, and knows two."""
+    if not any(part.how == "optimizer_offload" for part in case.parts):
+        return nullcontext()
+    return replaced(import_module("torchao.optim.cpu_offload"), "get_available_devices", lambda: ["cpu", "cuda"])
 
 
 def plan(case: Case, device: Device) -> dict[str, Any]:
