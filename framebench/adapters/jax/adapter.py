@@ -87,7 +87,7 @@ class JaxAdapter(Adapter):
             if hasattr(self.model_module, "written_out"):  # the library's softmax is in float32 whatever it is given
                 self.recipe.model_options["attend"] = self.model_module.written_out
         jax.config.update("jax_enable_x64", self.float64)
-        parts = self.load(self.config, self.case.weights, self.recipe.training)
+        parts = self.initial(self.config, self.recipe.training)
         self.graph = parts.graph
         self.names = self.naming(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
@@ -105,6 +105,20 @@ class JaxAdapter(Adapter):
     def first_state(self) -> Tree:
         """The optimizer's, of the weights as they are."""
         return self.placed("state", self.recipe.optimizer.init(self.params))
+
+    @property
+    def platform(self) -> str:
+        """What the step is compiled for: cpu, gpu or tpu."""
+        return jax.default_backend()
+
+    @property
+    def devices(self) -> list[jax.Device]:
+        """What it runs on: one, or one for each rank."""
+        return jax.devices()[: self.case.ranks]
+
+    def initial(self, config: Any, training: bool) -> Split:
+        """A model with the canonical weights, in NumPy arrays."""
+        return self.load(config, self.workload.weights(config), training)
 
     def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> Split:
         """A model with these weights, in NumPy arrays."""
@@ -277,7 +291,7 @@ class JaxAdapter(Adapter):
 
     def restore(self) -> None:
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
-        parts = self.load(self.config, self.case.weights, self.recipe.training)
+        parts = self.initial(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
         self.optimizer_state = self.first_state()
 

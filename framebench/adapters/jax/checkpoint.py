@@ -49,7 +49,7 @@ def scanned(run: JaxAdapter) -> None:
 
 
 def keep_barriers(run: JaxAdapter) -> None:
-    if jax.default_backend() == "cpu":
+    if run.platform == "cpu":
         run.recipe.compiler_options.wrap(PASSES, lambda _: "cse_barrier_expander")
 
 

@@ -82,7 +82,7 @@ def pool_off(run: JaxAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["counted_of_a_pool"] = run.statistics()
-        return jax.default_backend() == "gpu" and not e["counted_of_a_pool"]
+        return run.platform == "gpu" and not e["counted_of_a_pool"]
 
     return proof
 
@@ -93,7 +93,7 @@ def malloc_async(run: JaxAdapter) -> Proof:
 
     def proof(e: Evidence) -> bool:
         e["counted"] = run.statistics()
-        return jax.default_backend() == "gpu" and e["counted"].get("num_allocs", 0) > 0 and "pool_bytes" not in e["counted"]
+        return run.platform == "gpu" and e["counted"].get("num_allocs", 0) > 0 and "pool_bytes" not in e["counted"]
 
     return proof
 

@@ -42,7 +42,7 @@ def offload(run: JaxAdapter) -> Proof:
 @switch
 def optimizer_offload(run: JaxAdapter) -> Proof:
     """https://docs.jax.dev/en/latest/notebooks/host-offloading.html"""
-    (device,) = jax.local_devices()[:1]
+    device = run.devices[0]
     here, host = SingleDeviceSharding(device), SingleDeviceSharding(device, memory_kind=HOST)
 
     def offloaded(inner: optax.GradientTransformation) -> optax.GradientTransformation:

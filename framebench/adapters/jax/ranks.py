@@ -79,29 +79,29 @@ def _arrays(tree: Any) -> list[Array]:
 
 
 @cache
-def every_rank(ranks: int) -> Mesh:
-    return jax.make_mesh((ranks,), (AXIS,), axis_types=(AxisType.Auto,))
+def every_rank(devices: tuple[jax.Device, ...]) -> Mesh:
+    return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def along(ranks: int, shape: tuple[int, ...]) -> NamedSharding:
+def along(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
     """Divided along the longest axis that so many ranks divide; whole on every device if none does."""
-    fitting = [size for size in shape if size % ranks == 0]
+    fitting = [size for size in shape if size % mesh.size == 0]
     axis = shape.index(max(fitting)) if fitting else None
-    return NamedSharding(every_rank(ranks), PartitionSpec(*(AXIS if i == axis else None for i in range(len(shape)))))
+    return NamedSharding(mesh, PartitionSpec(*(AXIS if i == axis else None for i in range(len(shape)))))
 
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
     """`split`: what is divided besides the batch, of `params` and `state`; the rest is on every device. With `processes` each
     device is in one of its own."""
-    ranks = run.case.ranks
-    everywhere = NamedSharding(every_rank(ranks), PartitionSpec())
-    batch = NamedSharding(every_rank(ranks), PartitionSpec(AXIS))
+    ranks, mesh = run.case.ranks, every_rank(tuple(run.devices))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    batch = NamedSharding(mesh, PartitionSpec(AXIS))
 
     def sharding(what: str, shape: tuple[int, ...]) -> NamedSharding:
         if what == "batch":
             return batch
-        return along(ranks, shape) if what in split else everywhere
+        return along(mesh, shape) if what in split else everywhere
 
     run.recipe.sharding, run.recipe.values = sharding, whole
 

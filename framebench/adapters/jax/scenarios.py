@@ -63,9 +63,9 @@ def distill(run: JaxAdapter) -> Proof:
 
     def attach() -> None:
         run.teacher_names = run.naming(config, training=False)
-        teacher = run.load(config, run.workload.weights(config), training=False)
+        teacher = run.initial(config, training=False)
         graphs.append(teacher.graph)
-        run.constants["teacher"] = jax.device_put((teacher.params, teacher.frozen, teacher.stats))
+        run.constants["teacher"] = run.placed("teacher", (teacher.params, teacher.frozen, teacher.stats))
 
     def logits_of(constants: Tree, x: Array) -> Array:
         return nnx.merge(graphs[0], *constants["teacher"])(x)

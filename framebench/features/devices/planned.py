@@ -24,6 +24,7 @@ Source = Literal["compiler.plan", "allocator.simulated"]
 # failed: what was not foreseen, or ran out of time; tried again when asked for again
 Outcome = Literal["planned", "refused", "not planned", "failed"]
 PLAN = {"arguments", "outputs", "temporaries", "aliased"}
+BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the device but not in the plan; in the host's memory
 
 
 class PlannedWarning(UserWarning):
@@ -31,11 +32,12 @@ class PlannedWarning(UserWarning):
 
 
 class Buffer(Part):
-    """One of the largest allocations at the peak, or of the plan."""
+    """What one line of the source holds at the peak, in buffers of one shape."""
 
-    bytes: Bytes
+    bytes: Bytes  # of all of them
     line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell
     shape: str = ""
+    count: int = 1
 
 
 class Origin(Part):
@@ -64,9 +66,12 @@ class Planned(Part):
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
     peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
-    parts: dict[str, Bytes] = Field(default={})  # of a plan PLAN; of a simulation allocated, reserved, and by kind
+    parts: dict[str, Bytes] = Field(
+        default={}
+    )  # of a plan PLAN, BESIDE and HOST; of a simulation allocated, reserved, and by kind
     largest: tuple[Buffer, ...] = ()
-    not_held: tuple[str, ...] = ()  # what else the device will need; one sentence each
+    not_held: tuple[str, ...] = ()  # what else the device will need, of whatever case
+    notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
     compiler: str = ""  # its version
     flags: dict[str, str] = Field(default={})  # that it was given
     low: float | None = Field(default=None, gt=0)  # measured peaks lay between so many times the prediction ...
@@ -80,7 +85,7 @@ class Planned(Part):
         if self.outcome != "planned" and not self.reason:
             raise ValueError(f"{self.outcome}, and no reason")
         if self.source == "compiler.plan" and self.outcome == "planned":
-            if self.parts.keys() != PLAN:
+            if self.parts.keys() - {BESIDE, HOST} != PLAN:
                 raise ValueError(f"a plan has the parts {', '.join(sorted(PLAN))}, not {', '.join(sorted(self.parts))}")
             if (whole := plan_bytes(self.parts)) != self.peak_bytes:
                 raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
@@ -89,7 +94,7 @@ class Planned(Part):
 
 def plan_bytes(parts: dict[str, int]) -> int:
     """Donated arguments are written over: what is aliased counts once."""
-    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
+    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
 
 
 def file(results: Path, device: str, environment: str, case: Case) -> Path:

@@ -41,6 +41,8 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
         from framebench.features.devices import table
 
         table.of_cases(predictions, device).terminal(out)
+        if len(predictions) == 1 and predictions[0].outcome == "planned":
+            table.parts(predictions[0]).terminal(out)
     if any(one.outcome == "failed" for one in predictions):
         raise typer.Exit(1)
 

@@ -23,6 +23,7 @@ def catalog() -> Comparison:
     )
 
 
+FINE = ",.2f"
 NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
@@ -32,7 +33,9 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     head = ("case", "peak MiB", "of memory", "told by", "why not")[:width]
     told = ((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-"), p.reason or "") for p in predictions)
     rows = tuple(row[:width] for row in told)
-    notes = tuple(dict.fromkeys(f"{p.framework} {p.framework_version}: {each}" for p in predictions for each in p.not_held))
+    missing = dict.fromkeys((f"{p.framework} {p.framework_version}", p.not_held) for p in predictions if p.not_held)
+    notes = tuple(f"not in the peaks of {name}: {'; '.join(held)}" for name, held in missing)
+    notes += tuple(f"{p.case}: {note}" for p in predictions for note in p.notes)
     return Comparison.of_text(
         f"What cases need on one {device.title}",
         f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
@@ -52,3 +55,16 @@ def share(planned: Planned, device: Device) -> str:
         return "-"
     of = planned.peak_bytes / device.memory_bytes
     return f"{of:.1%}" if of <= 1 else f"{of:.1%}: does not fit"
+
+
+def parts(planned: Planned) -> Comparison:
+    """What the peak of one case is made of, and the largest buffers."""
+    whole = tuple((name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size)
+    held = tuple(("", b.line, b.shape, str(b.count), mib(b.bytes, FINE)) for b in planned.largest)
+    return Comparison.of_text(
+        f"What it is made of: {planned.case}",
+        "The parts, then the largest of what is alive at the fullest moment. Arguments that are donated are written over.",
+        ("part", "asked for by", "shape", "buffers", "MiB"),
+        whole + held,
+        left=3,
+    )
