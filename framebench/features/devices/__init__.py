@@ -8,5 +8,6 @@ FEATURE = Feature(
         "commands": "command",
         "predict_on_device": "show:predict_on_device",
         "planned_for": "planning:planned_for",
+        "documents": "judge.table:documents",
     },
 )

@@ -10,7 +10,7 @@ import typer
 from framebench.cli.shared import Results, err, out, say
 from framebench.cli.upkeep import dev
 from framebench.engine import environments, runner
-from framebench.features.devices.judge import judged, measured, programs, table
+from framebench.features.devices.judge import judged, measured, programs
 from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
 
@@ -26,7 +26,7 @@ def judge(
     show: Annotated[bool, typer.Option(help="only show what was predicted")] = False,
     results: Results = runner.RESULTS,
 ) -> None:
-    """Predict each row of results/measured_elsewhere/gpu.csv that can be written, and show the errors. Goes on where it stopped."""
+    """Predict what others measured on real cards (results/measured_elsewhere), and show errors. Goes on where it stopped."""
     chosen = [(row, program) for row, program in writable(results) if _named(row, rows or [])]
     if not show:
         todo = list(judged.pending(results, chosen, again))
@@ -38,6 +38,8 @@ def judge(
             err.print(
                 f"{number}/{len(todo)} {row.key}: {answer.failed or f'{answer.reserved_bytes:,}'} ({answer.wall_s:.0f} s)"
             )
+    from framebench.features.devices.judge import table
+
     for comparison in table.of_folder(results):
         comparison.terminal(out)
 

@@ -21,6 +21,10 @@ ESTIMATORS = {
     "estimate_llmem": "LLMem",
 }
 XMEM = "xMem"
+AS_THERE = (  # columns whose names and texts a row keeps
+    "source", "card", "framework", "framework_version", "model", "batch", "sequence", "optimizer", "precision", "strategy",
+    "quantity", "note",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,9 +79,12 @@ def read(results: Path) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     estimates = {name: float(line[column]) for column, name in ESTIMATORS.items() if line[column]}
-    same = ("source", "card", "framework", "framework_version", "model", "batch", "sequence", "optimizer", "precision", "strategy",
-            "quantity", "note")  # fmt: skip
-    return Row(**{name: line[name] for name in same}, link=line["link_or_path"], bytes=int(line["bytes"]), estimates=estimates)
+    return Row(
+        **{name: line[name] for name in AS_THERE},
+        link=line["link_or_path"],
+        bytes=int(line["bytes"]),
+        estimates=estimates,
+    )
 
 
 def beside_the_pool(rows: Sequence[Row]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Which program a measured row ran, as far as its source says; and which rows cannot be written, with the reason.
 
 Written before any prediction was looked at. A row is written where model, shapes, optimizer, precision and loop are known, and
-the step is eager PyTorch on one card. What a source leaves open is filled in the same way for all of its rows, said in `ASSUMED`.
+the step is eager PyTorch on one card. What a source leaves open is filled in alike for all of its rows: `ASSUMED`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UNWRITTEN = {  # by source; of some sources single rows are written all the same
     "mesh-transformer-jax PR 8": "inference in JAX by its platform allocator, written to one digit",
     "openxla PR 10803": "a plan of XLA, held against the planner of JAX and not against a simulation",
     "optimum-benchmark (CUDA runs)": "card, batch and length are not stated",
-    "optimum-benchmark (ROCm runs)": "an AMD card, whose libraries' workspaces are not modelled; batch and length are not shown",
+    "optimum-benchmark (ROCm runs)": "an AMD card, whose libraries are not modelled; batch and length are not shown",
     "torchao float8/mx training docs": SHARDED,
     "torchao float8nocompile": SHARDED,
     "torchao low-bit optimizers": COMPILED,

@@ -93,8 +93,8 @@ def in_all(held: Sequence[Held]) -> Comparison:
             )
         )  # fmt: skip
     caption = (
-        "Relative errors of predicted peaks against measured ones. median and nine of ten: of absolute errors. bias: the median "
-        "with its sign. Estimators are held against the rows for which they have a figure that is no lower bound."
+        "Relative errors of predicted peaks against measured ones. median and nine of ten: of absolute errors. bias: the "
+        "median with its sign. Estimators are held against the rows for which they have a figure that is no lower bound."
     )
     head = ("", "rows", "median", "goal", "nine of ten", "goal", "bias", f"within {rules.CLOSE:.0%}")
     return Comparison.of_text("Predictions against real cards", caption, head, rows, left=1)
@@ -117,8 +117,8 @@ def by_family(held: Sequence[Held]) -> Comparison:
             )
         )  # fmt: skip
     caption = (
-        "Median absolute error of the predicted peak, by family; bias: the median with its sign. The last columns are what four "
-        "published estimators say of the same rows."
+        "Median absolute error of the predicted peak, by family; bias: the median with its sign. The last columns are what "
+        "four published estimators say of the same rows."
     )
     head = ("family", "trust", "rows", "median", "bias", "range", f"within {rules.CLOSE:.0%}", *ESTIMATORS.values())
     return Comparison.of_text("Errors by family", caption, head, rows, left=2)
@@ -154,7 +154,9 @@ def left_out(rows: Sequence[Row]) -> Comparison:
         except programs.Unwritten as why:
             reasons[row.source, rules.trust(row), str(why)] += 1
     cells = tuple((source, trust, str(count), why) for (source, trust, why), count in reasons.items())
-    caption = "A row is written where model, shapes, optimizer, precision and loop are known, and the step is eager PyTorch on one card."
-    return Comparison.of_text(
-        "Measured rows that are not predicted", caption, ("source", "trust", "rows", "why"), cells, left=4
+    caption = (
+        "A row is predicted where model, shapes, optimizer, precision and loop are known, and the step is eager PyTorch on one "
+        "card."
     )
+    head = ("source", "trust", "rows", "why")
+    return Comparison.of_text("Measured rows that are not predicted", caption, head, cells, left=4)

@@ -25,9 +25,10 @@ def made(program: Program) -> Callable[[torch.device], Step]:
     """What `simulate` asks for. A loop is a generator that stops after each step, and before the first: so names of the last
     step are alive in the next one."""
     run: Run = {"images": images, "text": text}[program.loop]
+    model = torch_models.build(program.model)
 
     def make_step(device: torch.device) -> Step:
-        steps = run(program, torch_models.build(program.model), device)
+        steps = run(program, model.to_empty(device="cpu"), device)
         next(steps)
         return lambda: next(steps)
 
@@ -53,7 +54,7 @@ def images(program: Program, model: nn.Module, device: torch.device) -> Iterator
                 optimizer.zero_grad()
             loss_value.backward()
             optimizer.step()
-        _, preds = torch.max(outputs, 1)
+        _, preds = torch.max(outputs, 1)  # noqa: RUF059, alive during the next step
         if program.zero_grad == "end":
             optimizer.zero_grad()
         scheduler.step()

@@ -1,5 +1,5 @@
-"""The peaks of one measured row's program on a simulated card: `python -m framebench.features.devices.judge.torch_worker PROGRAM`,
-in the environment of requirements/judge.txt. Prints one JSON object."""
+"""The peaks of one measured row's program on a simulated card, in the environment of requirements/judge.txt:
+`python -m framebench.features.devices.judge.torch_worker PROGRAM`. Prints one JSON object."""
 
 from __future__ import annotations
 
