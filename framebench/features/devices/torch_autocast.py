@@ -22,7 +22,7 @@ from framebench.features.devices.torch_device import NAME
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
 CAST: dict[int, tuple[Tensor, Tensor]] = {}  # the weight, which must outlive its key, and what it was cast to
-KEY = DispatchKeySet(DispatchKey.AutocastPrivateUse1)
+KEY = DispatchKeySet(getattr(DispatchKey, "AutocastPrivateUse1"))  # noqa: B009, the stub does not know it
 
 
 def listed(policy: str) -> Iterator[Any]:

@@ -24,8 +24,8 @@ NAME = "gpu"
 OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")  # what programs take from `torch.cuda` itself
 
 
-class Stream:
-    """Everything runs in order on one stream, whatever a program asks for."""
+class InOrder:
+    """A stream. Everything runs in order on one stream, whatever a program asks for."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -34,12 +34,12 @@ class Stream:
     def wait_event(self, _: Any) -> None: ...
 
     def record_event(self, event: Any = None) -> Any:
-        return event or Event()
+        return event or Marker()
 
     def synchronize(self) -> None: ...
 
 
-class Event:
+class Marker:
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def record(self, *_: Any) -> None: ...
@@ -58,7 +58,7 @@ class Event:
 class Backend:
     """`torch.gpu`: what PyTorch and programs ask of `torch.cuda`. States of generators are host memory and have no numbers."""
 
-    Stream, Event = Stream, Event
+    Stream, Event = InOrder, Marker
     _initialized = True
     on_empty_cache: Callable[[], None] = staticmethod(lambda: None)
 
@@ -92,8 +92,8 @@ class Backend:
 
     stream = device
 
-    def current_stream(self, *_: Any) -> Stream:
-        return Stream()
+    def current_stream(self, *_: Any) -> InOrder:
+        return InOrder()
 
     def synchronize(self, *_: Any) -> None: ...
 

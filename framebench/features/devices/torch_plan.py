@@ -10,12 +10,12 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from framebench.adapters.torch.fake import FakeOnDevice
+from framebench.adapters.torch.quantized import beside
 from framebench.features.devices.allocator import OutOfMemory, Settings
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.torch_device import replaced
@@ -56,7 +56,7 @@ def settings_of(case: Case, device: Device) -> Settings:
 def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     def make(where: torch.device) -> Callable[[], None]:
         adapter = FakeOnDevice(case, where)
-        with offloading_allowed(case):
+        with offloading_allowed(adapter):
             adapter.build()
 
         def step() -> None:
@@ -68,11 +68,11 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     return make
 
 
-def offloading_allowed(case: Case) -> AbstractContextManager[None]:
+def offloading_allowed(adapter: FakeOnDevice) -> AbstractContextManager[None]:
     """torchao's optimizer on the host asks which kinds of devices the machine has, and knows two."""
-    if not any(part.how == "optimizer_offload" for part in case.parts):
+    if not any(part.how == "optimizer_offload" for part in adapter.case.parts):
         return nullcontext()
-    return replaced(import_module("torchao.optim.cpu_offload"), "get_available_devices", lambda: ["cpu", "cuda"])
+    return replaced(beside(adapter, "torchao.optim.cpu_offload"), "get_available_devices", lambda: ["cpu", "cuda"])
 
 
 def plan(case: Case, device: Device) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from framebench.features.devices.allocator import Allocator
 
 def snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
     """What `torch.cuda.memory._snapshot` returns: segments with their blocks, and the trace."""
-    segments = [
+    segments: list[dict[str, Any]] = [
         {
             "device": 0, "address": blocks[0].address, "total_size": sum(b.size for b in blocks), "stream": 0,
             "allocated_size": sum(b.size for b in blocks if b.allocated),
@@ -24,18 +24,10 @@ def snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
         } for blocks in allocator.segments()
     ]  # fmt: skip
     label, entries = "", []
-    for number_, event in enumerate(allocator.trace):
-        label = labels.get(number_, label)
+    for place, event in enumerate(allocator.trace):
+        label = labels.get(place, label)
         frames = [{"filename": "", "line": 0, "name": label}] if event.action == "alloc" else []
-        entries.append(
-            {
-                "action": event.action,
-                "addr": event.address,
-                "size": event.size,
-                "stream": 0,
-                "time_us": number_,
-                "frames": frames,
-            }
-        )
+        told = {"action": event.action, "addr": event.address, "size": event.size, "frames": frames}
+        entries.append(told | {"stream": 0, "time_us": place})
     settings = {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": allocator.settings.expandable_segments}
     return {"segments": segments, "device_traces": [entries], "allocator_settings": settings}
