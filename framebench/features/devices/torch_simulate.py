@@ -99,6 +99,9 @@ def card_of(device: Device, release: tuple[int, int], settings: Settings) -> Ite
         stack.callback(torch_autocast.forget)
         stack.enter_context(replaced(torch, "clear_autocast_cache", cleared))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
+        stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
+        torch._C._set_only_lift_cpu_tensors(True)
         stack.enter_context(watch)
         yield where, watch
 
