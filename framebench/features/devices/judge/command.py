@@ -15,6 +15,7 @@ from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
 
 PACKAGE = "judge"  # requirements/judge.txt
+AT_ONCE = 8  # rows of one process, which spends some ten seconds on imports
 
 
 @dev.command()
@@ -31,13 +32,13 @@ def judge(
     if not show:
         todo = list(judged.pending(results, chosen, again))
         environment = environments.ensure("torch", say=say, package=PACKAGE) if todo else None
-        for number, (row, program) in enumerate(todo, 1):
+        for at in range(0, len(todo), AT_ONCE):
             assert environment
-            answer = judged.predict(row, program, environment)
-            judged.write(results, answer, row)
-            err.print(
-                f"{number}/{len(todo)} {row.key}: {answer.failed or f'{answer.reserved_bytes:,}'} ({answer.wall_s:.0f} s)"
-            )
+            some = todo[at : at + AT_ONCE]
+            for number, ((row, _), answer) in enumerate(zip(some, judged.predict(some, environment)), at + 1):
+                judged.write(results, answer, row)
+                told = answer.failed or f"{answer.reserved_bytes:,} bytes reserved"
+                err.print(f"{number}/{len(todo)} {row.key}: {told} ({answer.wall_s:.0f} s)", markup=False, highlight=False)
     from framebench.features.devices.judge import table
 
     for comparison in table.of_folder(results):

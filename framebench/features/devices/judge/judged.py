@@ -6,8 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -62,19 +61,20 @@ def code() -> str:
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12]
 
 
-def predict(row: Row, program: Program, environment: Environment) -> Judged:
-    """In a fresh process on one core; a failure is an answer, too."""
-    start = time.monotonic()
-    said = dataclasses.asdict(program)
+def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> list[Judged]:
+    """In one fresh process on one core; a failure is an answer, too."""
+    said = [dataclasses.asdict(program) for _, program in rows]
+    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     try:
-        printed = run_module(environment, WORKER, json.dumps(said), OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-        found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    except (SetupError, IndexError, ValueError) as error:
-        found = {"failed": str(error).strip().splitlines()[-1][-300:]}
-    return Judged(
-        row=row.key, source=row.source, model=row.model, program=said, code=code(), predicted_at=datetime.now(UTC),
-        commit=provenance.commit(), wall_s=round(time.monotonic() - start, 1), **found,
-    )  # fmt: skip
+        lines = run_module(environment, WORKER, json.dumps(said), **variables).splitlines()
+        found = [json.loads(line) for line in lines]
+    except (SetupError, ValueError) as error:
+        found = [{"failed": str(error).strip().splitlines()[-1][-300:], "wall_s": 0}] * len(rows)
+    shared: dict[str, Any] = {"code": code(), "predicted_at": datetime.now(UTC), "commit": provenance.commit()}
+    return [
+        Judged(row=row.key, source=row.source, model=row.model, program=dataclasses.asdict(program), **shared, **answer)
+        for (row, program), answer in zip(rows, found, strict=True)
+    ]
 
 
 def file(results: Path, row: Row) -> Path:

@@ -1,10 +1,12 @@
-"""The peaks of one measured row's program on a simulated card, in the environment of requirements/judge.txt:
-`python -m framebench.features.devices.judge.torch_worker PROGRAM`. Prints one JSON object."""
+"""The peaks of measured rows' programs on a simulated card, in the environment of requirements/judge.txt:
+`python -m framebench.features.devices.judge.torch_worker PROGRAMS`, a JSON list. Prints a JSON object for each, as it comes."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+import time
 from importlib import metadata
 from typing import Any
 
@@ -18,7 +20,7 @@ PACKAGES = ("torch", "torchvision", "transformers")
 
 
 def predict(program: Program) -> dict[str, Any]:
-    """The largest values over the run, by counter."""
+    """The largest values over the run, by counter; or why there are none."""
     try:
         peaks = torch_simulate.simulate(
             torch_programs.made(program),
@@ -28,11 +30,17 @@ def predict(program: Program) -> dict[str, Any]:
         )
     except OutOfMemory as error:
         return {"failed": f"does not fit: {error}"}
+    except Exception as error:  # it is an answer, and others follow
+        return {"failed": f"{type(error).__name__}: {error}"[:300]}
     return {"allocated_bytes": max(peaks.by_step), "reserved_bytes": peaks.reserved}
 
 
 if __name__ == "__main__":
     out = own_stdout()
-    said = json.loads(sys.argv[1])
-    answer = predict(Program(**{**said, "release": tuple(said["release"])}))
-    print(json.dumps(answer | {"versions": {name: metadata.version(name) for name in PACKAGES}}), file=out)
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    for said in json.loads(sys.argv[1]):
+        start = time.monotonic()
+        answer = predict(Program(**{**said, "release": tuple(said["release"])}))
+        gc.collect()
+        wall_s = round(time.monotonic() - start, 1)
+        print(json.dumps({**answer, "versions": versions, "wall_s": wall_s}), file=out, flush=True)
