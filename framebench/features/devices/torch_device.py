@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.optim.optimizer as optimizers
 from torch import Tensor, nn
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils, backend_registration
 
@@ -138,6 +139,14 @@ def _autocast_here(init: Callable[..., None]) -> Callable[..., None]:
     return around
 
 
+def layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
+    """In which cuDNN computes a convolution: channels last if either operand is (`cudnn_conv_suggest_memory_format` in
+    ATen/native/ConvUtils.h)."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
+    either = last is not None and last in (suggest_memory_format(values), suggest_memory_format(weight))
+    return last if either and last else torch.contiguous_format
+
+
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     """An attribute has another value for a while."""
@@ -163,6 +172,7 @@ def as_card(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch
             (optimizers, "_foreach_supported_types", lists),
             (autocast, "__init__", _autocast_here(autocast.__init__)),
             (torch.cuda, "empty_cache", on_empty_cache),
+            (torch._C, "_conv_determine_backend_memory_format", layout),
             *((torch.cuda, name, getattr(here, name)) for name in OF_CUDA),
         ):
             stack.enter_context(replaced(owner, name, value))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from framebench.features.devices.torch_card import Card
+from framebench.features.devices.torch_device import layout
 
 aten = torch.ops.aten
 NOT_HELD = (
@@ -69,9 +70,9 @@ def _passing(*sizes: int) -> Iterator[Taken]:
         yield size, False
 
 
-def _copied(tensor: Tensor) -> tuple[int, ...]:
-    """Bytes of the copy that a kernel makes of what is not contiguous."""
-    return () if tensor.is_contiguous() else (tensor.numel() * tensor.element_size(),)
+def _copied(tensor: Tensor, order: torch.memory_format = torch.contiguous_format) -> tuple[int, ...]:
+    """Bytes of the copy that a kernel makes of what is not contiguous in this order."""
+    return () if tensor.is_contiguous(memory_format=order) else (tensor.numel() * tensor.element_size(),)
 
 
 def _for_blas(tensor: Tensor) -> tuple[int, ...]:
@@ -143,6 +144,18 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, card: Card) -
     return batch * heads * multiple(elements, 4) * FLOAT
 
 
+def _convolution(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
+    """Operands in another order than cuDNN's are copied (`cudnn_convolution` in ATen/native/cudnn/ConvShared.cpp)."""
+    order = layout(args[0], args[1])
+    yield from _passing(*(size for operand in args[:2] for size in _copied(operand, order)))
+
+
+def _convolution_backward(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
+    """Likewise, and the gradient."""
+    order = layout(args[1], args[2])
+    yield from _passing(*(size for operand in args[:3] for size in _copied(operand, order)))
+
+
 def _layer_norm_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     """Inputs are made contiguous (layer_norm_kernel.cu)."""
     gradient, values = args[:2]
@@ -154,6 +167,8 @@ TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
     "_scaled_dot_product_flash_attention_backward": _flash_backward,
     "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
     "native_layer_norm_backward": _layer_norm_backward,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
 }
 
 

@@ -57,7 +57,7 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
             return func(*args, **kwargs)
-        if func is aten._local_scalar_dense.default:
+        if func is aten._local_scalar_dense.default and getattr(args[0], "constant", None) is None:
             return number(args[0])
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own

@@ -155,6 +155,14 @@ def test_the_hosts_memory_is_not_the_cards(steps: dict[str, Any]) -> None:
     assert steps["on_the_host"]["allocated"] == 4 * tensor + 2 * 512
 
 
+def test_channels_last_spreads(steps: dict[str, Any]) -> None:
+    assert steps["layouts"] == [False, True]
+
+
+def test_numbers_that_a_program_reads(steps: dict[str, Any]) -> None:
+    assert steps["numbers"] == [5.0, 0.0, True, 1]
+
+
 def test_a_card_can_be_too_small(steps: dict[str, Any]) -> None:
     assert steps["too_large"] == f"{13 << 30:,} bytes do not fit beside 0 in use, 0 reserved"
 

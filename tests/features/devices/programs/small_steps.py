@@ -248,6 +248,41 @@ def on_the_host() -> Any:
 
 
 @found
+def layouts() -> Any:
+    """A convolution's output and gradients are channels last if one operand is."""
+    orders = []
+
+    def make(device: torch.device) -> Callable[[], None]:
+        x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
+
+        def step() -> None:
+            for one, other in ((x, w), (x.to(memory_format=torch.channels_last), w)):
+                y = F.conv2d(one, other)
+                orders.append(y.is_contiguous(memory_format=torch.channels_last))
+
+        return step
+
+    simulate(make, A100, steps=1)
+    return orders
+
+
+@found
+def numbers() -> Any:
+    """What a program reads: of what it has written itself the number, else a made-up one."""
+    read: list[Any] = []
+
+    def make(device: torch.device) -> Callable[[], None]:
+        def step() -> None:
+            given = torch.tensor([2.0, 3.0], device=device)
+            read.extend((torch.tensor(5.0).item(), given.sum().item(), bool((given > 0).all()), int(given.argmax())))
+
+        return step
+
+    simulate(make, A100, steps=1)
+    return read
+
+
+@found
 def too_large() -> Any:
     def make(device: torch.device) -> Callable[[], None]:
         return lambda: torch.empty(13 << 30, dtype=torch.uint8, device=device)
