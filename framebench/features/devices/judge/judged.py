@@ -34,6 +34,7 @@ class Judged(Part):
     program: dict[str, str | int | tuple[int, int]]
     allocated_bytes: Bytes | None = None
     reserved_bytes: Bytes | None = None
+    weights_bytes: Bytes | None = None  # of which xMem's first sample may have held some
     failed: str | None = None
     code: str  # fingerprint of the sources that predict
     predicted_at: Moment

@@ -32,7 +32,8 @@ def predict(program: Program) -> dict[str, Any]:
         return {"failed": f"does not fit: {error}"}
     except Exception as error:  # it is an answer, and others follow
         return {"failed": f"{type(error).__name__}: {error}"[:300]}
-    return {"allocated_bytes": max(peaks.by_step), "reserved_bytes": peaks.reserved}
+    weights = peaks.kinds["weights"]
+    return {"allocated_bytes": max(peaks.by_step), "reserved_bytes": peaks.reserved, "weights_bytes": weights}
 
 
 if __name__ == "__main__":
