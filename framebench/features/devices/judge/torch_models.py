@@ -75,7 +75,6 @@ IMAGES: dict[str, Callable[[], nn.Module]] = {
     "convnext_base": vision.convnext_base,
     "regnet_x_400mf": vision.regnet_x_400mf,
     "regnet_y_400mf": vision.regnet_y_400mf,
-    "vit_l_16": vision.vit_l_16,
 }
 NEEDS_NUMBERS = ("regnet",)  # compute their widths by tensors
 
