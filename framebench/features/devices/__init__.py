@@ -10,5 +10,6 @@ FEATURE = Feature(
         "advise_on_device": "advice:advise_on_device",
         "fit_on_device": "advice:fit_on_device",
         "planned_for": "planning:planned_for",
+        "documents": "judge.table:documents",
     },
 )

@@ -52,6 +52,7 @@ class Watch(TorchDispatchMode):
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.labels: dict[int, str] = {}
+        self.sum: tuple[torch.UntypedStorage, Life] | None = None  # of two gradients, and the first one's storage
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -67,6 +68,8 @@ class Watch(TorchDispatchMode):
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         operator = func._schema.name.partition("::")[2]
+        if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(*args[:2], out):
+            return out
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
                 self.born(tensor.untyped_storage(), operator)
@@ -112,6 +115,30 @@ class Watch(TorchDispatchMode):
         else:
             self.died(self.take(self.card.blas_lt_workspace, "cuBLASLt", "temporaries"))
 
+    def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
+        """Where two gradients meet, autograd writes their sum over the first if nothing else holds it (`can_accumulate_inplace`
+        in torch/csrc/autograd/input_buffer.cpp). It never does so to tensors that a mode follows, as here: they are added, and
+        the first dies at once. So the sum gets no block until it is seen what happens next."""
+        whole = {t.untyped_storage().nbytes() for t in (first, second, out) if isinstance(t, Tensor)}
+        owner = self.known.get(first.untyped_storage()._cdata) if isinstance(second, Tensor) else None
+        if owner is None or whole != {first.numel() * first.element_size()}:
+            return False
+        self.settle()
+        self.sum = out.untyped_storage(), owner
+        return True
+
+    def settle(self, dead: Life | None = None) -> bool:
+        """Whether a sum took the place of what is dead; else it has a block of its own from now on."""
+        if self.sum is None:
+            return False
+        (storage, owner), self.sum = self.sum, None
+        if owner is not dead:
+            self.born(storage, "add")
+            return False
+        self.known[storage._cdata] = owner
+        weakref.finalize(storage, self.forget, storage._cdata, owner).atexit = False
+        return True
+
     def born(self, storage: torch.UntypedStorage, operator: str) -> None:
         key, size = storage._cdata, storage.nbytes()
         if key in self.known or not size:
@@ -120,6 +147,7 @@ class Watch(TorchDispatchMode):
         weakref.finalize(storage, self.forget, key, life).atexit = False
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
+        self.settle()
         self.labels[len(self.allocator.trace)] = operator
         phase = self.phase if threading.get_ident() == self.home else "backward"
         block = self.allocator.malloc(size)
@@ -130,7 +158,8 @@ class Watch(TorchDispatchMode):
     def forget(self, key: int, life: Life) -> None:
         if self.known.get(key) is life:
             del self.known[key]
-        self.died(life)
+        if not self.settle(dead=life):
+            self.died(life)
 
     def died(self, life: Life) -> None:
         life.died = len(self.allocator.trace)
