@@ -22,6 +22,8 @@ HOOKS = {
     "documents": "(results) -> further tables that a document or a page may ask for",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
+    "strategies": "a module whose ROWS are of the catalog; workers read it as well: standard library only",
+    "switches": "a part, see `of_framework`: its `switch` turns those strategies on, for each framework that needs code",
     "workload": "() -> the workload `own`, which is a user's model",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
@@ -78,6 +80,13 @@ def every(hook: str) -> Iterator[Any]:
 def of_framework(feature: str, part: str, framework: str) -> Any:
     """A feature's module for one framework, imported now: `<framework>_<part>.py` in its folder."""
     return importlib.import_module(f"framebench.features.{feature}.{framework}_{part}")
+
+
+def switches(framework: str) -> dict[str, Callable[..., Any]]:
+    """Those of features' strategies, by the name in a row's `how`; their modules are imported now."""
+    parts = {name: feature.adds["switches"] for name, feature in features().items() if "switches" in feature.adds}
+    having = {name: part for name, part in parts.items() if (FOLDER / name / f"{framework}_{part}.py").exists()}
+    return {how: run for name, part in having.items() for how, run in of_framework(name, part, framework).switch.items()}
 
 
 def one(hook: str) -> Any | None:
