@@ -20,6 +20,7 @@ HOOKS = {
     "commands": "a module that adds its commands to `framebench` when it is imported",
     "report": "(records, results) -> comparisons of each machine, beside those of its strategies and frameworks",
     "documents": "(results) -> further tables that a document or a page may ask for",
+    "questions": "(rows of one machine) -> (name, function that draws, rows) of each figure",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
     "strategies": "a module whose ROWS are of the catalog; workers read it as well: standard library only",

@@ -6,6 +6,7 @@ FEATURE = Feature(
     "The largest batch within a budget of memory.",
     {
         "commands": "command",
+        "figures": "figure:figures",
         "largest_batch": "measure:find",
     },
 )
