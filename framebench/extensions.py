@@ -33,6 +33,7 @@ HOOKS = {
     "run_on_slurm": "(what `framebench run` is asked for, cases, results, settings) -> each record's status",
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",
+    "evaluator": "(environment, options) -> (case, samples, budget) -> the evaluation; batches are halved when memory runs out",
     "build_site": "(results, folder, records) -> the pages of these records",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }

@@ -8,5 +8,6 @@ FEATURE = Feature(
         "commands": "command",
         "figures": "figure:figures",
         "largest_batch": "measure:find",
+        "evaluator": "oom_recovery:evaluator",
     },
 )
