@@ -18,10 +18,14 @@ FOLDER = Path(__file__).parent / "features"
 # What a feature may add, and how it is called. A module's name alone means that importing it is enough.
 HOOKS = {
     "commands": "a module that adds its commands to `framebench` when it is imported",
+    "tables": "(rows) -> comparisons of them, which stand behind a workload's page on the site too",
     "report": "(records, results) -> comparisons of each machine, beside those of its strategies and frameworks",
     "documents": "(results) -> further tables that a document or a page may ask for",
+    "questions": "(rows of one machine) -> (name, function that draws, rows) of each figure",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
+    "strategies": "a module whose ROWS are of the catalog; workers read it as well: standard library only",
+    "switches": "a part, see `of_framework`: its `switch` turns those strategies on, for each framework that needs code",
     "workload": "() -> the workload `own`, which is a user's model",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
@@ -33,6 +37,7 @@ HOOKS = {
     "run_on_slurm": "(what `framebench run` is asked for, cases, results, settings) -> each record's status",
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",
+    "evaluator": "(environment, options) -> (case, samples, budget) -> the evaluation; batches are halved when memory runs out",
     "build_site": "(results, folder, records) -> the pages of these records",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }
@@ -82,6 +87,13 @@ def every(hook: str) -> Iterator[Any]:
 def of_framework(feature: str, part: str, framework: str) -> Any:
     """A feature's module for one framework, imported now: `<framework>_<part>.py` in its folder."""
     return importlib.import_module(f"framebench.features.{feature}.{framework}_{part}")
+
+
+def switches(framework: str) -> dict[str, Callable[..., Any]]:
+    """Those of features' strategies, by the name in a row's `how`; their modules are imported now."""
+    parts = {name: feature.adds["switches"] for name, feature in features().items() if "switches" in feature.adds}
+    having = {name: part for name, part in parts.items() if (FOLDER / name / f"{framework}_{part}.py").exists()}
+    return {how: run for name, part in having.items() for how, run in of_framework(name, part, framework).switch.items()}
 
 
 def one(hook: str) -> Any | None:

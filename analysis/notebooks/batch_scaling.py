@@ -23,7 +23,8 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis import figures
+from framebench.analysis.figures import COLOURS
+from framebench.features.max_batch.figure import largest, searches
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -52,7 +53,7 @@ display(Markdown(f"**{finding}**"))
 
 grid = sns.relplot(
     curves.assign(mib=curves["host_rss_bytes"] / 2**20), kind="line", x="batch", y="mib", hue="framework", style="scenario",
-    col="workload", markers=True, palette=figures.COLOURS, height=3.4, facet_kws={"sharex": False},
+    col="workload", markers=True, palette=COLOURS, height=3.4, facet_kws={"sharex": False},
 )  # fmt: skip
 for axes in grid.axes.flat:
     axes.set_xscale("log", base=2)
@@ -68,5 +69,5 @@ sns.despine()
 # Searched by `framebench max-batch`, under a limit that the kernel enforces.
 
 # %%
-found = figures.searches(framebench.folder(), df["machine"].iloc[0])
-figures.largest(found.query("workload == 'transformer'")) if len(found) else "nothing was searched on this machine"
+found = searches(framebench.folder(), df["machine"].iloc[0])
+largest(found.query("workload == 'transformer'")) if len(found) else "nothing was searched on this machine"

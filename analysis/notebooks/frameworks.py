@@ -21,7 +21,8 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis import figures
+from framebench.analysis.figures import COLOURS
+from framebench.features.figures.steps import first_steps
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -48,7 +49,7 @@ display(Markdown(f"**{finding}**"))
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
 grid = sns.relplot(
     long, kind="line", x="batch", y="ratio", hue="framework", style="workload", col="scenario", markers=True,
-    palette=figures.COLOURS, height=3.6,
+    palette=COLOURS, height=3.6,
 )  # fmt: skip
 grid.refline(y=1)
 grid.set(xscale="log", xticks=(ticks := sorted(long["batch"].unique())), xticklabels=ticks)
@@ -61,4 +62,4 @@ sns.despine()
 # What is compiled ahead is paid in the first step.
 
 # %%
-figures.first_steps(df.query("workload == 'transformer' and scenario == 'train'"))
+first_steps(df.query("workload == 'transformer' and scenario == 'train'"))

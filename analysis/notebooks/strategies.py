@@ -22,7 +22,7 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis import figures
+from framebench.analysis.figures import COLOURS, pareto
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -62,7 +62,7 @@ grid = sns.catplot(
     y="strategy",
     order=order,
     hue="framework",
-    palette=figures.COLOURS,
+    palette=COLOURS,
     height=5.5,
 )
 sns.scatterplot(overview.loc[order], x="peak", y="strategy", marker="|", s=160, color="black", ax=grid.ax)
@@ -76,4 +76,4 @@ sns.despine()
 # may be compared, as each framework has a baseline and an instrument of its own.
 
 # %%
-figures.pareto(df.query("workload == 'transformer' and scenario == 'train'"))
+pareto(df.query("workload == 'transformer' and scenario == 'train'"))

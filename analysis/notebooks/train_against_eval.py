@@ -21,7 +21,8 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis import figures
+from framebench.analysis.figures import COLOURS
+from framebench.features.figures.strategies import heat
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -44,7 +45,7 @@ display(Markdown(f"**{finding}**"))
 
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
 grid = sns.catplot(
-    long, kind="bar", x="workload", y="ratio", hue="framework", col="kind", palette=figures.COLOURS, saturation=1,
+    long, kind="bar", x="workload", y="ratio", hue="framework", col="kind", palette=COLOURS, saturation=1,
     errorbar=None, height=3.4,
 )  # fmt: skip
 grid.refline(y=1)
@@ -57,4 +58,4 @@ sns.despine()
 # The baseline is evaluation without gradients, so a ratio above 1 is what carelessness costs.
 
 # %%
-figures.heat(df.query("workload == 'transformer' and scenario == 'eval'"))
+heat(df.query("workload == 'transformer' and scenario == 'eval'"))

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from framebench import extensions
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
 from framebench.instruments import limits
@@ -108,10 +109,12 @@ class Adapter(ABC):
 
     def switch(self, how: str) -> Switch:
         """What switches a part of a strategy on. Raises LookupError."""
-        if how not in self.switches:
+        if how in self.switches:
+            return self.switches[how]
+        if how not in (more := extensions.switches(self.case.framework)):
             folder = f"framebench/adapters/{self.case.framework}"
             raise LookupError(f"the catalog names {how!r}, and no function in {folder} has that name; add it there as a switch")
-        return self.switches[how]
+        return more[how]
 
     def step(self) -> None:
         """One unit of work of the scenario. May return before it is done."""

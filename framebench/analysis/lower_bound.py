@@ -122,6 +122,21 @@ def mixed_precision_adam(parameters: int) -> int:
     return (2 + 2 + 4 + 4 + 4) * parameters
 
 
+def published_bytes(case: Case) -> int:
+    """Korthikanti et al. 2022, equation 1, times the layers: s b h (34 + 5 a s / h) bytes in 16 bits, dropout included."""
+    c = case.config
+    s, b, h, a = c.length, case.batch, c.width, c.heads
+    return c.layers * round(s * b * h * (34 + 5 * a * s / h))
+
+
+def adjusted_bytes(case: Case) -> int:
+    """The same without dropout (its masks: 2 s h, and of the scores a s^2; its output beside them 2 a s^2), in float32: every
+    tensor is twice as wide. What is left is 2 s b h (32 + 2 a s / h) bytes."""
+    c = case.config
+    s, b, h, a = c.length, case.batch, c.width, c.heads
+    return c.layers * round(2 * s * b * h * (32 + 2 * a * s / h))
+
+
 def input_bytes(case: Case, targets: bool = True) -> int:
     """Of one batch, or of all, where the scenario or the strategy holds them."""
     integer = INTEGER[case.framework]

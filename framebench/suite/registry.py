@@ -1,10 +1,11 @@
-"""The one table: every scenario, and from `catalog/` every strategy with how each framework does it or why it cannot."""
+"""The one table: every scenario, and from `catalog/` and features every strategy, with how a framework does it or why not."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from framebench.suite.catalog import checkpoint, claims, memory, offload, precision, quantized, ranks, scenarios, steps
+from framebench import extensions
+from framebench.suite.catalog import checkpoint, claims, memory, offload, precision, quantized, scenarios, steps
 from framebench.suite.strategy import Scenario, Strategy, combine
 
 _SCENARIOS = (
@@ -45,8 +46,10 @@ _ROWS = (
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
-# what several processes or devices do together: in no profile
-OVER_RANKS: dict[tuple[str, str], Strategy] = {(scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios}
+# what several processes or devices do together, which is a feature's: in no profile
+OVER_RANKS: dict[tuple[str, str], Strategy] = {
+    (scenario, row.name): row for module in extensions.every("strategies") for row in module.ROWS for scenario in row.scenarios
+}
 _KNOWN = STRATEGIES | OVER_RANKS
 
 # Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Stands in for a framework that does not check its allocations: `unchecked.py -m framebench.worker.probe ORDER` needs a MiB
-per sample, and above the budget does what $BEYOND says: die, be killed, raise something else, or take the memory anyway."""
+"""Stands in for a framework that does not check its allocations: `unchecked.py -m framebench.features.max_batch.worker ORDER`
+needs a MiB per sample, and above the budget does what $BEYOND says: die, be killed, raise something else, or take it anyway."""
 
 from __future__ import annotations
 

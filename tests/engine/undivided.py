@@ -16,7 +16,7 @@ from framebench.worker.worker import serve
 
 def undo(case: Case) -> None:
     if case.support.package == "deepspeed":
-        from framebench.adapters.torch import deepspeed
+        from framebench.features.ranks import torch_deepspeed as deepspeed
 
         attach = deepspeed.attach
         deepspeed.attach = lambda run, stage: attach(run, 0)
@@ -29,7 +29,7 @@ def undo(case: Case) -> None:
 
         torch.distributed.fsdp.fully_shard = fully_shard  # type: ignore[assignment]
     elif "processes" not in case.strategy:
-        from framebench.adapters.jax import ranks as ours
+        from framebench.features.ranks import jax_switches as ours
 
         ours.along = lambda count, shape: ours.NamedSharding(ours.every_rank(count), ours.PartitionSpec())  # type: ignore[assignment]
 

@@ -12,6 +12,7 @@ import pytest
 
 from framebench import extensions
 from framebench.extensions import Feature, NoSuchHook
+from framebench.suite.registry import OVER_RANKS
 from tests.material import RESULTS
 from tests.processes import ROOT
 
@@ -37,6 +38,7 @@ def test_every_feature_can_be_deleted(left: dict[str, dict[str, Any]]) -> None:
     whole = left[""]
     for name, line in left.items():
         assert set(line["commands"]) <= set(whole["commands"]), name
+        assert set(line["strategies"]) <= set(whole["strategies"]), name
         assert set(line["tables"]) <= set(whole["tables"]), name
 
 
@@ -47,6 +49,9 @@ def test_what_a_feature_adds_goes_with_it(left: dict[str, dict[str, Any]]) -> No
     assert gone["growth"] == {"grow"}
     assert gone["versions"] == {"versions"}
     assert gone["cluster"] == {"plan", "collect", "check-results"}
+    lost = set(whole["strategies"]) - set(left["ranks"]["strategies"])
+    assert lost >= {"ddp", "fsdp", "deepspeed_zero3", "fully_sharded"}
+    assert lost == {strategy for _, strategy in OVER_RANKS}
     assert any("laims" in key for key in set(whole["tables"]) - set(left["claims"]["tables"]))
     assert left["site"]["pages"] == 0 < left["claims"]["pages"] < whole["pages"]
 

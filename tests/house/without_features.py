@@ -1,8 +1,8 @@
 """What is left of framebench without each of its features: `python without_features.py COPY RESULTS SITE`.
 
 COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for sites. Prints a line of JSON for each feature,
-and one for none: {"without": name, "commands": [...], "tables": [...], "pages": n, "error": text}. Each is a process of its own
-that begins with the libraries imported.
+and one for none: {"without": name, "commands": [...], "strategies": [...], "tables": [...], "pages": n, "error": text}. Each is
+a process of its own that begins with the libraries imported.
 """
 
 from __future__ import annotations
@@ -63,11 +63,13 @@ def left(results: Path, site: Path) -> dict[str, Any]:
     from framebench.analysis.reports.report import for_documents
     from framebench.analysis.results import Results
     from framebench.cli.__main__ import app
+    from framebench.suite.registry import OVER_RANKS, STRATEGIES
 
     found = Results(results)
     build = extensions.one("build_site")
     return {
         "commands": sorted(get_command(app).commands),  # type: ignore[attr-defined]
+        "strategies": sorted({name for _, name in STRATEGIES | OVER_RANKS}),
         "tables": [table.key for table in for_documents(found)],
         "pages": len(build(found, site)) if build else 0,
     }

@@ -21,7 +21,6 @@ from framebench.suite.profiles import every_case
 from framebench.suite.registry import (
     BASELINES,
     COMBINATIONS,
-    OVER_RANKS,
     SCENARIOS,
     STRATEGIES,
     claims_only,
@@ -134,8 +133,7 @@ def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
     run = {part.how for case in fewest(framework) for part in case.parts}
     elsewhere = {p.how for c in every_case() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
     assert switches
-    ranks = {row.how for row in OVER_RANKS.values()}  # tests/features/ranks/test_measure.py
-    assert switches - run - elsewhere - ranks == set()
+    assert switches - run - elsewhere == set()
 
 
 def special(cell: Cell) -> bool:

@@ -1,6 +1,6 @@
 """PyTorch: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
-from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, ranks, scenarios, steps
+from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, scenarios, steps
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
@@ -13,7 +13,6 @@ SWITCHES = (
     | quantized.switch
     | scenarios.switch
     | generation.switch
-    | ranks.switch
 )
 
 

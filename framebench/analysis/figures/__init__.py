@@ -16,26 +16,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from framebench import extensions
-from framebench.analysis.comparison import MIB
-from framebench.analysis.figures.batches import curves, largest, searches
 from framebench.analysis.figures.fronts import pareto
 from framebench.analysis.figures.page import COLOURS, MARKERS, said, svg
-from framebench.analysis.figures.peaks import parts, train_eval
-from framebench.analysis.figures.steps import first_steps, shares
-from framebench.analysis.figures.strategies import heat, support
 from framebench.analysis.results import Results
-from framebench.analysis.rows import suffix
 
-__all__ = [
-    "COLOURS", "MARKERS", "Picture", "curves", "draw_all", "first_steps", "heat", "largest", "pareto", "parts",
-    "pictures", "save_all", "searches", "shares", "support", "svg", "train_eval",
-]  # fmt: skip
+__all__ = ["COLOURS", "MARKERS", "Picture", "draw_all", "pareto", "pictures", "save_all", "svg"]
 
 Question = Callable[[pd.DataFrame], Figure | None]
-OF_A_SCENARIO: dict[str, Question] = {
-    "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts, "first-step": first_steps,
-}  # fmt: skip
-OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
 
 class Picture(NamedTuple):
@@ -50,22 +37,15 @@ class Picture(NamedTuple):
 def questions(
     df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()
 ) -> Iterator[tuple[str, Question, pd.DataFrame]]:
-    """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows. Versions that the
-    machine has not measured are shown as `others` have. Raises ValueError."""
+    """The name of each figure, what draws it, and from which rows, by all features. Versions that the machine has not measured
+    are shown as `others` have. Raises ValueError."""
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
-    for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
-        yield from ((f"{name}-{workload}-{scenario}{suffix(str(size))}", draw, group) for name, draw in OF_A_SCENARIO.items())
-    for size, group in df.groupby("size"):
-        yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
-    yield "support", support, df
+    for of_rows in extensions.every("questions"):
+        yield from of_rows(df)
     for more in extensions.every("figures") if results and machines else ():
         yield from more(results, (*machines, *others))
-    search_rows = searches(results.root, machines[0]) if results and machines else pd.DataFrame()
-    for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(search_rows) else ():
-        workload, scenario, size, budget = key
-        yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix(str(size))}", largest, group
 
 
 def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from framebench import extensions
 from framebench.analysis import breakdown, frames, predict, tables
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports import columns, generation, ground_truth, in_words, support, verified
+from framebench.analysis.reports import columns, generation, in_words, support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
@@ -23,7 +23,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
     table = tables.used(table)
     ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
-    return [*ours, *ground_truth.comparisons(table)]
+    return [*ours, *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(table))]
 
 
 def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:
@@ -40,7 +40,6 @@ def generated(results: Results) -> list[Generated]:
 
 def for_documents(results: Results) -> list[Comparison]:
     """The tables among them."""
-    every = [columns.comparison(), *support.every_table()]
-    every += [verified.comparison(results.records), generation.comparison(results.records)]
+    every = [columns.comparison(), *support.every_table(), generation.comparison(results.records)]
     more = [comparison for documents in extensions.every("documents") for comparison in documents(results)]
     return [*of_records(results.records, results.root), *every, *more]

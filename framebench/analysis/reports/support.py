@@ -14,7 +14,8 @@ GENERATED = "Generated from framebench/suite/registry.py."
 def support() -> list[Comparison]:
     """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
     only tests an article's sentence."""
-    return [*(matrix(scenario) for scenario in SCENARIOS), _matrix_over_ranks(), _matrix_of_claims()]
+    over_ranks = [_matrix_over_ranks()] if OVER_RANKS else []
+    return [*(matrix(scenario) for scenario in SCENARIOS), *over_ranks, _matrix_of_claims()]
 
 
 def matrix(scenario: str) -> Comparison:

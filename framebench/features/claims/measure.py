@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from framebench.engine import environments, oom_recovery, runner
+from framebench import extensions
+from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.features.claims.probed_record import Probed
@@ -97,13 +98,15 @@ def reported(environment: Environment, number: str) -> dict[str, list[float]]:
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
     """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
-    run = oom_recovery.runner_of(environment, options, lambda phase: None)
-    whole = oom_recovery.evaluate(case, case.batch, None, run)
+    if (evaluator := extensions.one("evaluator")) is None:
+        raise RuntimeError("this needs the feature `max_batch`, which this copy of framebench does not have")
+    evaluate = evaluator(environment, options)
+    whole = evaluate(case, case.batch, None)
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
     budget_bytes = max(int(ROOM * peak), LEAST_ROOM)
-    outcome = oom_recovery.evaluate(case, case.batch, budget_bytes, run)
+    outcome = evaluate(case, case.batch, budget_bytes)
     counts = {
         "lost": outcome.lost,
         "done_twice": outcome.twice,

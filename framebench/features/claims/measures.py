@@ -20,6 +20,7 @@ from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.hypothetical import named
+from framebench.suite.registry import OVER_RANKS
 
 
 class Nothing(Exception):
@@ -46,6 +47,8 @@ class Ref:
     def at(self, size: str) -> Case | None:
         """The case in this size, if it has such a batch."""
         if self.own_size and size != DEFAULT_SIZE:
+            return None
+        if self.ranks > 1 and not OVER_RANKS:  # the feature that has them was deleted
             return None
         size = self.own_size or size
         if size not in spec.workload(self.workload).sizes:

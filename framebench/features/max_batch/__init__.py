@@ -6,6 +6,8 @@ FEATURE = Feature(
     "The largest batch within a budget of memory.",
     {
         "commands": "command",
+        "figures": "figure:figures",
         "largest_batch": "measure:find",
+        "evaluator": "oom_recovery:evaluator",
     },
 )

@@ -24,9 +24,10 @@ from framebench.cli.shared import (
     parts,
     say,
 )
-from framebench.engine import environments, installed, oom_recovery, runner
+from framebench.engine import environments, installed, runner
 from framebench.engine.environments import SetupError
 from framebench.features.max_batch import measure as search
+from framebench.features.max_batch import oom_recovery
 from framebench.models import spec
 from framebench.records.search import Fit
 from framebench.suite import selectors

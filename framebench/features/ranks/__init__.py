@@ -5,6 +5,8 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Cases that several processes share: measured, predicted, and advised on.",
     {
+        "strategies": "catalog",
+        "switches": "switches",
         "report": "table:of_machine",
         "documents": "sharding_tables:of_results",
         "measure_over_ranks": "measure:measure",

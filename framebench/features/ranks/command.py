@@ -9,10 +9,9 @@ import typer
 
 from framebench.cli.shared import err, fail, out, say
 from framebench.engine import environments
+from framebench.features.ranks.cases import obstacle, over_ranks
 from framebench.models import spec
-from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import obstacle, over_ranks
 from framebench.suite.registry import OVER_RANKS
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
     from framebench.features.ranks.predicted import Unpredicted
     from framebench.features.ranks.predicted import predict as predicted
 
-    case = hypothetical.over_ranks(selector, ranks)
+    case = over_ranks(selector, ranks)
     try:
-        if why := hypothetical.obstacle(case):  # before an environment is built for nothing
+        if why := obstacle(case):  # before an environment is built for nothing
             raise Unpredicted(f"{case.id}: {why}")
         with err.status(case.id):
             prediction = predicted(case, environments.ensure(case.framework, say=say))

@@ -1,4 +1,4 @@
-"""The peak of one rank without running: the parent's side of `worker/predicted_rank.py`."""
+"""The peak of one rank without running: the parent's side of `predicted_worker.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment, SetupError, run_module
+from framebench.features.ranks.cases import obstacle
 from framebench.features.ranks.prediction import Prediction
-from framebench.suite import hypothetical
 from framebench.suite.case import Case
 
 
@@ -18,7 +18,7 @@ class Unpredicted(Exception):
 
 def predict(case: Case, environment: Environment) -> Prediction:
     """In a fresh process, on one core. Raises Unpredicted."""
-    if why := hypothetical.obstacle(case):
+    if why := obstacle(case):
         raise Unpredicted(f"{case.id}: {why}")
     try:
         variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}

@@ -8,7 +8,7 @@ import os
 import sys
 
 from framebench import extensions
-from framebench.suite.hypothetical import over_ranks
+from framebench.features.ranks.cases import over_ranks
 from framebench.worker.worker import own_stdout
 
 if __name__ == "__main__":

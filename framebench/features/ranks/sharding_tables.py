@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib, number
-from framebench.analysis.reports.ground_truth import adjusted_bytes
+from framebench.analysis.lower_bound import adjusted_bytes
 from framebench.analysis.results import Results
 from framebench.features.ranks import sharding
 from framebench.features.ranks.prediction import Prediction

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from framebench import extensions
 from framebench.analysis import breakdown, predict, tables
-from framebench.analysis.reports import ground_truth, support
+from framebench.analysis.reports import support
 from framebench.analysis.results import Results
 from framebench.features.site import asv, casepage
 from framebench.features.site.links import case_page, machine_folder, slug
@@ -104,7 +105,7 @@ def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
         *tables.frameworks(rows),
         *breakdown.comparisons(rows),
         *predict.comparisons(rows),
-        *ground_truth.comparisons(rows),
+        *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(rows)),
     ]
     writer.page(
         f"{folder}/{workload}.html", "workload.html", machine=machine, workload=workload, drawn=machine.drawn[workload],

@@ -1,5 +1,4 @@
-"""The fault campaign's count: `python -m framebench.features.study.faults docs/faults.md` puts it where the document has its
-markers.
+"""The fault campaign's count.
 
 The tests that plant a fault enter its outcome; `pytest --faults results/study/faults.json` writes that down.
 """
@@ -7,19 +6,22 @@ The tests that plant a fault enter its outcome; `pytest --faults results/study/f
 from __future__ import annotations
 
 import json
-import re
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from framebench.analysis.comparison import Comparison
-from framebench.records.provenance import ROOT
 
-SOURCE = ROOT / "results/study/faults.json"
 COUNTS = ("tried", "records_lost", "false_ok")
 HEAD = ("fault", "seen as", "tried", "records lost", "false ok", "test")
+
+
+def comparisons(file: Path) -> Iterator[Comparison]:
+    """The count, if it was written down."""
+    if file.exists():
+        yield table(json.loads(file.read_text()))
 
 
 def table(campaign: dict[str, Any]) -> Comparison:
@@ -39,18 +41,3 @@ def table(campaign: dict[str, Any]) -> Comparison:
 def line(names: tuple[str, str], group: pd.DataFrame) -> tuple[str, ...]:
     sums = (str(group[count].sum()) for count in COUNTS)
     return (*names, *sums, "passed" if group["passed"].all() else "FAILED")
-
-
-def document(text: str, campaign: dict[str, Any]) -> str:
-    return re.sub("(<!-- faults -->\n).*?(<!-- end -->)", lambda m: m[1] + table(campaign).markdown() + m[2], text, flags=re.S)
-
-
-def main(arguments: list[str]) -> None:
-    campaign = json.loads(SOURCE.read_text())
-    for file in map(Path, arguments):
-        file.write_text(document(file.read_text(), campaign))
-    print(table(campaign).markdown())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,13 +1,10 @@
-"""The planted bugs' tables: `python -m framebench.features.study.mutants docs/faults.md` puts them where the document has its
-markers.
+"""The planted bugs' tables.
 
 `make mutants` plants the bugs and writes what came of each.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from framebench.analysis.comparison import Comparison
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.strategy import FRAMEWORKS, TITLES
 
 MUTANTS = ROOT / "results/study/mutants.json"
-NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 
 
 class Row(BaseModel):
@@ -80,15 +76,18 @@ def read(file: Path) -> Campaign:
     return Campaign.model_validate_json(file.read_text())
 
 
-def comparisons(campaign: Campaign) -> list[Comparison]:
-    """The count, then each framework's bugs."""
+def comparisons(file: Path) -> list[Comparison]:
+    """The count, then each framework's bugs, if any were planted."""
+    if not file.exists():
+        return []
+    campaign = read(file)
     return [counts(campaign), *listed(campaign)]
 
 
 def counts(campaign: Campaign) -> Comparison:
     kinds = sorted({(row.framework, row.precision) for row in campaign.planted})
     alike = [[row for row in campaign.planted if (row.framework, row.precision) == kind] for kind in kinds]
-    rows = [(NAMES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
+    rows = [(TITLES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
     caption = (
         "smallest: the smallest error of those that were caught, in units of its tolerance. "
         f"Their {len(campaign.controls)} cases without any bug: {unharmed(campaign.controls)}. "
@@ -130,9 +129,9 @@ def listed(campaign: Campaign) -> Iterator[Comparison]:
     head = ("bug", "case", "came out", "seen in", "error / tolerance")
     for name in FRAMEWORKS:
         rows = [row for row in campaign.planted if row.framework == name]
-        notes = tuple(f"{row.bug}: equivalent, since {row.equivalent}" for row in rows if row.equivalent)
+        cells, notes = [*map(_cells, rows)], tuple(f"{r.bug}: equivalent, since {r.equivalent}" for r in rows if r.equivalent)
         caption = "error / tolerance: -, where what was seen is no such number."
-        yield Comparison.of_text(f"Bugs planted in {NAMES[name]}", caption, head, tuple(map(_cells, rows)), left=4, notes=notes)
+        yield Comparison.of_text(f"Bugs planted in {TITLES[name]}", caption, head, cells, left=4, notes=notes)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -140,20 +139,3 @@ def _cells(row: Row) -> tuple[str, ...]:
     margin = times(row.margin) if seen and row.margin is not None else "-"
     status = f"{row.status} (equivalent)" if row.equivalent and row.as_wanted else row.status
     return row.bug, row.case.removesuffix("/b4/tiny"), status, seen, margin
-
-
-def document(text: str, planted: Campaign) -> str:
-    """With the tables between their markers."""
-    body = "\n".join(table.markdown() for table in comparisons(planted))
-    return re.sub("(<!-- mutants -->\n).*?(<!-- end -->)", lambda m: m[1] + body + m[2], text, flags=re.S)
-
-
-def main(arguments: list[str]) -> None:
-    planted = read(MUTANTS)
-    for file in map(Path, arguments):
-        file.write_text(document(file.read_text(), planted))
-    print(counts(planted).markdown())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

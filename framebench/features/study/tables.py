@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.study import machines, repeatability, study, widths
+from framebench.features.study import faults, machines, mutants, repeatability, study, verified, widths
 
 
 def documents(results: Results) -> list[Comparison]:
@@ -14,4 +14,7 @@ def documents(results: Results) -> list[Comparison]:
         repeatability.comparison(results.records),
         widths.comparison(results.records),
         *machines.comparisons(results.records, results.machines),
+        verified.comparison(results.records),
+        *faults.comparisons(results.root / "study/faults.json"),
+        *mutants.comparisons(results.root / "study/mutants.json"),
     ]

@@ -23,11 +23,11 @@ from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_
 from framebench.analysis.results import NoRecords, Results
 from framebench.analysis.selection import select
 from framebench.engine.environments import Environment
-from framebench.engine.probes import carry_out
 from framebench.engine.runner import Options
 from framebench.features.advise import show
 from framebench.features.advise.advice import Advice, Offer, Question, advise, change, largest_that_fits
 from framebench.features.max_batch.measure import judge
+from framebench.features.max_batch.probes import carry_out
 from framebench.instruments.limits import Order
 from framebench.models import spec
 from framebench.records import store

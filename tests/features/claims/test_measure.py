@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from framebench.engine import oom_recovery
 from framebench.engine.environments import Environment
-from framebench.engine.oom_recovery import Evaluation, Recovery
 from framebench.engine.runner import Options
 from framebench.features.claims import measure as claim_probes
 from framebench.features.claims import probed_record as probed
 from framebench.features.claims.probes import inputs as input_probe
 from framebench.features.claims.probes.names import exists
 from framebench.features.claims.registry import REGISTRY
+from framebench.features.max_batch import oom_recovery
+from framebench.features.max_batch.oom_recovery import Evaluation, Recovery
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS

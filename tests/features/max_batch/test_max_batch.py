@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framebench.engine.environments import Environment
-from framebench.engine.oom_recovery import Evaluation, evaluate, runner_of
 from framebench.engine.runner import Options
 from framebench.features.max_batch.measure import Search, chosen, find
+from framebench.features.max_batch.oom_recovery import Evaluation, evaluate, runner_of
 from framebench.instruments.limits import Order
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case, UnknownCase

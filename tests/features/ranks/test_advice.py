@@ -11,9 +11,9 @@ from framebench.engine import environments
 from framebench.features.ranks import advice as ranks
 from framebench.features.ranks import predicted as predicted_rank
 from framebench.features.ranks.advice import RankOffer
+from framebench.features.ranks.cases import over_ranks
 from framebench.features.ranks.prediction import Prediction
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import over_ranks
 from tests.processes import framebench
 
 MIB = 2**20

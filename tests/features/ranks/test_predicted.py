@@ -11,11 +11,11 @@ import pytest
 from pydantic import ValidationError
 
 from framebench.engine import environments
+from framebench.features.ranks.cases import over_ranks
 from framebench.features.ranks.predicted import Unpredicted, predict
 from framebench.features.ranks.prediction import Prediction
 from framebench.features.ranks.sharding import WIDE, first_chunks, longest_axis, whole_tensors
 from framebench.models import spec
-from framebench.suite.hypothetical import over_ranks
 from tests.processes import framebench, run_inside
 
 WORKLOAD = spec.workload("transformer")

@@ -64,13 +64,14 @@ def test_each_bug_has_its_row() -> None:
     assert (len(jax.rows), len(jittor.rows)) == (1, 0)
 
 
-def test_the_document_keeps_what_is_around() -> None:
-    text = "a\n<!-- mutants -->\nold\n<!-- end -->\nb"
-    filled = mutants.document(text, FOUND)
-    assert filled.startswith("a\n<!-- mutants -->\n### Bugs that were planted")
-    assert filled.endswith("<!-- end -->\nb")
-    assert "old" not in filled
-    assert mutants.document(filled, FOUND) == filled
+def test_the_tables_are_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mutants.json"
+    assert mutants.comparisons(file) == []
+    file.write_text(FOUND.model_dump_json())
+    assert [table.title for table in mutants.comparisons(file)][:2] == [
+        "Bugs that were planted in the source",
+        "Bugs planted in PyTorch",
+    ]
 
 
 @pytest.mark.parametrize("change", [{"margin": float("nan")}, {"status": None}, {"colour": "red"}])

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 
 from framebench import extensions
 from framebench.instruments.host import HostPeak
 
-BATCH, CHANNELS, EDGE = 2, 16, 32
+LAYERS, BATCH, CHANNELS, EDGE = 4, 2, 16, 32
+
+
+def network(nn: Any, normalised: bool) -> Any:
+    """By the framework's `nn`, for (batch, channels, depth, height, width)."""
+    layers: list[Any] = []
+    for _ in range(LAYERS):
+        layers += [nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)]
+        layers += [nn.BatchNorm3d(CHANNELS)] * normalised + [nn.ReLU()]
+    return nn.Sequential(*layers)
 
 
 def measure(framework: str) -> dict[str, int]:
@@ -23,7 +33,7 @@ def measure(framework: str) -> dict[str, int]:
     of_framework = extensions.of_framework("claims", "norm", framework)
     bytes_by_name = {"input_bytes": x.nbytes}
     for name, normalised in (("plain", False), ("batch_norm", True)):
-        step = of_framework.step(normalised, x)
+        step = of_framework.step(network(of_framework.nn, normalised), x)
         step()
         host = HostPeak()
         host.start()

@@ -4,7 +4,7 @@ import sys
 import torch.distributed._tools.fsdp2_mem_tracker as tools
 
 from framebench.features.ranks import torch_predicted as predicted_rank
-from framebench.suite.hypothetical import over_ranks
+from framebench.features.ranks.cases import over_ranks
 
 del tools.FSDPMemTracker
 try:

@@ -1,9 +1,8 @@
-"""How do memory and throughput grow with the batch, and how large a batch fits into a budget?"""
+"""How do memory and throughput grow with the batch?"""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,9 +14,6 @@ from matplotlib.ticker import NullLocator
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
-from framebench.analysis.searches import read
-from framebench.records.record import case_of
-from framebench.records.search import Fit
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",
@@ -98,65 +94,3 @@ def _curves_title(measured: pd.DataFrame, peak: str) -> str:
     span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
     growth_text = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
     return f"{head}, from {span}: {growth_text}"
-
-
-def searches(results: Path, machine: str) -> pd.DataFrame:
-    """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
-    fits, `answer` says it in words. Files that cannot be read are named in a warning."""
-    every = pd.DataFrame([_search(fit) for fit in read(results) if fit.provenance.machine == machine])
-    return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
-
-
-def _search(fit: Fit) -> dict[str, object]:
-    case, proof = case_of(fit.case), fit.provenance
-    return {
-        "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
-        "strategy": case.strategy, "size": case.size, "budget_bytes": fit.budget_bytes, "largest": fit.largest or 0,
-        "answer": answer(fit), "framework_version": proof.versions.get(case.framework), "machine": proof.machine,
-        "cpu": proof.hardware.get("cpu", "unknown"), "measured_at": proof.measured_at.isoformat(),
-        "commit": (proof.commit or "unknown")[:10] + (" with uncommitted changes" if proof.dirty else ""),
-    }  # fmt: skip
-
-
-def answer(fit: Fit) -> str:
-    """The batch, or why there is none."""
-    if fit.largest:
-        return {"open": f"{fit.largest} or more", "stopped": f"{fit.largest}, stopped"}.get(fit.status, str(fit.largest))
-    return {"none": "not even the smallest"}.get(fit.status, fit.status)
-
-
-@page.styled
-def largest(search_rows: pd.DataFrame) -> Figure | None:
-    """`found`: `searches` of one workload, scenario and budget. None where nothing fits."""
-    if not search_rows["largest"].any():
-        return None
-    ranked = search_rows.sort_values(["largest", "case"], ascending=[False, True])
-    ranked = ranked.assign(framework=ranked["framework"].map(rows.NAMES))
-    ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
-    grid = sns.catplot(
-        ranked, kind="bar", x="largest", y="case", hue="framework", palette=page.COLOURS, saturation=1,
-        height=0.7 + 0.24 * len(ranked), aspect=7.0 / (0.7 + 0.24 * len(ranked)), legend=False,
-    )  # fmt: skip
-    for i, r in enumerate(rows.each(ranked)):
-        grid.ax.annotate(r.answer, (max(r.largest, 1), i), (4, 0), textcoords="offset points", va="center", size=7)
-    grid.ax.set_xscale("log", base=2)
-    grid.ax.xaxis.set_major_formatter(page.PLAIN)
-    grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    return page.explained(grid.figure, _largest_title(ranked), _largest_notes(ranked))
-
-
-def _largest_title(ranked: pd.DataFrame) -> str:
-    first = ranked.iloc[0]
-    best = rows.listed(ranked["case"][ranked["largest"] == first["largest"]])
-    where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
-    return f"{where}: {best} fits the largest batch, {first['answer']}"
-
-
-def _largest_notes(ranked: pd.DataFrame) -> list[str]:
-    versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
-    return [
-        "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
-        '"Or more": no larger batch was allowed.',
-        f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
-        f"{rows.between(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
-    ]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from framebench.engine.environments import Environment
-from framebench.engine.probes import Answer, Progress, carry_out, first_line
 from framebench.engine.runner import Options
+from framebench.features.max_batch.probes import Answer, Progress, carry_out, first_line
 from framebench.instruments.limits import Order
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
@@ -111,6 +111,12 @@ def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluati
 
 def runner_of(environment: Environment, options: Options, progress: Progress) -> Run:
     return lambda order: carry_out(order, environment, options, progress)
+
+
+def evaluator(environment: Environment, options: Options) -> Callable[[Case, int, int | None], Evaluation]:
+    """`evaluate` in this environment, for other features."""
+    run = runner_of(environment, options, lambda phase: None)
+    return lambda case, samples, budget: evaluate(case, samples, budget, run)
 
 
 def in_words(ended_evaluation: Evaluation) -> Iterator[str]:

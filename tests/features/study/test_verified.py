@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from framebench.analysis.reports import verified
+from framebench.features.study import verified
 from framebench.records.record import Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION

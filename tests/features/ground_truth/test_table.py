@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from framebench.analysis import frames
-from framebench.analysis.reports import ground_truth
 from framebench.features.card import table as gpu
+from framebench.features.ground_truth import table as ground_truth
 from framebench.records.record import case_of
 from framebench.suite.selectors import parse
 from tests.handmade import provenance, record

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from framebench.features.ranks.cases import over_ranks
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import named, over_ranks
+from framebench.suite.hypothetical import named
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.selectors import asks_for_ranks

@@ -1,7 +1,7 @@
-"""One case under a budget of memory, in a process of its own: `python -m framebench.worker.probe '{"do": "fit", ...}'`.
+"""One case under a budget of memory, in a process of its own: `python -m framebench.features.max_batch.worker ORDER`.
 
-Runs inside the framework's environment, as `worker.py` does, and speaks its language; beside phases it may send
-`{"report": ...}` about what is done already, so that this outlives the process.
+ORDER is JSON. Runs inside the framework's environment, as the other workers do, and speaks their language; beside phases it may
+send `{"report": ...}` about what is done already, so that this outlives the process.
 """
 
 from __future__ import annotations

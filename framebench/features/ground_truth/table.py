@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from framebench.analysis.comparison import Comparison, Shown, mib, number
-from framebench.analysis.lower_bound import layers, lower_bound, mixed_precision_adam
+from framebench.analysis.lower_bound import adjusted_bytes, layers, lower_bound, mixed_precision_adam, published_bytes
 from framebench.analysis.tables import conditions, relative, timing
 from framebench.records.record import case_of as case_named
 from framebench.suite.case import Case
@@ -73,21 +73,6 @@ def _nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
     here = table[place & table["device"].fillna("").str.contains(speed.device, regex=False)]
     ours = (here[here["strategy"] == strategy] for strategy in speed.strategies)
     return next((rows for rows in ours if len(rows)), here[:0]).sort_values("throughput").tail(1)
-
-
-def published_bytes(case: Case) -> int:
-    """Korthikanti et al. 2022, equation 1, times the layers: s b h (34 + 5 a s / h) bytes in 16 bits, dropout included."""
-    c = case.config
-    s, b, h, a = c.length, case.batch, c.width, c.heads
-    return c.layers * round(s * b * h * (34 + 5 * a * s / h))
-
-
-def adjusted_bytes(case: Case) -> int:
-    """The same without dropout (its masks: 2 s h, and of the scores a s^2; its output beside them 2 a s^2), in float32: every
-    tensor is twice as wide. What is left is 2 s b h (32 + 2 a s / h) bytes."""
-    c = case.config
-    s, b, h, a = c.length, case.batch, c.width, c.heads
-    return c.layers * round(2 * s * b * h * (32 + 2 * a * s / h))
 
 
 @cache  # many records are of few cases

@@ -1,4 +1,4 @@
-"""One order carried out by a fresh process, and what became of it: the parent's side of `worker/probe.py`."""
+"""One order carried out by a fresh process, and what became of it: the parent's side of `worker.py`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     case = Case.of(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
-        worker = Worker(environment, "framebench.worker.probe", order.as_dict(), variables, Path(scratch) / "log")
+        worker = Worker(environment, "framebench.features.max_batch.worker", order.as_dict(), variables, Path(scratch) / "log")
         outcome = worker.end(progress, options.time_limit_s)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":

@@ -1,0 +1,30 @@
+"""Which figures there are: of each workload and scenario, and of a whole machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from framebench.analysis.figures.fronts import pareto
+from framebench.analysis.rows import suffix
+from framebench.features.figures.batches import curves
+from framebench.features.figures.peaks import parts, train_eval
+from framebench.features.figures.steps import first_steps, shares
+from framebench.features.figures.strategies import heat, support
+
+Question = Callable[[pd.DataFrame], Figure | None]
+OF_A_SCENARIO: dict[str, Question] = {
+    "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts, "first-step": first_steps,
+}  # fmt: skip
+OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
+
+
+def of_rows(df: pd.DataFrame) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+    """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows of one machine."""
+    for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
+        yield from ((f"{name}-{workload}-{scenario}{suffix(str(size))}", draw, group) for name, draw in OF_A_SCENARIO.items())
+    for size, group in df.groupby("size"):
+        yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
+    yield "support", support, df

@@ -1,0 +1,71 @@
+"""Records by hand for figures, and what a figure shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from framebench.analysis import figures, frames
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
+from tests.handmade import in_blocks, provenance, record
+
+MIB = 2**20
+RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})
+
+
+def made(
+    strategy: str,
+    peak: int = 0,
+    step: float = 1.0,
+    framework: str = "torch",
+    scenario: str = "train",
+    batch: int = 4,
+    **more: Any,
+) -> Record:
+    """`peak` in MiB by host.rss, `step` in seconds."""
+    case = Case("transformer", framework, scenario, strategy, batch, "cpu")
+    fields: dict[str, Any] = {
+        "peaks": {"host.rss": peak * MIB}, "step_s": [step], "first_step_s": 2.0, "verification": RIGHT,
+        "effect": Proof(proven=True, evidence={}), "provenance": origin(framework),
+    }  # fmt: skip
+    return record(case, **(fields | more))
+
+
+def origin(framework: str, **more: Any) -> Any:
+    return provenance(**({"versions": {framework: "1.0"}, "protocol": VERSION, "dirty": False} | more))
+
+
+def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
+    return made(
+        strategy, peaks={}, step_s=[], first_step_s=None, verification=None, effect=None, status=status, reason="why", **where
+    )
+
+
+def frame(*found: Record) -> pd.DataFrame:
+    return frames.frame(in_blocks(found))
+
+
+def panels(figure: Figure | None) -> list[Axes]:
+    assert figure is not None
+    return figure.axes
+
+
+def texts(figure: Figure | None) -> tuple[str, str]:
+    """Title and footer, on one line each."""
+    assert figure is not None
+    return figures.said(figure)
+
+
+def places(axes: Axes) -> set[tuple[float, float]]:
+    """Where the panel has markers."""
+    return {(float(x), float(y)) for x, y in np.asarray(axes.collections[0].get_offsets()).round(6)}
+
+
+def named(axes: Axes) -> set[str]:
+    return {text.get_text() for text in axes.texts} - {""}
