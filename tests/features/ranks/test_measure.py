@@ -25,23 +25,16 @@ from framebench.suite.selectors import parse, select
 from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
-# one cell of each kind: of DeepSpeed the stage that divides everything; below ZeroRedundancyOptimizer over four ranks and
-# ranks of JAX that are processes
-SEEN_IN_ANOTHER = (
-    "deepspeed_zero0", "deepspeed_zero1", "deepspeed_zero2", "ddp_bucket_view", "fsdp_keep", "zero_optimizer", "sharded_states",
-    "replicated", "fully_sharded_processes",
-)  # fmt: skip
-SEEN_OF_RESNET = SEEN_IN_EVALUATION = ("fsdp",)
+# one cell of each library: of PyTorch and DeepSpeed what divides everything; below ranks of JAX that are processes
+SEEN = ("fsdp", "deepspeed_zero3", "fully_sharded")
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
     pytest.param(
         case,
         id=f"{case.workload}-{case.scenario}-{case.framework}-{case.strategy}",
-        marks=[pytest.mark.all_cells]
-        if case.strategy in SEEN_IN_ANOTHER
-        or (case.workload == "resnet50" and (case.strategy not in SEEN_OF_RESNET or not case.stage.trains))
-        or (not case.stage.trains and case.strategy not in SEEN_IN_EVALUATION)
-        else [],
+        marks=[]
+        if case.strategy in SEEN and case.workload == "transformer" and case.stage.trains
+        else [pytest.mark.all_cells],
     )
     for case in CASES
     if case.ranks == 2
@@ -104,6 +97,7 @@ def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
     case = parse("transformer/torch/train/zero_optimizer/b4x4/tiny")
     record = measured(case, folder)

@@ -202,10 +202,9 @@ def rows_of(
 
 def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
-    strategies = ("checkpoint", "checkpoint_linear", "amp_bf16")
+    strategies = ("checkpoint_linear", "amp_bf16")
     rows, said = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", *strategies, unproven=("amp_bf16",))
-    assert rows.keys() == {"fp32", "checkpoint", "amp_bf16"}
-    assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
+    assert rows.keys() == {"fp32", "amp_bf16"}
     assert rows["amp_bf16"]["worst_error"] > 100 * rows["fp32"]["worst_error"]
     assert "left out: checkpoint_linear: no products of matrices in batches" in said
 
@@ -220,6 +219,8 @@ def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environmen
     assert {row["strategy"]: row["status"] for row in json.loads(done.stdout)} == {"fp32": "ok", "amp_bf16": "wrong"}
 
 
+@pytest.mark.slow
+@pytest.mark.all_cells
 def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = tmp_path / "mine.py"
     shutil.copy(JITTOR, file)
@@ -238,6 +239,7 @@ def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_a_model_of_hugging_face(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """In the environment that has what the file imports. The head has the embedding's weights."""
     rows, said = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "checkpoint_linear")
