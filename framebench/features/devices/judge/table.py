@@ -64,6 +64,13 @@ def ninth(errors: Sequence[float]) -> float:
     return ordered[-(-len(ordered) * 9 // 10) - 1]
 
 
+def allowance(root: Path) -> float | None:
+    """What a prediction of a case that nobody measured may be off by: the error that nine of ten rows of good or high trust are
+    within. None where no row was predicted."""
+    errors = _errors((one for one in _held(root, measured.read(root)) if rules.trust(one.row) in ("high", "good")), OURS)
+    return ninth(errors) if errors else None
+
+
 def _errors(held: Iterable[Held], estimator: str) -> list[float]:
     return [error for one in held if (error := one.error(estimator)) is not None]
 
