@@ -1,6 +1,6 @@
 """What is left of framebench without each of its features: `python without_features.py COPY RESULTS SITE`.
 
-COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for sites. Prints a line of JSON for each feature,
+COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for some sites. Prints a line of JSON for each feature,
 and one for none: {"without": name, "commands": [...], "strategies": [...], "tables": [...], "pages": n, "error": text}. Each is
 a process of its own that begins with the libraries imported.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARIES = ("matplotlib.pyplot", "pandas", "pydantic", "rich.console", "scipy.stats", "seaborn", "typer", "jinja2", "submitit")
+WITH_PAGES = ("", "claims", "site", "versions", "user_model")  # a site takes ten times as long as the rest
 FRAMEWORKS = {"torch", "jax", "flax", "optax", "jittor", "jittor_utils"}
 
 
@@ -39,7 +40,8 @@ def tried(copy: Path, feature: str, results: Path, sites: Path) -> dict[str, Any
     sys.path.insert(0, str(copy))
     warnings.simplefilter("ignore")
     try:
-        return {"without": feature, "error": "", **left(results, sites / (feature or "none"))}
+        site = sites / (feature or "none") if feature in WITH_PAGES else None
+        return {"without": feature, "error": "", **left(results, site)}
     except BaseException:
         return {"without": feature, "error": traceback.format_exc()}
     finally:
@@ -47,8 +49,8 @@ def tried(copy: Path, feature: str, results: Path, sites: Path) -> dict[str, Any
             shutil.move(copy / feature, copy / "framebench/features" / feature)
 
 
-def left(results: Path, site: Path) -> dict[str, Any]:
-    """Every module is imported, and tables and pages are made."""
+def left(results: Path, site: Path | None) -> dict[str, Any]:
+    """Every module is imported, and tables and, into `site`, pages are made."""
     import framebench
 
     for module in pkgutil.walk_packages(framebench.__path__, "framebench.", onerror=lambda name: None):
@@ -66,7 +68,7 @@ def left(results: Path, site: Path) -> dict[str, Any]:
     from framebench.suite.registry import OVER_RANKS, STRATEGIES
 
     found = Results(results)
-    build = extensions.one("build_site")
+    build = extensions.one("build_site") if site else None
     return {
         "commands": sorted(get_command(app).commands),  # type: ignore[attr-defined]
         "strategies": sorted({name for _, name in STRATEGIES | OVER_RANKS}),

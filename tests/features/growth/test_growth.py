@@ -120,6 +120,7 @@ def test_a_list_of_arrays(results: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_compilation_for_new_shapes(results: Path) -> None:
     """No array is kept, and yet memory grows: by the programs."""
     code, found = grow("transformer/jax/train/fp32/b4/tiny", results, SHAPES)
