@@ -78,7 +78,10 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
         except JaxRuntimeError as error:
             return refused(str(error), device)
         buffers = jax_buffers.largest(Path(folder))
-    return planned(adapter, device, errors[0], buffers, options)
+    told = planned(adapter, device, errors[0], buffers, options)
+    if "host" not in told["parts"] and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
+        return {"outcome": "not planned", "reason": "the plan has nothing in the host's memory: the strategy is not in it"}
+    return told
 
 
 def refused(error: str, device: Device) -> dict[str, Any]:
