@@ -47,11 +47,16 @@ def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environ
 
 @pytest.mark.slow
 def test_the_device_decides_the_plan(compiler: Environment) -> None:
-    """A V100 has no bfloat16: products are computed in float32 there."""
-    case = "transformer/jax/eval/amp_bf16/b4/tiny"
-    h100, v100 = plans(compiler, f"{case}@{H100}", f"{case}@v100-16gb").values()
-    assert h100["parts"]["arguments"] == v100["parts"]["arguments"]
-    assert h100["parts"]["temporaries"] != v100["parts"]["temporaries"]
+    """XLA computes values again where memory is short; and a V100 has no products in bfloat16."""
+    case = TRAIN.format("fp32")
+    amp = "transformer/jax/eval/amp_bf16/b4/tiny"
+    large, small, without = plans(compiler, f"{case}@{H100}", f"{case}@{H100}:300000", f"{amp}@v100-16gb").values()
+    assert large["parts"]["arguments"] == small["parts"]["arguments"]
+    assert small["peak_bytes"] < large["peak_bytes"]
+    assert any("values again to stay within" in note for note in small["notes"])
+    assert not large["notes"]
+    assert without["outcome"] == "not planned"
+    assert "BF16" in without["reason"]
 
 
 @pytest.mark.slow
