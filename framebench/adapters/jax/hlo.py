@@ -76,7 +76,8 @@ def assignment(text: str) -> tuple[dict[str, dict[str, Buffer]], dict[int, tuple
     for line in text.splitlines():
         if head := re.match(r"allocation (\d+): size (\d+), (.*):$", line):
             number = int(head[1])
-            if not re.search(r"thread-local|constant", head[3]):
+            # on a TPU a colour is a memory of another kind, such as that beside the units
+            if not re.search(r"thread-local|constant|color [1-9]", head[3]):
                 allocations[number] = int(head[2]), head[3]
         elif number in allocations and (
             value_match := re.match(r" value: <\d+ ([\w.\-]+)(?:\{([\d,]*)\})? @\d+> \(size=(\d+),offset=(\d+)\)", line)
