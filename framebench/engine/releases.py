@@ -124,10 +124,11 @@ def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[
 
 
 def build(made: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
-    """Beside the framework the packages that are pinned for its current release, or if it does not go with these, what pip
-    finds: their versions are in every record."""
+    """Beside the framework the packages that are pinned for it, or else for the current release; if it does not go with these,
+    what pip finds: their versions are in every record."""
     shutil.rmtree(where, ignore_errors=True)
-    pinned = pins(pinned_versions(made.framework)[pinned_version(made.framework)])
+    files = pinned_versions(made.framework)
+    pinned = pins(files.get(made.version, files[pinned_version(made.framework)]))
     beside = {name: v for name, v in pinned.items() if not name.startswith(made.framework)}
     more = [name for name in beside if name in NEEDS[made.framework] or name.startswith("onednn")]
     wanted = [f"{PACKAGE.get(made.framework, made.framework)}=={made.version}", *more, *also]
