@@ -26,6 +26,7 @@ HOOKS = {
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",
+    "explain_on_device": "(case, device's name, results, as_json): print what its peak on a device not here is made of",
     "planned_for": "(cases or selectors, device's name, results, say, version) -> predictions, made now unless there",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
     "run_on_slurm": "(what `framebench run` is asked for, cases, results, settings) -> each record's status",
