@@ -9,6 +9,7 @@ FEATURE = Feature(
         "predict_on_device": "show:predict_on_device",
         "advise_on_device": "advice:advise_on_device",
         "fit_on_device": "advice:fit_on_device",
+        "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
         "documents": "judge.table:documents",
     },
