@@ -67,7 +67,7 @@ class Watch(TorchDispatchMode):
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         operator = func._schema.name.partition("::")[2]
-        for tensor in tree_leaves(out):
+        for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
                 self.born(tensor.untyped_storage(), operator)
         self.beside(operator, args, out)
