@@ -11,10 +11,8 @@ import typer
 from framebench.cli.shared import err, fail, out, say
 from framebench.features.devices import planning
 from framebench.features.devices.catalog import find
+from framebench.features.devices.naming import cases_of
 from framebench.features.devices.planned import Planned
-from framebench.suite import hypothetical
-from framebench.suite.case import Case, UnknownCase
-from framebench.suite.selectors import select
 
 
 def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
@@ -42,22 +40,26 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
 
         table.of_cases(predictions, device).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
-            table.parts(predictions[0]).terminal(out)
+            table.parts(predictions[0], device).terminal(out)
     if any(one.outcome == "failed" for one in predictions):
         raise typer.Exit(1)
 
 
-def cases_of(selectors: Sequence[str]) -> list[Case]:
-    """Those that the selectors name; a full id may have any batch. Raises UnknownCase."""
-    cases: list[Case] = []
-    for selector in selectors:
-        try:
-            cases += select(selector, ranks=True)
-        except UnknownCase:
-            if any(glob in selector for glob in "*?[{"):
-                raise
-            cases.append(hypothetical.named(selector))
-    return list(dict.fromkeys(cases))
+def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
+    """What the peak of one case is made of, and which lines of the source hold most of it."""
+    device, cases = find(name), cases_of([selector])
+    if len(cases) != 1:
+        fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
+    with err.status(f"{device.title}: {cases[0].id}"):
+        (planned,) = planning.plan_all(cases, device, results, say)
+    if planned.outcome != "planned":
+        fail(f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}", 1 if planned.outcome == "failed" else 2)
+    if as_json:
+        typer.echo(planned.model_dump_json(indent=1))
+        return
+    from framebench.features.devices import table
+
+    table.parts(planned, device).terminal(out)
 
 
 def line(planned: Planned) -> str:

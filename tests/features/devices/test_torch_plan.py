@@ -12,7 +12,7 @@ from framebench.engine.environments import Environment
 from framebench.features.devices.planned import Origin, Planned
 from tests.processes import run_inside
 
-PROGRAM = Path(__file__).parent / "programs" / "plans.py"
+PROGRAM = Path(__file__).parent / "programs" / "torch_plans.py"
 TRAIN = "transformer/torch/train"
 EAGER = (
     "amp_bf16", "amp_fp16", "checkpoint", "accumulate", "optimizer_in_backward", "adamw_8bit", "fused_optimizer", "offload",
