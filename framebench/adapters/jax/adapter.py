@@ -23,6 +23,7 @@ from flax import nnx
 from jax import Array
 from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
+from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
@@ -115,6 +116,10 @@ class JaxAdapter(Adapter):
     def devices(self) -> list[jax.Device]:
         """What it runs on: one, or one for each rank."""
         return jax.devices()[: self.case.ranks]
+
+    def place(self, memory: str | None = None) -> Any:
+        """One device, or a kind of its memory: where arrays can be put, inside the step and outside."""
+        return SingleDeviceSharding(self.devices[0], memory_kind=memory)
 
     def initial(self, config: Any, training: bool) -> Split:
         """A model with the canonical weights, in NumPy arrays."""

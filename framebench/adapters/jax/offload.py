@@ -7,7 +7,6 @@ from functools import cache
 import jax
 import optax
 from jax.ad_checkpoint import checkpoint_name
-from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
@@ -42,8 +41,7 @@ def offload(run: JaxAdapter) -> Proof:
 @switch
 def optimizer_offload(run: JaxAdapter) -> Proof:
     """https://docs.jax.dev/en/latest/notebooks/host-offloading.html"""
-    device = run.devices[0]
-    here, host = SingleDeviceSharding(device), SingleDeviceSharding(device, memory_kind=HOST)
+    here, host = run.place(), run.place(HOST)
 
     def offloaded(inner: optax.GradientTransformation) -> optax.GradientTransformation:
         def moved(updates: Tree, state: Tree, params: Tree | None = None) -> tuple[Tree, Tree]:

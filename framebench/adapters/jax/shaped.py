@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 from jax import ShapeDtypeStruct
-from jax.sharding import Sharding, SingleDeviceSharding
+from jax.sharding import Sharding
 
 from framebench.adapters.base import Batch
 from framebench.adapters.jax import SWITCHES
@@ -39,12 +39,24 @@ class ShapedAdapter(JaxAdapter):
     def first_state(self) -> Tree:
         return self.placed("state", jax.eval_shape(self.recipe.optimizer.init, self.params))
 
-    def placed(self, what: str, tree: Tree) -> Tree:
-        where = self.recipe.sharding or self.here
-        return jax.tree.map(lambda a: ShapeDtypeStruct(a.shape, a.dtype, sharding=where(what, a.shape)), tree)
+    def place(self, memory: str | None = None) -> Any:
+        """Devices that are only declared have no memories to name: the host's is meant whatever it is called."""
+        return super().place() if memory is None else jax.memory.Space.Host
 
-    def here(self, *_: Any) -> Sharding:
-        return SingleDeviceSharding(self.devices[0])
+    def placed(self, what: str, tree: Tree) -> Tree:
+        where = self.recipe.sharding or (lambda *_: self.place())
+
+        def shape(a: Any) -> ShapeDtypeStruct:
+            place = where(what, a.shape)
+            # an argument cannot be declared to lie in the host's memory: it does if it is written over by a result that does
+            return ShapeDtypeStruct(a.shape, a.dtype, sharding=place if isinstance(place, Sharding) else self.place())
+
+        return jax.tree.map(shape, tree)
+
+    def constrained(self, what: str, tree: Tree) -> Tree:
+        if self.recipe.sharding is None or isinstance(self.recipe.sharding(what, ()), Sharding):
+            return super().constrained(what, tree)
+        return jax.device_put(tree, jax.memory.Space.Host)
 
     def batches(self) -> Iterator[Batch]:
         """Of each call, as many as the step has."""

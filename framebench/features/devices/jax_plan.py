@@ -39,6 +39,7 @@ UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
     "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's baseline",
 )  # fmt: skip
 MEMORY = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+LACKING = re.compile(r"UNIMPLEMENTED: (.*)")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 TIGHT = re.compile(
     r"Can't reduce memory use below \S+ \((\d+) bytes\) by rematerialization; only reduced to \S+ \((\d+) bytes\)"
@@ -78,7 +79,10 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
         except JaxRuntimeError as error:
             return refused(str(error), device)
         buffers = jax_buffers.largest(Path(folder))
-    return planned(adapter, device, errors[0], buffers, options)
+    told = planned(adapter, device, errors[0], buffers, options)
+    if "host" not in told["parts"] and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
+        return {"outcome": "not planned", "reason": "the plan has nothing in the host's memory: the strategy is not in it"}
+    return told
 
 
 def refused(error: str, device: Device) -> dict[str, Any]:
@@ -89,6 +93,8 @@ def refused(error: str, device: Device) -> dict[str, Any]:
         return {"outcome": "refused", "reason": of, "needs_bytes": needs}
     if "RESOURCE_EXHAUSTED" in error:
         return {"outcome": "refused", "reason": f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"}
+    if found := LACKING.search(error):
+        return {"outcome": "not planned", "reason": f"XLA cannot compile it for this device: {found[1].strip()}"}
     return {"outcome": "failed", "reason": " ".join(error.split())[:400]}
 
 
@@ -119,7 +125,7 @@ def notes(device: Device, peak: int, errors: str, text: str) -> list[str]:
             f"XLA itself computes {again} values again to stay within the device's memory; a larger device has a larger plan."
         )
     if tight := TIGHT.search(errors):
-        sentences.append(f"XLA could not bring it below the {int(tight[1]) / 2**30:,.1f} GiB that it aims at.")
+        sentences.append(f"XLA could not bring it down to the {int(tight[1]) / 2**20:,.1f} MiB that it aims at.")
     if device.kind == "gpu" and POOL < peak / device.memory_bytes <= 1:
         sentences.append(f"More than JAX's pool, {POOL:.0%} of the card by default: set XLA_PYTHON_CLIENT_MEM_FRACTION.")
     return sentences

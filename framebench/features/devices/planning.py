@@ -121,7 +121,7 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     if why := obstacle(case, device):
         said: dict[str, Any] = {"outcome": "not planned", "reason": why}
     elif not isinstance(environment, Environment):
-        said = {"outcome": "failed", "reason": _short(str(environment))}
+        said = {"outcome": "failed", "reason": f"no compiler for it: {_short(str(environment))}"}
     else:
         said = ask(environment, case, device)
     versions = said.pop("versions", {})
@@ -146,7 +146,7 @@ def _origin(case: Case, device: Device, versions: dict[str, str], start: float) 
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
-def ask(environment: Environment, case: Case, device: Device, budget_s: float = BUDGET_S) -> dict[str, Any]:
+def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
     variables = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1"}
     paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
@@ -157,10 +157,10 @@ def ask(environment: Environment, case: Case, device: Device, budget_s: float = 
     )
     RUNNING.add(process)
     try:
-        printed, errors = process.communicate(timeout=budget_s)
+        printed, errors = process.communicate(timeout=BUDGET_S)
     except subprocess.TimeoutExpired:
         _end(process)
-        return {"outcome": "failed", "reason": f"planning took longer than {budget_s / 60:.0f} minutes"}
+        return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S / 60:.0f} minutes"}
     finally:
         RUNNING.discard(process)
     try:

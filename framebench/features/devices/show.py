@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.planned import Planned
 from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.selectors import select
+from framebench.suite.selectors import asks_for_ranks, select
 
 
 def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
@@ -48,16 +49,24 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
 
 
 def cases_of(selectors: Sequence[str]) -> list[Case]:
-    """Those that the selectors name; a full id may have any batch. Raises UnknownCase."""
-    cases: list[Case] = []
-    for selector in selectors:
-        try:
-            cases += select(selector, ranks=True)
-        except UnknownCase:
-            if any(glob in selector for glob in "*?[{"):
-                raise
-            cases.append(hypothetical.named(selector))
-    return list(dict.fromkeys(cases))
+    """Those that the selectors name; without globs, one may have any batch, and any number of ranks. Raises UnknownCase."""
+    return list(dict.fromkeys(case for selector in selectors for one in choices(selector) for case in _cases(one)))
+
+
+def choices(selector: str) -> list[str]:
+    """With each of `{a,b}` in its place."""
+    if not (braces := re.search(r"\{([^{}]*)\}", selector)):
+        return [selector]
+    return [one for choice in braces[1].split(",") for one in choices(selector.replace(braces[0], choice, 1))]
+
+
+def _cases(selector: str) -> list[Case]:
+    try:
+        return select(selector, ranks=True)
+    except UnknownCase:
+        if any(glob in selector for glob in "*?["):
+            raise
+    return [hypothetical.over_ranks(selector) if asks_for_ranks(selector) else hypothetical.named(selector)]
 
 
 def line(planned: Planned) -> str:

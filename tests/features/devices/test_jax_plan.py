@@ -1,0 +1,78 @@
+"""XLA's plans for GPUs that are not here, and what shapes alone tell of a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine import environments
+from framebench.engine.environments import Environment, SetupError
+from tests.processes import run_inside
+
+PROGRAMS = Path(__file__).parent / "programs"
+H100 = "h100-80gb"
+TRAIN = "transformer/jax/train/{}/b4/tiny"
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Environment:
+    """The environment with XLA's compiler for GPUs."""
+    try:
+        return environments.ensure("jax", package="jax-cuda")
+    except SetupError as error:
+        pytest.skip(f"XLA's compiler for GPUs cannot be installed here: {str(error).splitlines()[-1]}")
+
+
+def plans(compiler: Environment, *asked: str) -> dict[str, Any]:
+    found = run_inside(compiler, PROGRAMS / "plans.py", *asked, variables={"JAX_PLATFORMS": "cpu"})
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.slow
+def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environment) -> None:
+    kept, donated = f"{TRAIN.format('no_donate')}@{H100}", f"{TRAIN.format('fp32')}@{H100}"
+    found = plans(compiler, kept, donated)
+    for told in found.values():
+        parts = told["parts"]
+        assert told["peak_bytes"] == parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] > 0
+    assert found[kept]["parts"]["aliased"] == 0 < found[donated]["parts"]["aliased"]
+    assert found[donated]["peak_bytes"] < found[kept]["peak_bytes"]
+    largest = found[donated]["largest"]
+    assert any("flax_model.py:" in one["line"] for one in largest)
+    assert [one["bytes"] for one in largest] == sorted((one["bytes"] for one in largest), reverse=True)
+
+
+@pytest.mark.slow
+def test_the_device_decides_the_plan(compiler: Environment) -> None:
+    """XLA computes values again where memory is short; and a V100 has no products in bfloat16."""
+    case = TRAIN.format("fp32")
+    amp = "transformer/jax/eval/amp_bf16/b4/tiny"
+    large, small, without = plans(compiler, f"{case}@{H100}", f"{case}@{H100}:300000", f"{amp}@v100-16gb").values()
+    assert large["parts"]["arguments"] == small["parts"]["arguments"]
+    assert small["peak_bytes"] < large["peak_bytes"]
+    assert any("values again to stay within" in note for note in small["notes"])
+    assert not large["notes"]
+    assert without["outcome"] == "not planned"
+    assert "BF16" in without["reason"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_planned_says_why(compiler: Environment) -> None:
+    asked = [f"{TRAIN.format(name)}@{H100}" for name in ("no_jit", "pool_off", "sdpa_cudnn")]
+    asked.append(f"transformer/jax/generate/static_cache/b4/tiny@{H100}")
+    for told in plans(compiler, *asked).values():
+        assert told["outcome"] == "not planned"
+        assert len(told["reason"]) > 20
+
+
+@pytest.mark.slow
+def test_shapes_alone_give_the_plan_of_real_arrays() -> None:
+    """On the CPU, where both can be had."""
+    cases = [TRAIN.format(name) for name in ("checkpoint", "multi_steps")]
+    found = run_inside(environments.ensure("jax"), PROGRAMS / "shaped_plans.py", *cases)
+    assert isinstance(found, dict)
+    for case, read in found.items():
+        assert read["real"][0] == read["shaped"][0] > 0, case
