@@ -68,7 +68,7 @@ class Watch(TorchDispatchMode):
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         operator = func._schema.name.partition("::")[2]
-        if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(*args[:2], out):
+        if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(args[0], args[1], out):
             return out
         for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:

@@ -14,6 +14,7 @@ from typing import Literal
 from framebench.features.devices.judge.measured import XMEM, Row
 
 Quantity = Literal["allocated", "reserved", "reserved and beside"]
+LITGPT = "LitGPT resource tables"
 LENGTH = 128  # tokens at which xMem's authors cut
 MODELS = {  # of xMem's rows: the row's name, ours
     "ResNet101": "resnet101", "ResNet152": "resnet152", "VGG16": "vgg16", "VGG19": "vgg19", "MobileNetV2": "mobilenet_v2",
@@ -26,6 +27,7 @@ MODELS = {  # of xMem's rows: the row's name, ours
 DEVICES = {  # what a row calls the card, and the catalog's name of it
     "NVIDIA GeForce RTX 3060 12 GB": "rtx3060-12gb",
     "NVIDIA GeForce RTX 4060 8 GB": "rtx4060-8gb",
+    "A100-SXM4-40GB": "a100-40gb",
 }
 ASSUMED = {
     XMEM: (
@@ -33,15 +35,18 @@ ASSUMED = {
         "batches, with 5 lines in 70. Libraries: PyTorch 2.6.0 and transformers 4.51.3, which the authors' image pins; here "
         "PyTorch 2.13 with that transformers. An unrecorded position of zero_grad is the start of the step."
     ),
+    LITGPT: (
+        "All samples of a micro-batch are padded to the longest of the data set, whose length the page prints, and every "
+        "micro-batch is followed by an update; positions are float32, as the library's loop makes them anew."
+    ),
 }
 COMPILED = "the step is compiled: Inductor decides what is kept, and its plan for a card cannot be had here"
 SHARDED = "FSDP2 over several cards, compiled or in float8: a rank of it is not simulated"
-UNWRITTEN = {  # by source; of some sources single rows are written all the same
+UNWRITTEN = {  # by source
     "EasyDeL issue 166": "the model and the batch are not in the text",
     "HF transformers docs": "the versions are not stated, and the figure holds a context that cannot be told apart",
     "JAX host-offloading notebook": "a plan of XLA, held against the planner of JAX and not against a simulation",
     "LitGPT config hub": "a later release of the library than can be told; the longest sample is not stated",
-    "LitGPT resource tables": "the library of that day cannot be installed beside this PyTorch",
     "MaxText guide": "the state before the first step, not the peak of one",
     "PEFT method comparison": (
         "the longest of 20,000 texts decides, and only bounds of its length are known: 1,300 letters, 768 tokens"
@@ -76,7 +81,7 @@ class Unwritten(Exception):
 class Program:
     """What ran, as data: a worker builds it (torch_programs.py)."""
 
-    loop: Literal["images", "text"]
+    loop: Literal["images", "text", "lora"]
     model: str
     device: str
     batch: int
@@ -111,4 +116,11 @@ def _xmem(row: Row) -> Program:
     )
 
 
-WRITTEN: dict[str, Callable[[Row], Program]] = {XMEM: _xmem}
+def _litgpt(row: Row) -> Program:
+    if "nf4" in row.precision:
+        raise Unwritten("weights of 4 bits are unpacked by bitsandbytes' own kernels, which are not simulated")
+    shape = int(row.batch), int(row.sequence)
+    return Program("lora", row.model, DEVICES[row.card], *shape, "AdamW", "allocated", steps=3, release=(2, 1))
+
+
+WRITTEN: dict[str, Callable[[Row], Program]] = {XMEM: _xmem, LITGPT: _litgpt}

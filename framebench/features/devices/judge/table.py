@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib
@@ -24,6 +24,7 @@ class Held:
     row: Row
     predicted_bytes: int | None
     why_not: str | None = None
+    weights_bytes: int = 0
 
     def error(self, estimator: str = OURS) -> float | None:
         """Relative, with its sign; None where the estimator has none, or only a lower bound."""
@@ -44,7 +45,7 @@ def of_folder(root: Path) -> list[Comparison]:
     held = list(_held(root, rows))
     if not held:
         return []
-    return [in_all(held), by_family(held), row_by_row(held), left_out(rows)]
+    return [in_all(held), by_family(held), late_sample(held), row_by_row(held), left_out(rows)]
 
 
 def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
@@ -55,7 +56,7 @@ def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
         except programs.Unwritten:
             continue
         if answer := judged.read(root, row):
-            yield Held(row, answer.predicted_bytes(beside.get(row.card, 0)), answer.failed)
+            yield Held(row, answer.predicted_bytes(beside.get(row.card, 0)), answer.failed, answer.weights_bytes or 0)
 
 
 def ninth(errors: Sequence[float]) -> float:
@@ -79,6 +80,10 @@ def _median(errors: Sequence[float]) -> str:
     return f"{statistics.median(map(abs, errors)):.1%}" if errors else "-"
 
 
+def _bias(errors: Sequence[float]) -> str:
+    return f"{statistics.median(errors):+.1%}" if errors else "-"
+
+
 def in_all(held: Sequence[Held]) -> Comparison:
     """The goals, and what was reached."""
     trusted = [one for one in held if rules.trust(one.row) in ("high", "good")]
@@ -96,7 +101,7 @@ def in_all(held: Sequence[Held]) -> Comparison:
             (
                 name, str(len(errors)), _median(errors), "-" if median_goal is None else f"{median_goal:.1%}",
                 f"{ninth(errors):.1%}" if errors else "-", "-" if ninth_goal is None else f"{ninth_goal:.1%}",
-                f"{statistics.median(errors):+.1%}" if errors else "-", f"{close} of {len(errors)}",
+                _bias(errors), f"{close} of {len(errors)}",
             )
         )  # fmt: skip
     caption = (
@@ -119,7 +124,7 @@ def by_family(held: Sequence[Held]) -> Comparison:
         others = [_median(_errors(some, estimator)) for estimator in ESTIMATORS.values()]
         rows.append(
             (
-                name, rules.trust(some[0].row), str(len(some)), _median(errors), f"{statistics.median(errors):+.1%}",
+                name, rules.trust(some[0].row), str(len(some)), _median(errors), _bias(errors),
                 f"{min(errors):+.1%} to {max(errors):+.1%}", str(close), *others,
             )
         )  # fmt: skip
@@ -129,6 +134,26 @@ def by_family(held: Sequence[Held]) -> Comparison:
     )
     head = ("family", "trust", "rows", "median", "bias", "range", f"within {rules.CLOSE:.0%}", *ESTIMATORS.values())
     return Comparison.of_text("Errors by family", caption, head, rows, left=2)
+
+
+def late_sample(held: Sequence[Held]) -> Comparison:
+    """xMem's rows of images, whose first sample races with the weights: the other end of what it may have held."""
+    rows = []
+    for name in rules.FAMILIES:
+        some = [one for one in held if rules.family(one.row) == name and not one.row.sequence and one.predicted_bytes]
+        if not some:
+            continue
+        late = [replace(one, predicted_bytes=(one.predicted_bytes or 0) - one.weights_bytes) for one in some]
+        share = statistics.median(one.weights_bytes / one.row.bytes for one in some)
+        cells = [text for group in (some, late) for text in (_median(_errors(group, OURS)), _bias(_errors(group, OURS)))]
+        rows.append((name, str(len(some)), f"{share:.1%}", *cells))
+    caption = (
+        "The counter of these rows starts at a first sample, which another thread takes while the weights move to the card. At "
+        "the latest it holds all weights: the last columns take them off each prediction. weights: their share of what was "
+        "measured, the median. What counts above is the prediction with them."
+    )
+    head = ("family", "rows", "weights", "median", "bias", "median, late", "bias, late")
+    return Comparison.of_text("If the first sample came late", caption, head, rows, left=1)
 
 
 def row_by_row(held: Sequence[Held]) -> Comparison:

@@ -21,6 +21,8 @@ import transformers  # noqa: E402
 from torchvision import models as vision  # noqa: E402
 from torchvision.models import mobilenetv3  # noqa: E402
 
+from framebench.features.devices.judge import torch_litgpt  # noqa: E402
+
 GPT2 = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "activation_function": "gelu_new"}
 OPT = {
     "vocab_size": 50272,
@@ -81,7 +83,7 @@ NEEDS_NUMBERS = ("regnet",)  # compute their widths by tensors
 
 def build(name: str) -> nn.Module:
     """The model in training mode, on the meta device where that is possible. Raises KeyError."""
-    make = IMAGES.get(name) or (lambda: _of_text(name))
+    make = IMAGES.get(name) or (lambda: torch_litgpt.build(name) if name in torch_litgpt.SHAPES else _of_text(name))
     if name.startswith(NEEDS_NUMBERS):
         return make().train()
     with torch.device("meta"):

@@ -12,19 +12,19 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from framebench.features.devices.judge import torch_models
+from framebench.features.devices.judge import torch_litgpt, torch_models
 from framebench.features.devices.judge.programs import Program
 
 Step = Callable[[], object]
 Run = Callable[[Program, nn.Module, torch.device], Iterator[None]]
-CLASSES = 10  # of CIFAR-10, whatever the model's head has
 LEARNING_RATE = 1e-3
+GATHERED = 128  # samples of one update of LitGPT's
 
 
 def made(program: Program) -> Callable[[torch.device], Step]:
     """What `simulate` asks for. A loop is a generator that stops after each step, and before the first: so names of the last
     step are alive in the next one."""
-    run: Run = {"images": images, "text": text}[program.loop]
+    run: Run = {"images": images, "text": text, "lora": lora}[program.loop]
     model = torch_models.build(program.model)
 
     def make_step(device: torch.device) -> Step:
@@ -84,6 +84,23 @@ def text(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
                 optimizer.zero_grad()
             scheduler.step()
             yield
+
+
+def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[None]:
+    """LitGPT's loop: the longest sample sets the length; the optimizer has the low-rank matrices alone."""
+    model.to(device)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-4, weight_decay=0.01)
+    cos, sin = (torch.empty(program.length, model.turned, device=device) for _ in range(2))
+    yield
+    for _ in range(program.steps):
+        tokens, targets = (torch.empty(program.batch, program.length, dtype=torch.int64, device=device) for _ in range(2))
+        logits = model(tokens, cos, sin)
+        logits[-1] = logits[-1][..., :-1, :]
+        loss = torch_litgpt.chunked_cross_entropy(logits, targets[..., 1:])
+        (loss / GATHERED).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
 
 
 def optimizer_follows(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:

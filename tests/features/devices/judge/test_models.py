@@ -20,7 +20,8 @@ PUBLISHED = {  # by torchvision's and Hugging Face's pages; heads of ten classes
     "mobilenet_v3_small": 1528106, "mobilenet_v3_large": 4214842, "mnasnet": 3115122, "convnext_tiny": 28589128,
     "convnext_base": 88591464, "regnet_x_400mf": 5495976, "regnet_y_400mf": 4344144, "gpt2": 124439808, "distilgpt2": 81912576,
     "cerebras-gpt-111m": 111050496, "gpt-neo-125m": 125198592, "opt-125m": 125239296, "opt-350m": 331196416,
-    "t5-small": 60506624,
+    "t5-small": 60506624, "phi-1.5": 1418270720 + 1572864, "Llama 2 7B": 6738415616 + 4194304,
+    "Llama 2 13B": 13015864320 + 6553600, "StableLM Alpha 3B": 3637321728 + 2097152,
 }  # fmt: skip
 TWO = ("xmem-mobenetv3small-258", "xmem-distilbert-distilgpt2-10")
 

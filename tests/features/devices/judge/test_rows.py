@@ -42,8 +42,8 @@ def test_no_folder_has_no_rows() -> None:
 
 
 def test_every_row_is_a_program_or_has_a_reason(rows: list[Row]) -> None:
-    written = {row.key: programs.program(row) for row in rows if row.source in programs.WRITTEN}
-    assert len(written) > 80
+    written = {row.key: programs.program(row) for row in rows if row.source in programs.WRITTEN and "nf4" not in row.precision}
+    assert len(written) > 85
     assert all(catalog.find(found.device) for found in written.values())
     assert all(rules.family(row) and rules.trust(row) in ("high", "good") for row in rows if row.key in written)
     for row in rows:

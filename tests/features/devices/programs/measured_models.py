@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from framebench.features.devices import catalog, torch_simulate
-from framebench.features.devices.judge import torch_models, torch_programs
+from framebench.features.devices.judge import torch_litgpt, torch_models, torch_programs
 from framebench.features.devices.judge.programs import Program
 
 CARD = catalog.find("rtx3060-12gb")
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     found = {
         "parameters": {
             name: torch_models.parameters(torch_models.build(name))
-            for name in (*torch_models.IMAGES, *torch_models.CONFIGURATIONS)
+            for name in (*torch_models.IMAGES, *torch_models.CONFIGURATIONS, *torch_litgpt.SHAPES)
         },
         "between": {position: between(position) for position in ("start", "before backward", "end")},
         "kept": kept_by_names(),
