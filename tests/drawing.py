@@ -59,7 +59,7 @@ def panels(figure: Figure | None) -> list[Axes]:
 def texts(figure: Figure | None) -> tuple[str, str]:
     """Title and footer, on one line each."""
     assert figure is not None
-    return figures.said(figure)
+    return figures.finding_and_source(figure)
 
 
 def places(axes: Axes) -> set[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
@@ -72,7 +73,7 @@ def hides(source: str) -> bool:
 
 
 class Leaves(Contract):
-    """What lies in the folders of `folder` is imported from inside of its own folder alone."""
+    """What lies in the folders of `folder` is imported, and named in a text, from inside of its own folder alone."""
 
     folder: Any = fields.StringField()
 
@@ -83,6 +84,13 @@ class Leaves(Contract):
             for leaf in sorted(leaves)
             for importer in sorted(graph.find_modules_that_directly_import(leaf))
             if leaves.get(importer) != leaves[leaf]
+        ]
+        ours = [module for module in sorted(graph.modules) if not graph.is_module_squashed(module)]
+        wrong += [
+            (module, leaf)
+            for module in ours
+            for leaf in sorted(graph.find_children(self.folder))
+            if re.search(rf"[\"']{re.escape(leaf)}\b", source_of(module)) and leaves.get(module) != leaf
         ]
         return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
 

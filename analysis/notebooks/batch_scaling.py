@@ -69,5 +69,5 @@ sns.despine()
 # Searched by `framebench max-batch`, under a limit that the kernel enforces.
 
 # %%
-found = searches(framebench.folder(), df["machine"].iloc[0])
-largest(found.query("workload == 'transformer'")) if len(found) else "nothing was searched on this machine"
+search_rows = searches(framebench.folder(), df["machine"].iloc[0])
+largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else "nothing was searched on this machine"

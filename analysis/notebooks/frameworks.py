@@ -39,11 +39,11 @@ peaks.round(1)  # MiB
 
 # %%
 ratios = peaks.div(peaks["torch"], axis=0).drop(columns="torch")
-said = [
+phrases = [
     f"{name} peaks at a median of {r.median():.2f} times torch's peak ({r.min():.2f} to {r.max():.2f})"
     for name, r in ratios.items()
 ]
-finding = f"With the same batch {' and '.join(said)}, over {len(ratios)} baselines."
+finding = f"With the same batch {' and '.join(phrases)}, over {len(ratios)} baselines."
 display(Markdown(f"**{finding}**"))
 
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()

@@ -36,10 +36,10 @@ peaks[list(kinds.values())].round(1)  # MiB, by host.rss
 
 # %%
 ratios = peaks.div(peaks["training"], axis=0).drop(columns="training")
-said = {kind: f"{r.min():.2f} to {r.max():.2f}" for kind, r in ratios.items()}
+ranges = {kind: f"{r.min():.2f} to {r.max():.2f}" for kind, r in ratios.items()}
 finding = (
-    f"Evaluation takes {said['without gradients']} of the peak of training with the same batch; where gradients are left on, "
-    f"{said['gradients left on']}."
+    f"Evaluation takes {ranges['without gradients']} of the peak of training with the same batch; where gradients are left on, "
+    f"{ranges['gradients left on']}."
 )
 display(Markdown(f"**{finding}**"))
 

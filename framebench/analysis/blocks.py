@@ -75,13 +75,13 @@ class Blocks:
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self.found = timed(records)
+        self.records = timed(records)
 
     @cached_property
     def pairs(self) -> dict[Pair, list[float]]:
         """Log ratios by block of the pairs that are pooled."""
         logs: dict[Pair, list[float]] = defaultdict(list)
-        for members in grouped(self.found).values():
+        for members in grouped(self.records).values():
             of_pairs = {}
             for r in members:
                 one, other = sorted((_anchor(r, members), r), key=lambda m: name(m, members))
@@ -106,7 +106,7 @@ class Blocks:
 
     def of_cases(self, base: str, change: str) -> Ratio | None:
         """The same by the cases' ids, among records of one machine and of one version of each framework."""
-        one, other = ([r for r in self.found if r.case == case] for case in (base, change))
+        one, other = ([r for r in self.records if r.case == case] for case in (base, change))
         return self.ratio(one, other) if one and other else None
 
 

@@ -162,13 +162,8 @@ def of_torch(m: Measured) -> tuple[object, ...]:
 
 
 def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, timed_blocks: Blocks) -> Row:
-    r, read = m.newest, m.read
-    case, proof, instrument = r.parsed, r.provenance, read.peak_instrument
-    of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
-    times = [one.step_time_s for one in m.timed if one.step_time_s is not None]
-    step_s = median(times) if times else None
+    r, case = m.newest, m.newest.parsed
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
-    counted = [median(one.instructions) for one in m.timed if one.instructions]
     of_base, of_torchs = ratio(timed_blocks, base, m), ratio(timed_blocks, torch, m)
     return Row(
         case=r.case,
@@ -184,40 +179,9 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         verified=r.verified,
         worst_error=max(errors, default=None),
         effect_proven=r.effect.proven if r.effect else None,
-        peak_bytes=read.peak_bytes,
-        peak_instrument=instrument,
-        fullest_rank_bytes=max(of_ranks, default=None),
-        emptiest_rank_bytes=min(of_ranks, default=None),
-        predicted_bytes=read.predicted_bytes,
-        host_rss_bytes=read.peaks.get("host.rss"),
-        cold_peak_bytes=read.cold_peaks.get(instrument) if instrument else None,
-        live_bytes=read.live_bytes,
-        activation_bytes=read.effect.evidence.get("activation_bytes") if read.effect else None,
-        step_time_s=step_s,
-        step_low_s=min(times, default=None),
-        step_high_s=max(times, default=None),
-        blocks=len(m.timed),
-        samples=sum(len(one.step_s) for one in m.timed),
-        instructions_per_step=median(counted) if counted else None,
-        reference_share=reference_share(m.timed),
-        throughput=None if step_s is None else work_of(case) / step_s,
-        unit=case.spec.unit,
-        first_step_s=next((one.first_step_s for one in reversed(m.timed) if one.first_step_s is not None), r.first_step_s),
-        collector_share=m.timed[-1].shares.get("collector") if m.timed else None,
-        wait_share=m.timed[-1].shares.get("wait") if m.timed else None,
-        machine=proof.machine,
-        device=proof.hardware.get("device"),
-        cpu=proof.hardware.get("cpu"),
-        threads=proof.threads,
-        core=proof.core,
-        framework_version=r.framework_version,
-        calibration=calibrated(proof.calibration),
-        commit=proof.commit,
-        dirty=proof.dirty,
-        protocol=proof.protocol,
-        session=proof.session,
-        command=proof.command,
-        measured_at=proof.measured_at,
+        **_memory(m.read),
+        **_times(m),
+        **_origin(r),
         baseline=case.strategy == case.stage.baseline,
         same_mathematics=case.plan.same_loss,
         only_for_claims=case.plan.only_for_claims,
@@ -232,6 +196,55 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         torch_ratio_low=of_torchs and of_torchs.low,
         torch_ratio_high=of_torchs and of_torchs.high,
     )
+
+
+def _memory(read: Record) -> dict[str, Any]:
+    instrument = read.peak_instrument
+    of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
+    return {
+        "peak_bytes": read.peak_bytes,
+        "peak_instrument": instrument,
+        "fullest_rank_bytes": max(of_ranks, default=None),
+        "emptiest_rank_bytes": min(of_ranks, default=None),
+        "predicted_bytes": read.predicted_bytes,
+        "host_rss_bytes": read.peaks.get("host.rss"),
+        "cold_peak_bytes": read.cold_peaks.get(instrument) if instrument else None,
+        "live_bytes": read.live_bytes,
+        "activation_bytes": read.effect.evidence.get("activation_bytes") if read.effect else None,
+    }
+
+
+def _times(m: Measured) -> dict[str, Any]:
+    """Over all of its blocks."""
+    case = m.newest.parsed
+    times = [one.step_time_s for one in m.timed if one.step_time_s is not None]
+    counted = [median(one.instructions) for one in m.timed if one.instructions]
+    first_steps = (one.first_step_s for one in reversed(m.timed) if one.first_step_s is not None)
+    return {
+        "step_time_s": median(times) if times else None,
+        "step_low_s": min(times, default=None),
+        "step_high_s": max(times, default=None),
+        "blocks": len(m.timed),
+        "samples": sum(len(one.step_s) for one in m.timed),
+        "instructions_per_step": median(counted) if counted else None,
+        "reference_share": reference_share(m.timed),
+        "throughput": work_of(case) / median(times) if times else None,
+        "unit": case.spec.unit,
+        "first_step_s": next(first_steps, m.newest.first_step_s),
+        "collector_share": m.timed[-1].shares.get("collector") if m.timed else None,
+        "wait_share": m.timed[-1].shares.get("wait") if m.timed else None,
+    }
+
+
+def _origin(r: Record) -> dict[str, Any]:
+    proof = r.provenance
+    same = ("machine", "threads", "core", "commit", "dirty", "protocol", "session", "command", "measured_at")
+    return {name: getattr(proof, name) for name in same} | {
+        "device": proof.hardware.get("device"),
+        "cpu": proof.hardware.get("cpu"),
+        "framework_version": r.framework_version,
+        "calibration": calibrated(proof.calibration),
+    }
 
 
 def ratio(timed_blocks: Blocks, base: Measured | None, m: Measured) -> Ratio | None:

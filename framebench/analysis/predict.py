@@ -17,9 +17,7 @@ from framebench.suite.strategy import FRAMEWORKS
 
 CONFIDENCE = 0.95
 # one line is fitted to what agrees in all of these
-ALIKE = [
-    "machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument", "protocol",
-]  # fmt: skip
+ALIKE = ["machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument"]
 
 
 class TooFew(ValueError):

@@ -16,14 +16,14 @@ from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 
 
-def counting(found: Iterable[Record]) -> list[Record]:
+def counting(all_records: Iterable[Record]) -> list[Record]:
     """Those that were made under no limit of memory, with nothing planted, and under the newest protocol of their machine: of
     those with an ok record, if any has one, since what has no numbers hides none."""
-    free = [r for r in found if r.provenance.memory_limit is None and not r.provenance.planted]
+    free = [r for r in all_records if r.provenance.memory_limit is None and not r.provenance.planted]
     newest: dict[str, tuple[bool, int]] = {}
     for r in free:
-        machine, own = r.provenance.machine, (r.status == "ok", r.provenance.protocol)
-        newest[machine] = max(newest.get(machine, own), own)
+        machine, standing = r.provenance.machine, (r.status == "ok", r.provenance.protocol)
+        newest[machine] = max(newest.get(machine, standing), standing)
     return [r for r in free if r.provenance.protocol == newest[r.provenance.machine][1]]
 
 

@@ -22,7 +22,7 @@ SELECTED = "FRAMEBENCH_SELECTED"  # the ids of all cases that this `asv run` mea
 BLOCKS = "FRAMEBENCH_BLOCKS"
 
 
-class Telling(Listener):
+class _Telling(Listener):
     """Tells the `asv run` of the cases of its own framework when they are done; the others are measured beside them."""
 
     def __init__(self, environment: str) -> None:
@@ -42,7 +42,7 @@ def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Reco
     options = runner.Options(profile=profiles.profile_name(), rounds=chosen.rounds, time_limit_s=chosen.limit_s)
     where = environments.describe(*environment.split("=="))
     arm = Arm(case, where)
-    with Run(os.environ["FRAMEBENCH_SESSION"], options, told=Telling(environment)) as run:
+    with Run(os.environ["FRAMEBENCH_SESSION"], options, told=_Telling(environment)) as run:
         if runner.unsupported(case):
             return not_measured(case, run, where)
         if earlier := run.records(arm):

@@ -23,7 +23,7 @@ class Building:
 
     def __init__(self, frameworks: list[str]) -> None:
         self.left = list(frameworks)
-        self.said: dict[str, str] = {}  # the last line of each
+        self.last_lines: dict[str, str] = {}  # the last line of each
         self.failed: dict[str, str] = {}
         self.process: subprocess.Popen[str] | None = None
         self.thread = threading.Thread(target=self.build, daemon=True)
@@ -39,9 +39,9 @@ class Building:
             _keep_off(self.process.pid)
             assert self.process.stdout
             for line in self.process.stdout:
-                self.said[framework] = line.strip()
+                self.last_lines[framework] = line.strip()
             if self.process.wait():
-                self.failed[framework] = self.said.get(framework, f"exit code {self.process.returncode}")
+                self.failed[framework] = self.last_lines.get(framework, f"exit code {self.process.returncode}")
             self.left.remove(framework)
 
     def wait(self, framework: str, say: Callable[[str], None]) -> str:
@@ -51,7 +51,7 @@ class Building:
             if time.monotonic() - spoken > SAY_S:
                 spoken = time.monotonic()
                 ahead = "it is begun" if framework == self.left[0] else f"{self.left[0]} comes first"
-                say(f"waiting for {framework}: {self.said.get(framework, ahead)}")
+                say(f"waiting for {framework}: {self.last_lines.get(framework, ahead)}")
             time.sleep(0.2)
         return self.failed.get(framework, "")
 

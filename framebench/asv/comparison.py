@@ -12,7 +12,7 @@ from typing import Any
 HIGHER_IS_BETTER = "track_throughput"
 
 
-class Higher(float):
+class _Higher(float):
     """A value that is better when it is higher."""
 
 
@@ -23,7 +23,7 @@ def with_direction(unroll: Callable[..., Iterator[tuple[Any, ...]]]) -> Callable
     def unrolled(benchmark: str, *results: Any) -> Iterator[tuple[Any, ...]]:
         for name, value, *others in unroll(benchmark, *results):
             if value is not None and benchmark.endswith(HIGHER_IS_BETTER):
-                value = Higher(value)
+                value = _Higher(value)
             if value == value:  # NaN is not itself
                 yield name, value, *others
 
@@ -35,7 +35,7 @@ def either_way(better: Callable[..., bool]) -> Callable[..., bool]:
 
     @wraps(better)
     def compared(one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any) -> bool:
-        if isinstance(one, Higher):
+        if isinstance(one, _Higher):
             one, other, of_one, of_other = other, one, of_other, of_one
         return better(one, other, of_one, of_other, *factor, **options)
 

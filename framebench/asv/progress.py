@@ -17,13 +17,13 @@ from typing import TextIO
 VARIABLE = "FRAMEBENCH_PROGRESS"
 
 
-class Unheard(Exception):
+class _Unheard(Exception):
     """asv was killed: there is nobody left to measure for."""
 
 
 def tell(environment: str, case: str, event: str) -> None:
     """Send one event to the `asv run` this belongs to, if any: a phase, `end: <what came of it>`, or `none: <why>` of
-    what cannot be measured here. Raises Unheard."""
+    what cannot be measured here. Raises _Unheard."""
     path = os.environ.get(VARIABLE)
     if not path:
         return
@@ -31,7 +31,7 @@ def tell(environment: str, case: str, event: str) -> None:
         # non-blocking: without a reader this fails at once, where it would otherwise wait for ever
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise Unheard(f"nobody reads {path}: {error.strerror}") from error
+        raise _Unheard(f"nobody reads {path}: {error.strerror}") from error
     with os.fdopen(pipe, "w") as file:
         file.write(f"{environment}\t{case}\t{event}\n")
 

@@ -4,6 +4,7 @@ judges."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from framebench.engine import runner
 from framebench.engine.blocks import NOBODY, Listener, Run, measure_group
@@ -11,10 +12,16 @@ from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Arm
 from framebench.records.record import Record
-from framebench.records.rounds import Round
 from framebench.suite.case import Case
 
 BLOCKS = 6  # what they find, and what fewer would: docs/study.md
+
+
+class Round(NamedTuple):
+    """One record of each arm; `base` is what `change` is compared with."""
+
+    base: Record
+    change: Record
 
 
 class NotMeasured(Exception):

@@ -235,7 +235,7 @@ def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] |
 
 
 @cache_result
-def our_folder() -> Path:
+def _our_folder() -> Path:
     """A folder in which `framebench` alone can be imported: what lies beside it in a checkout, or is installed beside it, must
     not reach a framework's environment, nor a user's file."""
     where = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
@@ -250,7 +250,7 @@ def our_folder() -> Path:
 
 def import_path(more: str | None = None) -> str:
     """PYTHONPATH of a worker: ours, and then the folders of a user's own. Raises OSError."""
-    return os.pathsep.join(filter(None, [str(our_folder()), more]))
+    return os.pathsep.join(filter(None, [str(_our_folder()), more]))
 
 
 def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:

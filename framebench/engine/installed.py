@@ -31,7 +31,7 @@ def version(name):
     except importlib.metadata.PackageNotFoundError:
         return getattr(importlib.import_module(name), "__version__", "unknown")
 
-found, error = {}, ""
+versions, error = {}, ""
 for name in sys.argv[1:]:
     try:
         if name == "jittor":
@@ -39,11 +39,11 @@ for name in sys.argv[1:]:
                 raise ModuleNotFoundError(f"No module named {name!r}")
         else:
             importlib.import_module(name)
-        found[name] = version(name)
+        versions[name] = version(name)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
         break
-print(json.dumps({"versions": found, "error": error}))
+print(json.dumps({"versions": versions, "error": error}))
 sys.stdout.flush()
 """
 

@@ -70,7 +70,7 @@ class TimedProcess:
     rounds: int = 0  # that it takes part in
     round: list[int] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
-    found: list[Turn] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     seconds: float = 0.0
     joules: float = 0.0
     queues: bool = False  # its steps on a device
@@ -122,7 +122,7 @@ class TimedProcess:
         if message is not None:
             self.round.append(number)
             self.at.append(began - since)
-            self.found.append(message["turn"])
+            self.turns.append(message["turn"])
             spent = nvml.energy()
             self.joules += 0.0 if spent is None or joules is None else spent - joules
             if self.queues:
@@ -153,10 +153,10 @@ class TimedProcess:
         self.outcome.joules, self.outcome.held = self.joules or None, self.most
         if self.outcome.status == "ok" and passed(self.outcome):
             self.outcome.result |= {
-                "step_s": [told["wall_s"] for told in self.found],
-                "device_step_s": [told["device_s"] for told in self.found if told["device_s"] is not None],
+                "step_s": [told["wall_s"] for told in self.turns],
+                "device_step_s": [told["device_s"] for told in self.turns if told["device_s"] is not None],
                 "synced_step_s": self.synced_s,
-                "instructions": [told["instructions"] for told in self.found if told["instructions"] is not None],
+                "instructions": [told["instructions"] for told in self.turns if told["instructions"] is not None],
             }
 
     def held(self) -> int:

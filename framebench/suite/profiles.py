@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,36 +13,33 @@ from framebench.suite.case import Case, UnknownCase, declared, first_batch
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 from framebench.suite.strategy import FRAMEWORKS
 
+RANKS = (2, 4)  # that cases are measured over; any number is predicted
+
 
 @cache
 def every_case() -> tuple[Case, ...]:
     """All declared cases of a single process in every size, unsupported ones included."""
-    return tuple(
-        case
-        for workload in spec.names()
-        for size, preset in spec.workload(workload).sizes.items()
-        for framework in FRAMEWORKS
-        for scenario in SCENARIOS
-        for strategy in names(scenario)
-        for batch in preset.batches
-        if declared(case := Case(workload, framework, scenario, strategy, batch, size))
-    )
-
-
-RANKS = (2, 4)  # that cases are measured over; any number is predicted
+    return _declared([(scenario, strategy) for scenario in SCENARIOS for strategy in names(scenario)], lambda p: p.batches)
 
 
 @cache
 def over_ranks() -> tuple[Case, ...]:
     """All declared cases of several ranks. They are in no profile: each rank needs a core."""
+    return _declared(OVER_RANKS, lambda preset: (preset.base,), RANKS)
+
+
+def _declared(
+    strategies: Iterable[tuple[str, str]], batches: Callable[[spec.Preset], tuple[int, ...]], ranks: tuple[int, ...] = (1,)
+) -> tuple[Case, ...]:
     return tuple(
         case
         for workload in spec.names()
         for size, preset in spec.workload(workload).sizes.items()
         for framework in FRAMEWORKS
-        for scenario, strategy in OVER_RANKS
-        for ranks in RANKS
-        if declared(case := Case(workload, framework, scenario, strategy, preset.base, size, ranks))
+        for scenario, strategy in strategies
+        for batch in batches(preset)
+        for number in ranks
+        if declared(case := Case(workload, framework, scenario, strategy, batch, size, number))
     )
 
 

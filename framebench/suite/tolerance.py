@@ -1,4 +1,4 @@
-"""How far a verified value may be off: a small multiple of what honest computations were off by, as measured.
+"""How far a verified value may be off: a small multiple of what right computations were off by, as measured.
 
 `models/<workload>/honest.json` has the errors of supported cases against float64, the largest of each family of tensors, by
 machine and framework; `framebench dev rounding` measures them and adds the machine that it runs on. Where a key was not
@@ -21,7 +21,7 @@ from framebench.suite.case import Case
 from framebench.suite.tensors import family
 
 MULTIPLE = 4.0
-# Honest errors are taken to be at least so large, a fraction of the precision's roundoff: what was close by luck is no measure.
+# Rounding errors are taken to be at least so large, a fraction of the roundoff: what was close by luck is no measure.
 LEAST = {
     "fp32": 2.0**-22, "bf16 moment": 2.0**-22, "8-bit moments": 2.0**-22, "tf32": 2.0**-15, "fp16": 2.0**-15, "bf16": 2.0**-12,
     "int8 weights": 2.0**-12, "int8": 2.0**-12,
@@ -116,7 +116,7 @@ def usual(several: list[Errors]) -> list[Errors]:
 
 
 @cache
-def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
+def rounding_errors(workload: str, framework: str, precision: str, key: str) -> Errors:
     """The framework's own errors, or the middle one of all frameworks' where that is larger: one may be close by luck. Where it
     was not measured itself, the largest of those that were. What was not measured in this precision is taken from one that
     rounds more coarsely, and so is what was off by nothing at all: an evaluation's buffers, which stay, say nothing of
@@ -128,7 +128,7 @@ def honest(workload: str, framework: str, precision: str, key: str) -> Errors:
     joined_errors = joined([nearest(workload, framework, precision, key), others])
     if precision not in COARSER:
         return joined_errors
-    coarser = honest(workload, framework, COARSER[precision], key)
+    coarser = rounding_errors(workload, framework, COARSER[precision], key)
     moved = {kind: {name: pair for name, pair in each.items() if any(pair)} for kind, each in joined_errors.items()}
     return {kind: coarser.get(kind, {}) | moved.get(kind, {}) for kind in (*coarser, *moved)}
 
@@ -177,8 +177,8 @@ def unverifiable(case: Case) -> str | None:
 
 def tolerance(workload: str, framework: str, precision: str, key: str, kind: str, name: str) -> Pair:
     """Of the norm and of the projections of this tensor, relative to its norm; the least where nothing was measured. The norm
-    may always be off by the honest error of the projections: it, too, may have been close by luck."""
-    norm, projections = honest(workload, framework, precision, key).get(kind, {}).get(family(name), (0.0, 0.0))
+    may always be off by the rounding error of the projections: it, too, may have been close by luck."""
+    norm, projections = rounding_errors(workload, framework, precision, key).get(kind, {}).get(family(name), (0.0, 0.0))
     least = LEAST_OF_UPDATE if kind == "update" else LEAST[precision]
     if kind in SUMS:
         least = max(least, one_by_one(workload, key))

@@ -56,9 +56,9 @@ def cases(framework: str, profile: str) -> list[Case]:
 if __name__ == "__main__":
     name, what = sys.argv[1:]
     single = "/" in what  # a case, in the process of its own that it needs
-    found = [parse(what)] if single else cases(name, what)
-    for number, each in enumerate(found, 1):
-        print(f"{number} of {len(found)}: {each.id}", flush=True)
+    wanted = [parse(what)] if single else cases(name, what)
+    for number, each in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {each.id}", flush=True)
         if each.support.env and not single:
             command = [sys.executable, "-m", "framebench.worker.warmup", name, each.id]
             subprocess.run(command, env={**os.environ, **each.support.env}, check=False)

@@ -24,8 +24,8 @@ FAR = 30  # times: a step rounds some hundred times, its weights are moved once
 def test_honest_errors_are_what_half_an_ulp_in_the_weights_does(case: str, environment: dict[str, Environment]) -> None:
     """Batch norm over few values (eight micro-batches of one sample) is so ill-conditioned that float64 itself moves as far."""
     moved = run_inside(environment["torch"], MOVED, case)
-    honest = measured(parse(case).workload, "fp32")["torch"][parse(case).golden_key]
+    rounding = measured(parse(case).workload, "fp32")["torch"][parse(case).golden_key]
     assert isinstance(moved, dict)
     for kind in ("gradient", "momentum", "buffer"):  # the change of a weight is rounded with the weight
         for family, (_, projections) in moved.get(kind, {}).items():
-            assert honest[kind][family][1] < FAR * max(projections, 6e-8), (kind, family)
+            assert rounding[kind][family][1] < FAR * max(projections, 6e-8), (kind, family)

@@ -7,14 +7,10 @@ import math
 import os
 import subprocess
 import sys
-from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
-from asv.benchmarks import Benchmarks
-from asv.config import Config
 from asv.machine import Machine
 from asv.results import Results
 from asv.runner import BenchmarkResult
@@ -24,6 +20,7 @@ from framebench.models import spec
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
+from tests.discovery import discovered
 from tests.processes import ROOT
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"
@@ -80,24 +77,6 @@ class Project:
         assert "n/a" not in told.stdout, "what is no case has no row"
         rows = [[cell.strip() for cell in line.split("|")] for line in told.stdout.splitlines() if "track_" in line]
         return {row[5].split(".")[-1]: row[1] for row in rows if row[1]}
-
-
-def discovered(root: Path, profile: str = "quick") -> dict[str, Any]:
-    """What asv discovers under a profile, as it stores it."""
-    (root / "results/asv").mkdir(parents=True, exist_ok=True)
-    config = Config()
-    config.benchmark_dir, config.results_dir = str(ROOT / "benchmarks"), str(root / "results/asv")
-    listed = Benchmarks(config, json.loads(listing(profile)))
-    listed.save()
-    return listed
-
-
-@cache  # a process that imports the suite
-def listing(profile: str) -> str:
-    script = f"from asv_runner.discovery import list_benchmarks\nlist_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": profile}
-    command = [sys.executable, "-c", f"import sys\n{script}"]
-    return subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.fixture

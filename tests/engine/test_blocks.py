@@ -6,57 +6,17 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from framebench.engine import blocks, pending, runner
-from framebench.engine import capacity as room
-from framebench.engine.blocks import Listener, Run, measure, measure_group
+from framebench.engine import runner
+from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, groups
 from framebench.engine.runner import USUAL, Options
-from framebench.engine.timed_process import Arm, ReferenceProduct, TimedProcess
+from framebench.engine.timed_process import Arm, ReferenceProduct
 from framebench.records import store
-from framebench.records.record import Record
-from framebench.suite.case import Case
-from tests.processes import acting
-
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
-CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
-
-
-@pytest.fixture
-def impostor(tmp_path: Path) -> Environment:
-    return acting("engine/misbehaving.py", tmp_path)
-
-
-@pytest.fixture
-def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DIARY", str(tmp_path / "diary"))
-    return tmp_path / "diary"
-
-
-def written(diary: Path, what: str) -> list[str]:
-    """Strategies in the order in which they did it."""
-    return [line.split()[1] for line in diary.read_text().splitlines() if line.startswith(what)]
-
-
-def group(impostor: Environment, cases: list[Case] = CASES) -> Group:
-    (found,) = groups(cases, {"torch": impostor})
-    return found
-
-
-def run(results: Path, options: Options = Options(rounds=5), told: Listener = blocks.NOBODY) -> Run:  # noqa: B008
-    return Run("s", options, results, told)
-
-
-def by_strategy(results: Path) -> dict[str, Record]:
-    found = list(store.read_all(results))
-    assert len({r.case for r in found}) == len(found)
-    return {r.parsed.strategy: r for r in found}
+from tests.engine.acted import CASE, CASES, STRATEGIES, by_strategy, group, run, written
 
 
 def test_every_arm_takes_its_turn_in_every_round_in_the_order_of_the_seed(
@@ -223,75 +183,6 @@ def test_where_first_steps_are_not_asked_for_nothing_is_built_alone(
     assert Counter(built) == {"7": 2, "3": 1, "0": 1}
 
 
-class Interrupting(Listener):
-    """Ctrl-C after so many records, or in a phase's beginning."""
-
-    def __init__(self, records: int = 99, phases: int = 9999) -> None:
-        self.records, self.phases = records, phases
-
-    def phase(self, case: Case, what: str) -> None:
-        self.phases -= 1
-        if self.phases < 0:
-            raise KeyboardInterrupt
-
-    def done(self, record: Record) -> None:
-        self.records -= 1
-        if not self.records:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("at", [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}])
-def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
-    at: dict[str, int], impostor: Environment, results: Path, diary: Path
-) -> None:
-    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
-    with pytest.raises(KeyboardInterrupt), run(results, told=Interrupting(**at)) as opened:
-        measure([group(impostor, CASES[:3])], opened)
-    kept = list(store.read_all(results))
-    over = len(written(diary, "finish")) == 3
-    with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened)
-    found = by_strategy(results)
-    assert {r.status for r in found.values()} == {"ok"}
-    assert all(r in found.values() for r in kept)
-    assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
-    assert over or not kept
-    assert all(r.peaks for r in found.values())
-    assert not list(results.glob(".block*"))
-
-
-def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
-    for _ in range(2):
-        with run(results) as opened:
-            measure([group(impostor, CASES[:2])], opened, blocks=2)
-    assert len(written(diary, "finish")) == 4
-    with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened, blocks=2)
-    assert Counter(written(diary, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, "the new one with its baseline"
-
-
-def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: Environment, results: Path, diary: Path) -> None:
-    """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
-    arms = [Arm(case, impostor) for case in CASES[:2]]
-    with run(results) as opened:
-        measure_group(Group("g", (arms[1],)), opened)
-        measure_group(Group("g", (arms[0], arms[1])), opened)
-        measure_group(Group("g", (arms[0], arms[1])), opened)
-    assert Counter(written(diary, "finish")) == {"checkpoint": 2, "fp32": 1}
-    blocks = {r.turns.block for r in store.read_all(results) if r.turns}
-    assert blocks == {"s/g/0.0", "s/g/0.1"}
-    newer = replace(impostor, version="1")
-    (one,), (other,) = groups(CASES[:1], {"torch": impostor}), groups(CASES[:1], {"torch": newer})
-    assert one.name != other.name
-
-
-def test_a_file_of_a_block_that_cannot_be_read_is_none(results: Path) -> None:
-    results.mkdir()
-    for text in ("", "{", "[]", "[3]", '[{"case": "x"}]'):
-        pending.file_of(results, "b").write_text(text)
-        assert pending.read(results, "b") == []
-
-
 def test_the_same_case_may_be_both_arms(impostor: Environment, results: Path, diary: Path) -> None:
     arm = Arm(CASE, impostor)
     with run(results, Options(rounds=3)) as opened:
@@ -301,67 +192,6 @@ def test_the_same_case_may_be_both_arms(impostor: Environment, results: Path, di
     assert sorted(r.turns.arm for r in found if r.turns) == [0, 1]
     assert all(r.peaks for r in found), "each by a process of its own"
     assert len(written(diary, "turn")) == 6
-
-
-def test_as_many_are_alive_as_memory_suffices_for(
-    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
-    monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
-    with run(results) as opened:
-        measure([group(impostor)], opened)
-    found: dict[str, list[Record]] = {}
-    for r in store.read_all(results):
-        assert r.turns
-        found.setdefault(r.turns.block, []).append(r)
-    assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
-        ["accumulate", "checkpoint", "fp32"], ["amp_bf16", "fp32"]
-    ]  # fmt: skip
-    assert written(diary, "memory").count("fp32") == 1
-    monkeypatch.setattr(room, "free_memory", lambda: 1)
-    with Run("t", Options(rounds=2), results) as opened:
-        measure([group(impostor)], opened)
-    again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
-    assert {len(t.arms) for t in again} == {2}, "the baseline and one more are always tried"
-
-
-def test_memory_that_runs_out_beside_others_is_asked_for_alone(
-    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = TimedProcess.start
-
-    def counted(live: TimedProcess, reference: Any, core: int | None) -> None:
-        beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
-        monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
-        start(live, reference, core)
-
-    monkeypatch.setattr(TimedProcess, "start", counted)
-    monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
-    with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened)
-    found = by_strategy(results)
-    assert {r.status for r in found.values()} == {"ok"}
-    assert found["checkpoint"].turns
-    assert found["checkpoint"].turns.arms == [CASES[1].id]
-
-
-def test_room_counts_what_the_control_group_allows(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("400\n")
-    assert room.free_memory(tmp_path) == 600
-    (tmp_path / "memory.max").write_text("max\n")
-    assert room.free_memory(tmp_path) > 600
-
-
-def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = iter((1000, 700, 350))
-    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
-    found = room.Capacity()
-    alive: Any = [SimpleNamespace(held=lambda: 1)]
-    found.enter()
-    assert (found.on_card, found.fits_more(alive)) == ([300], True)
-    found.enter()
-    assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
 
 
 def test_groups_have_their_baselines(impostor: Environment) -> None:

@@ -14,7 +14,7 @@ from framebench.records.record import case_of
 from framebench.records.search import Fit
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
-from tests.features.advise.test_advice import everything
+from tests.advised import everything
 from tests.processes import ROOT
 
 MIB = 2**20

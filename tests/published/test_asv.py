@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asv.results import Results
 
-from tests.asv.test_planted import discovered
+from tests.discovery import discovered
 from tests.processes import ROOT
 
 

@@ -12,7 +12,7 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.features.site.build import build
 from framebench.features.site.titles import FIGURES, figure_title
-from tests.features.site.test_site import browser, in_a_browser, tab
+from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
 
 __all__ = ["browser", "tab"]  # fixtures

@@ -42,9 +42,9 @@ def test_what_the_document_says_of_the_loaded_machine() -> None:
     equal = [p for p in found if not p.planted]
     assert f"**{sum(p.counts for p in equal)} of {len(equal)}**" in text
     assert f"{sum(p.covered for p in found) / len(found):.0%}".replace("%", " % of the intervals") in text
-    (wrong,) = [p for p in found if p.planted and p.found.verdict == "faster"]
+    (wrong,) = [p for p in found if p.planted and p.verdict.verdict == "faster"]
     assert (wrong.case, wrong.planted) == ("transformer/jax/train/accumulate/b4/tiny", 0.03)
-    assert f"{1000 * wrong.found.base:.1f} ms" in text
+    assert f"{1000 * wrong.verdict.base:.1f} ms" in text
 
 
 def test_what_the_document_says_of_memory() -> None:
@@ -55,8 +55,8 @@ def test_what_the_document_says_of_memory() -> None:
     assert (len(two), sum(p.counts for p in two), sum(p.counts for p in five)) == (15, 13, 15)
     assert {p.framework for p in two if not p.counts} == {"jittor"}
     off = {
-        p.case.partition("/train")[0]: abs(p.found.ratio - 1 - p.planted)
-        for p in sorted(found, key=lambda p: abs(p.found.ratio - 1 - p.planted))
+        p.case.partition("/train")[0]: abs(p.verdict.ratio - 1 - p.planted)
+        for p in sorted(found, key=lambda p: abs(p.verdict.ratio - 1 - p.planted))
         if p.framework != "jittor" and p.planted
     }
     assert {case for case, share in off.items() if share > 0.005} == {"resnet50/jax"}

@@ -1,4 +1,4 @@
-"""Tolerances follow from honest errors, and from nothing else."""
+"""Tolerances follow from rounding errors, and from nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
 
 
 def forget() -> None:
-    for cached in (t.machines, t.measured, t.nearest, t.honest):
+    for cached in (t.machines, t.measured, t.nearest, t.rounding_errors):
         cached.cache_clear()
 
 

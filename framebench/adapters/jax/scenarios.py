@@ -201,7 +201,7 @@ def _saved_by(gelu: Any, run: JaxAdapter) -> int:
     return sum(a.shape == x.shape for a in jax.tree.leaves(saved))
 
 
-def rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
+def _rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
     """How often the forward pass meets a rule written by hand; the evidence gets what one GELU saves, too."""
     parts = run.split(run.abstract(run.config, run.recipe.training))
     forward = jax.make_jaxpr(lambda p, x: nnx.merge(parts.graph, p, parts.frozen, parts.stats)(x))
@@ -212,7 +212,7 @@ def rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
 
 @switch
 def built_in(run: JaxAdapter) -> Proof:
-    return lambda e: rules_met(run, run.model_module.exact_gelu, e) == 0 < e["saved_by_one"]
+    return lambda e: _rules_met(run, run.model_module.exact_gelu, e) == 0 < e["saved_by_one"]
 
 
 @switch
@@ -226,7 +226,7 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
         """The executable computes the error function again in the backward pass, or does not."""
         layers = run.config.layers
         e["compiled_erfs"] = sum(c.as_text().count(" erf(") for c in run.program.compiled.values())
-        met = rules_met(run, gelu, e) == layers and e["saved_by_one"] == (1 if lean else 5)
+        met = _rules_met(run, gelu, e) == layers and e["saved_by_one"] == (1 if lean else 5)
         return met and (e["compiled_erfs"] >= 2 * layers) == lean
 
     return proof

@@ -4,16 +4,8 @@ from framebench.adapters.torch import checkpoint, generation, memory, offload, p
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
-SWITCHES = (
-    precision.switch
-    | checkpoint.switch
-    | steps.switch
-    | offload.switch
-    | memory.switch
-    | quantized.switch
-    | scenarios.switch
-    | generation.switch
-)
+MODULES = (precision, checkpoint, steps, offload, memory, quantized, scenarios, generation)
+SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
 
 
 def make(case: Case) -> TorchAdapter:

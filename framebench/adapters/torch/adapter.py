@@ -55,7 +55,7 @@ FUSED = {  # the operator that each kernel runs under; none for the one that is 
 }
 
 
-class CudaEvents:
+class _CudaEvents:
     """Two events on the current stream."""
 
     def __init__(self) -> None:
@@ -325,8 +325,8 @@ class TorchAdapter(Adapter):
         stats = torch.cuda.memory_stats() if self.where.type == "cuda" else {}
         return stats if stats.get("allocation.all.allocated") else {}
 
-    def events(self) -> CudaEvents | None:
-        return CudaEvents() if self.where.type == "cuda" else None
+    def events(self) -> _CudaEvents | None:
+        return _CudaEvents() if self.where.type == "cuda" else None
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""

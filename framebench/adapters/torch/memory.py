@@ -18,7 +18,7 @@ switch = Switches()
 SPARE = 64 << 20  # bytes
 
 
-class InBackward:
+class _InBackward:
     """One optimizer per weight, which steps as soon as the weight's gradient is there; the gradient is then dropped.
 
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
@@ -44,7 +44,7 @@ class InBackward:
 
 @switch
 def optimizer_in_backward(run: TorchAdapter) -> Proof:
-    run.recipe.wrap("optimizer", lambda make: partial(InBackward, make))
+    run.recipe.wrap("optimizer", lambda make: partial(_InBackward, make))
 
     def proof(e: Evidence) -> bool:
         """No gradient is left when the backward pass ends, and yet every weight has moved."""

@@ -31,7 +31,7 @@ def offload(run: TorchAdapter) -> Proof:
 
 
 @dataclass(eq=False)
-class Moved:
+class _Moved:
     """A saved tensor in pinned memory, and again on the device while it is on its way back."""
 
     place: int  # among those of its forward pass
@@ -51,7 +51,7 @@ class Streams:
         self.sent = self.returned = self.ahead = 0
 
 
-class Streamed(torch.autograd.graph.saved_tensors_hooks):
+class _Streamed(torch.autograd.graph.saved_tensors_hooks):
     """Of one forward pass. The allocator gives the memory of a tensor to others once its copy is done (`record_stream`). The
     backward pass asks in nearly the opposite order: the tensors before the one it asks for set out at once."""
 
@@ -59,9 +59,9 @@ class Streamed(torch.autograd.graph.saved_tensors_hooks):
         super().__init__(self.pack, self.unpack)
         self.streams = streams
         self.lasting = {part.untyped_storage().data_ptr() for tensor in lasting for part in parts(tensor)}
-        self.moved: list[Moved] = []
+        self.moved: list[_Moved] = []
 
-    def pack(self, tensor: Tensor) -> Tensor | Moved:
+    def pack(self, tensor: Tensor) -> Tensor | _Moved:
         if tensor.untyped_storage().data_ptr() in self.lasting or tensor.nbytes < LEAST:
             return tensor
         out = self.streams.out
@@ -70,11 +70,11 @@ class Streamed(torch.autograd.graph.saved_tensors_hooks):
         with torch.cuda.stream(out):
             host.copy_(tensor, non_blocking=True)
         tensor.record_stream(out)
-        self.moved.append(Moved(len(self.moved), host, tensor.device, out.record_event()))
+        self.moved.append(_Moved(len(self.moved), host, tensor.device, out.record_event()))
         self.streams.sent += 1
         return self.moved[-1]
 
-    def unpack(self, saved: Tensor | Moved) -> Tensor:
+    def unpack(self, saved: Tensor | _Moved) -> Tensor:
         if isinstance(saved, Tensor):
             return saved
         self.streams.ahead += saved.again is not None
@@ -91,7 +91,7 @@ class Streamed(torch.autograd.graph.saved_tensors_hooks):
         self.streams.returned += 1
         return tensor
 
-    def fetch(self, moved: Moved) -> None:
+    def fetch(self, moved: _Moved) -> None:
         back = self.streams.back
         back.wait_event(moved.left)
         with torch.cuda.stream(back):
@@ -102,7 +102,7 @@ class Streamed(torch.autograd.graph.saved_tensors_hooks):
 @switch
 def offload_streamed(run: TorchAdapter) -> Proof:
     streams = Streams()
-    run.recipe.contexts.append(lambda: Streamed(streams, run.lasting()))
+    run.recipe.contexts.append(lambda: _Streamed(streams, run.lasting()))
 
     def proof(e: Evidence) -> bool:
         """Nothing is saved on the device but weights and what is small. What left came back, most of it before it was asked

@@ -116,7 +116,7 @@ def distill(run: TorchAdapter) -> Proof:
     return proof
 
 
-def parameter_bytes(models: Iterable[nn.Module]) -> int:
+def _parameter_bytes(models: Iterable[nn.Module]) -> int:
     return unique_bytes(p for model in models for p in model.parameters())
 
 
@@ -127,7 +127,7 @@ def _hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) 
         run.held = make()
 
     def proof(e: Evidence) -> bool:
-        e["parameter_bytes"], one = parameter_bytes(run.held), parameter_bytes(run.held[:1])
+        e["parameter_bytes"], one = _parameter_bytes(run.held), _parameter_bytes(run.held[:1])
         e["parameter_bytes_of_one"] = one
         return one < e["parameter_bytes"] < 2 * one if shared else e["parameter_bytes"] == 2 * one
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from framebench import extensions
 from framebench.analysis.figures.fronts import pareto
-from framebench.analysis.figures.page import COLOURS, MARKERS, said, svg
+from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_source, svg
 from framebench.analysis.results import Results
 
 __all__ = ["COLOURS", "MARKERS", "Picture", "draw_all", "pareto", "pictures", "save_all", "svg"]
@@ -67,7 +67,7 @@ def pictures(df: pd.DataFrame, results: Results | None = None, others: Iterable[
 
 def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
     figure = draw(df)
-    return Picture(name, svg(figure), *said(figure)) if figure else None
+    return Picture(name, svg(figure), *finding_and_source(figure)) if figure else None
 
 
 def save_all(df: pd.DataFrame, folder: Path, results: Results | None = None) -> list[Path]:

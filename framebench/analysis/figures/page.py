@@ -94,7 +94,7 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def said(figure: Figure) -> tuple[str, str]:
+def finding_and_source(figure: Figure) -> tuple[str, str]:
     """The finding above and the provenance below, each on one line."""
     texts = {text.get_label(): " ".join(text.get_text().split()) for text in figure.texts}
     return texts["finding"], texts["source"]

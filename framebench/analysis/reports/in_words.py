@@ -54,11 +54,10 @@ def line(framework: str, row: Any, ratio: str) -> str:
 
 
 def compared(group: pd.DataFrame) -> pd.DataFrame:
-    """Rows at the usual batch that compute what the baseline does and have its ratio of peaks, of the newest protocol that
-    these were measured under; where strategies were timed, only those: what memory costs in speed is the question."""
+    """Rows at the usual batch that compute what the baseline does and have its ratio of peaks; where strategies were timed,
+    only those: what memory costs in speed is the question."""
     usual = group["batch"] == rows.usual_batch(group)
     comparable_rows = group[group["usable"] & group["same_mathematics"] & group["peak_ratio"].notna() & usual]
-    comparable_rows = comparable_rows[comparable_rows["protocol"] == comparable_rows["protocol"].max()]
     timed = comparable_rows[comparable_rows["time_ratio"].notna()]
     return timed if (~timed["baseline"]).any() else comparable_rows
 

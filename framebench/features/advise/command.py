@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,10 +79,7 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
-    from framebench.analysis.peaks import evidence_about
-    from framebench.analysis.results import NoRecords
-    from framebench.analysis.results import Results as Folder
-    from framebench.features.advise import advice, show
+    from framebench.features.advise import advice
 
     given = parts(asked)
     if device is not None:
@@ -113,13 +111,24 @@ def advise(
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
     )  # fmt: skip
-    evidence = cache(lambda name: evidence_about(results, name, workload, scenario))
+    raise typer.Exit(_answered(question, have, machine, results, every, as_json))
+
+
+def _answered(question: Question, have: str | None, machine: str | None, results: Path, every: bool, as_json: bool) -> bool:
+    """Print what the records say. Returns whether nothing fits."""
+    from framebench.analysis.peaks import evidence_about
+    from framebench.analysis.results import NoRecords
+    from framebench.analysis.results import Results as Folder
+    from framebench.features.advise import advice, show
+
+    evidence = cache(lambda name: evidence_about(results, name, question.workload, question.scenario))
     folder = Folder(results)
-    named = machine_of(folder, machine, lambda name: any(r.framework in chosen for r in evidence(name)[0]))
+    named = machine_of(folder, machine, lambda name: any(r.framework in question.frameworks for r in evidence(name)[0]))
     rows, timed = evidence(named)
     try:
         advised = advice.advise(rows, question, folder.searches)
-        roomiest = advice.largest_that_fits(rows, question, folder.searches) if batch and not advised.fitting else None
+        smaller = question.batch and not advised.fitting
+        roomiest = advice.largest_that_fits(rows, question, folder.searches) if smaller else None
     except NoRecords as error:
         fail(str(error), 1)
     changes = _changes_from(have, advised, question, timed) if have else []
@@ -129,11 +138,11 @@ def advise(
         _tell(show.answer(advised, roomiest))
         for table in show.tables(advised, every):
             table.terminal(out)
-        if shape is not None:
-            shape_text = ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
+        if question.shape is not None:
+            shape_text = ", ".join(f"{name} {value:,}" for name, value in asdict(question.shape).items() if value)
             say(f"{question.size}: taken for {shape_text}")
         _tell(show.sentences(advised, changes, every))
-    raise typer.Exit(0 if advised.fitting else 1)
+    return not advised.fitting
 
 
 def _tell(sentences: Iterable[str]) -> None:

@@ -140,8 +140,8 @@ def _all_of(refs: list[Ref], size: str) -> list[Case]:
 
 
 @dataclass(frozen=True)
-class Ratio(OfCases):
-    """Change / base."""
+class _OfTwo(OfCases):
+    """What measures of two cases have in common."""
 
     change: Ref
     base: Ref
@@ -149,6 +149,11 @@ class Ratio(OfCases):
 
     def cases(self, size: str) -> list[Case]:
         return _all_of([self.base, self.change], size)
+
+
+@dataclass(frozen=True)
+class Ratio(_OfTwo):
+    """Change / base."""
 
     def effect(self, store: Store, size: str) -> Effect:
         if self.quantity is TIME:
@@ -192,15 +197,10 @@ class Value(OfCases):
 
 
 @dataclass(frozen=True)
-class Apart(OfCases):
+class Apart(_OfTwo):
     """How far change and base differ: |change / base - 1|."""
 
-    change: Ref
-    base: Ref
     form: str = "error"
-
-    def cases(self, size: str) -> list[Case]:
-        return _all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))
@@ -211,15 +211,10 @@ class Apart(OfCases):
 
 
 @dataclass(frozen=True)
-class Difference(OfCases):
+class Difference(_OfTwo):
     """Change - base: for shares, of which one may be zero."""
 
-    change: Ref
-    base: Ref
     form: str = "points"
-
-    def cases(self, size: str) -> list[Case]:
-        return _all_of([self.base, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))

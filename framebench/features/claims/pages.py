@@ -30,7 +30,7 @@ def pages(machine: Any) -> Iterator[Page]:
 
 def context(machine: Any) -> dict[str, Any]:
     entries = ledger(machine.results, machine.name)
-    cases = {case.replace("/", "."): case for case in machine.found}
+    cases = {case.replace("/", "."): case for case in machine.records_by_case}
 
     def case_of(file: str) -> str:
         return cases.get(PurePosixPath(file).parent.name, "")

@@ -120,7 +120,7 @@ def two_traversals() -> Numbers:
     return {"eager": of(together), "compiled": of(torch.compile(together)), "apart": of(torch.compile(apart))}
 
 
-class Residual(nn.Module):
+class _Residual(nn.Module):
     """A 3x3 convolution beside a skip, which is a 1x1 convolution or nothing."""
 
     def __init__(self, channels: int, convolved: bool) -> None:
@@ -138,7 +138,7 @@ def fewer_parameters() -> Numbers:
     x = torch.randn(4, 16, 64, 64)
     peaks = {}
     for name, convolved in (("plain", False), ("convolved", True)):
-        model = nn.Sequential(*(Residual(16, convolved) for _ in range(DEPTH))).eval()
+        model = nn.Sequential(*(_Residual(16, convolved) for _ in range(DEPTH))).eval()
         compiled = torch.compile(model)
         peaks[f"{name}_eager"], peaks[name] = peak(lambda: model(x)), peak(lambda: compiled(x))  # noqa: B023
         torch._dynamo.reset()
@@ -163,7 +163,7 @@ def growth_of_calls() -> Numbers:
 
 @torch.no_grad()
 def resident() -> Numbers:
-    model, x = nn.Sequential(*(Block_() for _ in range(4))).eval(), torch.randn(1, 64, WIDTH)
+    model, x = nn.Sequential(*(_Block() for _ in range(4))).eval(), torch.randn(1, 64, WIDTH)
     for _ in range(3):
         model(x)
     eager = status_bytes("VmRSS")
@@ -173,7 +173,7 @@ def resident() -> Numbers:
     return {"eager": float(eager), "compiled": float(status_bytes("VmRSS"))}
 
 
-class Block_(Block):
+class _Block(Block):
     """For nn.Sequential, which hands on one value."""
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:

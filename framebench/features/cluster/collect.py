@@ -30,7 +30,7 @@ class Collected:
     """What became of the files."""
 
     added: list[Path] = field(default_factory=list)
-    known: int = 0  # were there already
+    present: int = 0  # were there already
     conflicts: list[str] = field(default_factory=list)  # in words
     unreadable: list[str] = field(default_factory=list)  # likewise
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by name, what they called themselves
@@ -94,7 +94,7 @@ def _add(file: Path, there: Known, report: Collected) -> None:
     report.machines[called].add(record.provenance.node or record.provenance.machine)
     if earlier_file := there.files.get(key(record)):
         if earlier_file[1] == content(record):
-            report.known += 1
+            report.present += 1
         else:
             report.conflicts.append(_kept_aside(record, file, earlier_file[0], there.root))
         return

@@ -71,7 +71,7 @@ def collect_(
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     typer.echo(
-        f"{len(report.added)} records added, {report.known} known, {len(report.conflicts)} conflicts, "
+        f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} conflicts, "
         f"{len(report.unreadable)} unreadable: {results}"
     )
     raise typer.Exit(bool(report.conflicts or report.unreadable))

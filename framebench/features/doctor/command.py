@@ -1,4 +1,4 @@
-"""The command that examines a machine: `doctor`."""
+"""Commands that examine a machine, and the harness on it: `doctor | dev overhead`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import UPKEEP, AsJson, Results, app, measuring, out, say
-from framebench.engine import runner
+from framebench.cli.upkeep import dev
+from framebench.engine import environments, runner
 
 
 @app.command(rich_help_panel=UPKEEP)
@@ -33,3 +34,15 @@ def doctor(
         for finding in findings:
             out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
     raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
+
+
+@dev.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
+) -> None:
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    from framebench.features.doctor.measure import OVERHEAD
+
+    with measuring(results):
+        environment = environments.ensure("torch", say=say)
+        typer.echo(environments.run_module(environment, OVERHEAD, str(rounds), OMP_NUM_THREADS="1"))

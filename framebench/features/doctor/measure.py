@@ -18,6 +18,7 @@ from framebench.records import provenance
 from framebench.records.store import calibration_file
 from framebench.suite.strategy import FRAMEWORKS
 
+WORKER, OVERHEAD = "framebench.features.doctor.worker", "framebench.features.doctor.torch_overhead"
 LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "busy": 0.25, "steal": 0.02}
 
 
@@ -51,9 +52,7 @@ def calibration(say: environments.Say = lambda _: None, env: str | None = None) 
         framework = ready.framework
         say(f"known sizes and lengths in {ready.name}")
         try:
-            printed = environments.run_module(
-                ready, "framebench.worker.calibration", framework, OMP_NUM_THREADS="1", **MALLOC_ENV
-            )
+            printed = environments.run_module(ready, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
         except SetupError as error:  # such as a Jittor that cannot be built for the card
             all_findings.append(Finding(f"{framework}: calibration", False, str(error).splitlines()[-1]))
             continue
@@ -68,9 +67,7 @@ def calibration(say: environments.Say = lambda _: None, env: str | None = None) 
 
 
 def overhead() -> Finding:
-    printed = environments.run_module(
-        environments.ensure("torch"), "framebench.features.study.overhead", "15", OMP_NUM_THREADS="1"
-    )
+    printed = environments.run_module(environments.ensure("torch"), OVERHEAD, "15", OMP_NUM_THREADS="1")
     c = json.loads(printed.splitlines()[-1])
     detail = f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}], allowed {LIMITS['overhead']}"
     return Finding("harness / hand-written loop", c["low"] <= LIMITS["overhead"], detail, c["ratio"], "ratio")

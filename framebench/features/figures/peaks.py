@@ -138,9 +138,9 @@ def _train_eval_title(usable_rows: pd.DataFrame) -> str:
     wide = usable_rows.pivot(index=["framework", "workload"], columns="kind", values="mib")
     ratios = wide.div(wide[TRAINING], axis=0)
 
-    def said(kind: str) -> str:
+    def ranges(kind: str) -> str:
         by = ratios[kind].dropna().groupby("framework", observed=True) if kind in ratios else ()
         return rows.listed(f"{rows.between(values)} in {framework}" for framework, values in by)
 
-    leaky = said(LEFT_ON)
-    return f"Evaluation takes {said(WITHOUT)} the peak of training" + (f"; with gradients left on {leaky}" if leaky else "")
+    leaky = ranges(LEFT_ON)
+    return f"Evaluation takes {ranges(WITHOUT)} the peak of training" + (f"; with gradients left on {leaky}" if leaky else "")

@@ -30,7 +30,7 @@ WARM_UP = 20  # steps before the first reading: compilers, pools and caches sett
 Meter = Callable[[], int]
 
 
-class Mallinfo(ctypes.Structure):
+class _Mallinfo(ctypes.Structure):
     """glibc's struct mallinfo2 (mallinfo(3))."""
 
     _fields_ = [
@@ -44,7 +44,7 @@ def _malloc_meter() -> Meter | None:
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         return None
     ask = ctypes.CDLL(None).mallinfo2
-    ask.restype = Mallinfo
+    ask.restype = _Mallinfo
 
     def read() -> int:
         heap_usage = ask()
@@ -133,9 +133,9 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
 if __name__ == "__main__":
     out = own_stdout()
     try:
-        said = growth(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
+        answer = growth(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
     except Fault as fault:
-        said = {"fault": str(fault)}
-    print(json.dumps(said), file=out)
+        answer = {"fault": str(fault)}
+    print(json.dumps(answer), file=out)
     out.flush()
     os._exit(0)

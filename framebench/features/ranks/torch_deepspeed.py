@@ -34,7 +34,7 @@ def package() -> Any:
     return module
 
 
-class Engine:
+class _Engine:
     """As a step and verification see the optimizer."""
 
     def __init__(self, engine: Any, inner: Any, stage: int) -> None:
@@ -89,10 +89,10 @@ def attach(run: TorchAdapter, stage: int) -> None:
     deepspeed = package()
     run.packages = {"deepspeed": deepspeed.__version__}
 
-    def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> Engine:
+    def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> _Engine:
         inner = make_optimizer(o, params, **options)
         engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=_configuration(run, stage))
-        wrapped_engine = Engine(engine, inner, stage)
+        wrapped_engine = _Engine(engine, inner, stage)
         run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, wrapped_engine.held
         run.readings.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
         run.readings.bytes_beside = lambda: sum(

@@ -63,7 +63,7 @@ class Tracked:
         return total, {PARTS[name]: size for name, size in named.items() if size}
 
 
-class Rebuilt:
+class _Rebuilt:
     """The reducer of DistributedDataParallel, which after its first backward pass reads numbers to put its buckets into another
     order: on fake tensors there are none. The buckets stay as they are, of the same bytes."""
 
@@ -81,7 +81,7 @@ def replicate(model: nn.Module, **options: Any) -> nn.Module:
     """DistributedDataParallel on fake tensors: nothing is compared between ranks, and every reduction is done at once."""
     try:
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
-        replica.reducer = Rebuilt(replica.reducer)  # type: ignore[assignment]
+        replica.reducer = _Rebuilt(replica.reducer)  # type: ignore[assignment]
     except (AttributeError, TypeError) as error:
         raise Gone("nn.parallel.DistributedDataParallel(init_sync=...).reducer") from error
     replica.register_comm_hook(None, reduced)

@@ -1,8 +1,8 @@
-"""Float64 references, and how far honest computations are off from them."""
+"""Float64 references, and how far right computations are off from them."""
 
 from framebench.extensions import Feature
 
 FEATURE = Feature(
-    "Float64 references, and how far honest computations are off from them.",
+    "Float64 references, and how far right computations are off from them.",
     {"commands": "command", "documents": "tolerances:documents"},
 )

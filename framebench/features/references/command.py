@@ -70,7 +70,7 @@ def rounding(
     missing: Annotated[bool, typer.Option(help="only what no machine has measured, as a new strategy's")] = False,
     only: Annotated[str, typer.Option(help="only these cases, a pattern such as '*/pipeline/*'")] = "*",
 ) -> None:
-    """Measure how far honest computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
+    """Measure how far right computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
     --missing or --only beside what this machine has measured before."""
     from framebench.features.references import rounding as errors
     from framebench.models.spec import names, workload

@@ -42,9 +42,9 @@ def _observe(case: Case) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    workload_name, framework_name, chosen_size, file, *known = sys.argv[1:]
+    workload_name, framework_name, chosen_size, file, *done_keys = sys.argv[1:]
     wanted = cases(workload_name, framework_name, chosen_size)
-    for key in [key for key in wanted if key not in known][:AT_ONCE]:
-        found = _observe(wanted[key])
+    for key in [key for key in wanted if key not in done_keys][:AT_ONCE]:
+        observed = _observe(wanted[key])
         with open(file, "a") as done:
-            done.write(json.dumps({key: found}) + "\n")
+            done.write(json.dumps({key: observed}) + "\n")

@@ -1,4 +1,4 @@
-"""The errors that honest computations have against float64, from which tolerances come: `framebench dev rounding`.
+"""The errors that right computations have against float64, from which tolerances come: `framebench dev rounding`.
 
 Every supported case computes its first steps and says by how much its values and tensors are off; honest.json keeps the
 largest of each family of tensors for this machine. A cell that is wrong would make its own tolerance: so what is far worse off

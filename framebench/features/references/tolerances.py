@@ -1,4 +1,4 @@
-"""The smallest error that verification always finds: the tolerances that follow from the honest errors, in short."""
+"""The smallest error that verification always finds: the tolerances that follow from the rounding errors, in short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.results import Results
 from framebench.models import spec
-from framebench.suite.tolerance import LEAST, MULTIPLE, Pair, group, honest, machines, measured, tolerance
+from framebench.suite.tolerance import LEAST, MULTIPLE, Pair, group, machines, measured, rounding_errors, tolerance
 
 HEAD = (
     "workload", "size", "precision", "framework",
@@ -26,8 +26,8 @@ def comparison() -> Comparison:
         "direction, by three random projections; at ten times the tolerance one tensor in 700 would pass by chance, and an "
         "error is seldom in one tensor. "
         "`update`: of a weight's change beside what the textbook makes of the optimizer's own states. "
-        f"Tolerances are {MULTIPLE:g} times the largest honest error, as measured on {where}, or what sums over positions cost "
-        f"where one term is added after the other, if that is more. {certain()}"
+        f"Tolerances are {MULTIPLE:g} times the largest rounding error, as measured on {where}, or what sums over positions "
+        f"cost where one term is added after the other, if that is more. {certain()}"
     )
     return Comparison.of_text("Errors that verification sees", caption, HEAD, tuple(rows()), left=4)
 
@@ -76,7 +76,7 @@ def tolerances(workload: str, framework: str, precision: str, keys: list[str], k
     return [
         tolerance(workload, framework, precision, key, kind, family)
         for key in keys
-        for family in honest(workload, framework, precision, key).get(kind, {})
+        for family in rounding_errors(workload, framework, precision, key).get(kind, {})
         if not family.startswith("teacher.")
     ]
 

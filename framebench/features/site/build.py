@@ -85,7 +85,7 @@ def _write_machine(writer: Writer, machine: Machine, results: Results) -> None:
     # of the pinned version, where a case has several
     of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
     for case, line in of_case.items():
-        case_records = machine.found[case]
+        case_records = machine.records_by_case[case]
         record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
         _write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
 

@@ -196,7 +196,7 @@ def _of_its_version(record: Record, case_records: list[Record]) -> Measured:
 
 
 def sections(record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
-    """The tables of the page; `line` and `bound` are the case's flat rows, `found` all of its records, newest first."""
+    """The tables of the page; `line` and `bound` are the case's flat rows, `case_records` all of its records, newest first."""
     read = _of_its_version(record, case_records).read
     measured = [_key_numbers(line), peaks(read)] if record.status == "ok" else []
     parts = [*measured, _lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]

@@ -24,12 +24,12 @@ class Machine:
     """What one machine measured: its records by case, newest first, and as tables."""
 
     name: str
-    found: dict[str, list[Record]]
+    records_by_case: dict[str, list[Record]]
     results: Results  # that the records are from
 
     @cached_property
     def records(self) -> list[Record]:
-        return [r for several in self.found.values() for r in several]
+        return [r for several in self.records_by_case.values() for r in several]
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def of_workload(machine: Machine, workload: str) -> Comparison:
     """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
     mine = tables.used(machine.shown[machine.shown["workload"] == workload])
     scenarios = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
-    usual = mine.groupby("scenario")["batch"].transform(lambda found: found.mode().min())
+    usual = mine.groupby("scenario")["batch"].transform(lambda batches: batches.mode().min())
     order = mine.assign(place=mine["scenario"].map(scenarios.index), other=mine["batch"] != usual)
     mine = mine.loc[order.sort_values(["place", "other", "batch", "size"], kind="stable").index]
     sizes = ["size"] if mine["size"].nunique() > 1 else []

@@ -21,6 +21,6 @@ def write(target: Path, tables: Sequence[Comparison], sentences: Sequence[str], 
     writer, finding = Writer(target), ""
     if figure is not None:
         writer.file("pareto.svg", page.svg(figure))
-        finding, _ = page.said(figure)  # the picture itself says where it comes from
+        finding, _ = page.finding_and_source(figure)  # the picture itself says where it comes from
     writer.page("index.html", "own.html", tables=tables, sentences=sentences, finding=finding)
     return target / "index.html"

@@ -1,4 +1,4 @@
-"""Commands that measure the suite itself: `dev overhead | study`."""
+"""The command that measures the suite itself: `dev study`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import Results, err, fail, measuring, say, session
+from framebench.cli.shared import err, fail, say, session
 from framebench.cli.upkeep import dev
 from framebench.engine import environments, runner
 from framebench.engine.blocks import Run, measure
@@ -19,16 +19,6 @@ from framebench.suite.strategy import FRAMEWORKS
 
 QUIET, LOADED = "quiet", "loaded"
 PARTS = TIME, MEMORY = "time", "memory"
-
-
-@dev.command()
-def overhead(
-    rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
-) -> None:
-    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
-    with measuring(results):
-        environment = environments.ensure("torch", say=say)
-        typer.echo(environments.run_module(environment, "framebench.features.study.overhead", str(rounds), OMP_NUM_THREADS="1"))
 
 
 @dev.command()

@@ -1,7 +1,7 @@
 """Do ratios of step times come out alike when they are measured another time? docs/study.md.
 
-The rule, fixed before anything was compared: a sitting is one session, the runs of one command and what resumed them. Of each
-ratio the first and the last sitting count that have three blocks of it at least and began more than an hour apart; each one's
+The rule, fixed before anything was compared: a session is the runs of one command and what resumed them. Of each
+ratio the first and the last session count that have three blocks of it at least and began more than an hour apart; each one's
 interval is of its own blocks alone, moderated by its own other pairs.
 """
 
@@ -51,7 +51,7 @@ def bases(case: Case) -> Iterator[Case]:
 
 
 def ratios(session: list[Record]) -> Iterator[tuple[tuple[Case, Case], Ratio]]:
-    """Those of one sitting that have an interval."""
+    """Those of one session that have an interval."""
     blocks = Blocks(session)
     for case in {r.case: r.parsed for r in session}.values():
         for base in bases(case):
@@ -101,9 +101,9 @@ def comparison(records: Iterable[Record]) -> Comparison:
     summary = " and ".join(f"{overlapping} of {total} ratios of {what}" for what, (overlapping, total) in counts.items())
     return Comparison.of_text(
         "Step times measured twice",
-        f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each sitting's is of its own blocks, three at least; those of "
+        f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each session's is of its own blocks, three at least; those of "
         "one ratio began more than an hour apart.",
-        ("machine", "case", "over", "first sitting", "ratio", "last sitting", "ratio", "overlap"),
+        ("machine", "case", "over", "first session", "ratio", "last session", "ratio", "overlap"),
         rows,
     )
 

@@ -47,18 +47,18 @@ class Pair(NamedTuple):
     case: str
     quantity: str
     planted: float  # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
-    found: Verdict
+    verdict: Verdict
 
     @property
     def counts(self) -> bool:
         """Of a planted difference, whether it was found; of equal arms, whether there was a false alarm."""
         more, either = (TIME.more, PEAK.more), (TIME.more, TIME.less, PEAK.more, PEAK.less)
-        return self.found.verdict in (more if self.planted else either)
+        return self.verdict.verdict in (more if self.planted else either)
 
     @property
     def covered(self) -> bool:
         """Whether the interval holds what was planted."""
-        return (self.found.low or 0.0) <= 1 + self.planted <= (self.found.high or float("inf"))
+        return (self.verdict.low or 0.0) <= 1 + self.planted <= (self.verdict.high or float("inf"))
 
 
 def gather(folder: Path, condition: str) -> Path:
@@ -141,7 +141,7 @@ def row(condition: str, quantity: str, share: float, group: list[Pair]) -> tuple
     low, high = stats.binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
     goal = GOALS.get((quantity, share))
     goal_text = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
-    undecided = sum(pair.found.verdict == UNDECIDED for pair in group)
+    undecided = sum(pair.verdict.verdict == UNDECIDED for pair in group)
     return (
         quantity, condition, f"+{share:.0%}" if share else "nothing", str(total), str(count), f"{count / total:.0%}",
         f"{low:.0%} to {high:.0%}", goal_text, str(undecided), f"{sum(pair.covered for pair in group) / total:.0%}",
@@ -156,12 +156,12 @@ def by_framework(all_pairs: Iterable[Pair]) -> Comparison:
             groups[pair.condition, pair.framework].append(pair)
     rows = []
     for (condition, framework), group in sorted(groups.items()):
-        off = [abs(math.log(pair.found.ratio)) for pair in group]
-        half = [math.log(pair.found.high / pair.found.ratio) for pair in group if pair.found.high]
+        off = [abs(math.log(pair.verdict.ratio)) for pair in group]
+        half = [math.log(pair.verdict.high / pair.verdict.ratio) for pair in group if pair.verdict.high]
         rows.append((
             condition, framework, str(len(group)), f"{median(off):.1%}", f"{max(off):.1%}",
             f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(group):.0%}",
-            str(min(pair.found.blocks for pair in group)),
+            str(min(pair.verdict.blocks for pair in group)),
         ))  # fmt: skip
     caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
     head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
@@ -176,7 +176,7 @@ def of_peaks(all_pairs: Iterable[Pair]) -> Comparison:
             groups[pair.condition, pair.framework, pair.planted].append(pair)
     rows = []
     for (condition, framework, share), group in sorted(groups.items()):
-        ratios = sorted(pair.found.ratio for pair in group)
+        ratios = sorted(pair.verdict.ratio for pair in group)
         planted_text = f"+{share:.0%}" if share else "nothing"
         seen = (f"{ratio - 1:+.1%}" for ratio in (ratios[0], median(ratios), ratios[-1]))
         rows.append((condition, framework, planted_text, str(len(group)), str(sum(pair.counts for pair in group)), *seen))

@@ -31,7 +31,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
-from framebench.features.user_model import measure as own
+from framebench.features.user_model import measure as trial
 from framebench.features.user_model import on_device
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import Record
@@ -81,17 +81,17 @@ def try_(
     if max_batch and budget_bytes is None and device is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
-        model = own.look(file, batch, framework, scenario)
+        model = trial.look(file, batch, framework, scenario)
         where = results or FOLDER / model.name
         if device is not None:
             raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
-        with own.known(model), measuring(where):
+        with trial.known(model), measuring(where):
             measured_records, left_out = measure(
                 model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env
             )
             fits = (
-                largest(measured_records, budget_bytes, own.environment(model, env, say), options, where)
+                largest(measured_records, budget_bytes, trial.environment(model, env, say), options, where)
                 if budget_bytes and max_batch
                 else []
             )
@@ -113,13 +113,13 @@ def measure(
     """The records of this session, and why strategies were left out. Raises Fault."""
     from framebench.analysis import frames
 
-    environment = own.environment(model, env, say)
+    environment = trial.environment(model, env, say)
     named = strategies.split(",") if strategies else None
-    own.cases(model, named)  # a strategy that does not exist is told before anything runs
+    trial.cases(model, named)  # a strategy that does not exist is told before anything runs
     with err.status(f"{model.file.name}: reference") as status:
-        seen = own.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
-    say(own.in_short(model, seen["facts"]))
-    cases, left_out = own.cases(model, named)
+        seen = trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
+    say(trial.in_short(model, seen["facts"]))
+    cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
         say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
     arms = [Arm(case, environment) for case in cases]
@@ -133,7 +133,7 @@ def measure(
             rows = frames.frame([record for arm in left for record in run.records(arm)])
             return run.without_times or bool(frames.decided(rows).all())
 
-        own.measure(arms, run, blocks, seconds, decided)
+        trial.measure(arms, run, blocks, seconds, decided)
         return [record for arm in arms for record in run.records(arm)], left_out
 
 

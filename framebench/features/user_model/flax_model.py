@@ -37,7 +37,7 @@ def user() -> UserFile:
 
 
 @cache
-def routed(block: type) -> type:
+def _routed(block: type) -> type:
     """The same class of blocks, which are run by way of `remat`."""
 
     def call(self: Any, *args: Any, **named: Any) -> Any:
@@ -53,7 +53,7 @@ def build(
     model = plain()
     for number, block in enumerate(blocks_in(model)):
         kind_of: Any = type(block)
-        block.__class__ = routed(kind_of)
+        block.__class__ = _routed(kind_of)
         block.remat, block.number = remat, number
     layers = [module for _, module in nnx.iter_modules(model) if hasattr(module, "dtype")]
     for layer in layers:
@@ -135,11 +135,11 @@ def facts(size_: int) -> dict[str, Any]:
         "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
         "input": list(x.shape),
         "target": list(y.shape),
-        "optimizer": "of the file" if optimizer_given() else "SGD",
+        "optimizer": "of the file" if _optimizer_given() else "SGD",
     }
 
 
-def optimizer_given() -> bool:
+def _optimizer_given() -> bool:
     return "optimizer" in user() and bool(optimizer())
 
 

@@ -21,7 +21,7 @@ def imitate(layers: Iterable[Any], roundoff: float) -> None:
     off = Off(roundoff)
     for layer in layers:
         kind: Any = type(layer)
-        layer.__class__, layer.off = inexact(kind), off
+        layer.__class__, layer.off = _inexact(kind), off
 
 
 class Off:
@@ -73,7 +73,7 @@ def places(tree: Any) -> int:
 
 
 @cache
-def inexact(layer: type) -> type:
+def _inexact(layer: type) -> type:
     """The same class of layers, which rounds what goes in and comes out, and the gradients of biases and of norms' factors."""
 
     def call(self: Any, *args: Any, **named: Any) -> Any:

@@ -21,7 +21,7 @@ from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
-from framebench.features.user_model import strategies as own
+from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.spec import VARIABLE
 from framebench.models.spec import OWN
 from framebench.records.pins import REQUIREMENTS
@@ -45,7 +45,7 @@ class UserModel:
     batch: int
     defined: tuple[str, ...]
     package: str = ""  # that it imports, and that there is a pinned environment with
-    scenario: str = own.SCENARIOS[0]
+    scenario: str = applicable.SCENARIOS[0]
 
     @property
     def name(self) -> str:
@@ -60,10 +60,10 @@ class UserModel:
         return self.case(BASELINES[self.scenario])
 
 
-def look(file: Path, batch: int, framework: str | None = None, scenario: str = own.SCENARIOS[0]) -> UserModel:
+def look(file: Path, batch: int, framework: str | None = None, scenario: str = applicable.SCENARIOS[0]) -> UserModel:
     """Without running it. Raises Fault."""
-    if scenario not in own.SCENARIOS:
-        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(own.SCENARIOS)}")
+    if scenario not in applicable.SCENARIOS:
+        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(applicable.SCENARIOS)}")
     path = str(file.absolute())
     names = defined(path)
     framework = framework or _framework_of(path)
@@ -137,7 +137,7 @@ def cases(
     model: UserModel, strategies: list[str] | None, unsupported: Callable[[Case], str | None] = runner.unsupported
 ) -> tuple[list[Case], dict[str, str]]:
     """Those that can be measured here, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
-    every = own.strategies(model.scenario)
+    every = applicable.strategies(model.scenario)
     if unknown := [name for name in strategies or () if name not in every]:
         raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
     wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from framebench.cli.shared import err, needed, say
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.features.user_model import measure as own
+from framebench.features.user_model import measure as trial
 from framebench.features.user_model.measure import UserModel
 from framebench.suite.user_file import Fault
 
@@ -23,13 +23,13 @@ def fits(
         raise Fault(f"{model.file.name}: --device takes a model in {', '.join(ABLE)}; this one is in {model.framework}")
     fit_on_device = needed("fit_on_device", "devices")
     named = strategies.split(",") if strategies else None
-    own.cases(model, named)  # a strategy that does not exist is told before anything runs
-    environment = own.environment(model, env, say)
-    with own.known(model) as folder, err.status(f"{model.file.name}: shapes"):
+    trial.cases(model, named)  # a strategy that does not exist is told before anything runs
+    environment = trial.environment(model, env, say)
+    with trial.known(model) as folder, err.status(f"{model.file.name}: shapes"):
         facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
         (folder / "own.json").write_text(json.dumps(facts))
-        say(own.in_short(model, facts))
-        cases, left_out = own.cases(model, named, lambda case: None if case.support.supported else case.support.why)
+        say(trial.in_short(model, facts))
+        cases, left_out = trial.cases(model, named, lambda case: None if case.support.supported else case.support.why)
         nothing: bool = fit_on_device(cases, left_out, device, budget, results, as_json, environment)
     return nothing
 

@@ -2,7 +2,7 @@
 '{"case": ...}'`.
 
 Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know
-of the model, the baseline's values and tensors as references, and as honest errors how far they move when the weights are
+of the model, the baseline's values and tensors as references, and as rounding errors how far they move when the weights are
 rounded otherwise.
 """
 
@@ -41,7 +41,7 @@ RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, rel
 
 
 @dataclass(frozen=True)
-class Rounded(Case):
+class _Rounded(Case):
     """A case whose weights are as if a precision had rounded them, each by another share of its roundoff."""
 
     seed: int = 0
@@ -79,7 +79,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
         emit({"phase": "first steps, from other weights"})
-        facts["undetermined"], honest = _sensitivity(adapter, case, observed)
+        facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
@@ -87,7 +87,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     write(user_workload.folder / "golden.json", {"values": {key: observed.values}})
     tensors = {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
     (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
-    errors_by_framework = {case.framework: {precision: {key: entries} for precision, entries in honest.items()}}
+    errors_by_framework = {case.framework: {precision: {key: entries} for precision, entries in rounding.items()}}
     write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
@@ -192,9 +192,9 @@ def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list
     lost = sorted(
         {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
     )
-    honest = {p: joined(_errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
+    rounding = {p: joined(_errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
-    return lost, honest | {"bf16": joined([honest["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+    return lost, rounding | {"bf16": joined([rounding["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
 
 
 def once_rounded(observed: Observed, roundoff: float) -> Errors:
@@ -220,7 +220,7 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
 
 def _nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
     """From weights that are rounded otherwise."""
-    rounded = Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+    rounded = _Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
     return first_steps(anew(adapter, rounded))[1]
 
 

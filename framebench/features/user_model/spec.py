@@ -1,5 +1,5 @@
 """The user's model as a workload. Its folder is $FRAMEBENCH_OWN: there `own.json` says which file it is and what is in it, and
-references and honest errors lie as in a workload's folder. `framebench try` writes them, from runs of the float32 baseline.
+references and rounding errors lie as in a workload's folder. `framebench try` writes them, from runs of the float32 baseline.
 
 Without the variable it has no values: enough to read records by.
 """

@@ -2,87 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-import subprocess
-import sys
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from framebench.analysis import frames, terminal
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.frames import Row
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import MARGIN, evidence_about, expected, limited_bytes
-from framebench.analysis.results import NoRecords, Results
-from framebench.analysis.selection import select
-from framebench.engine.environments import Environment
-from framebench.engine.runner import Options
+from framebench.analysis.peaks import MARGIN, evidence_about, limited_bytes
+from framebench.analysis.results import NoRecords
 from framebench.features.advise import show
-from framebench.features.advise.advice import Advice, Offer, Question, advise, change, largest_that_fits
-from framebench.features.max_batch.measure import judge
-from framebench.features.max_batch.probes import carry_out
-from framebench.instruments.limits import Order
-from framebench.models import spec
-from framebench.records import store
-from framebench.records.provenance import machine_name
-from framebench.records.record import Calibration, Proof, Record, Verification
+from framebench.features.advise.advice import Question, advise, change, largest_that_fits
+from framebench.records.record import Proof, Record, Verification
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import Described
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import claims_only, find
-from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
-from tests.features.conftest import Predicted
-from tests.handmade import RIGHT, blocks, in_blocks, provenance, record
-from tests.material import IN_HERE, MACHINE, OTHER, RESULTS
-from tests.processes import ROOT, framebench
-
-MIB = 2**20
-STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")
-INSTRUMENT = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
-
-
-PASSED = Calibration(measured_at=datetime(2026, 1, 1, tzinfo=UTC), passed=True)
-
-
-def made(framework: str, strategy: str, batch: int, peak: int, step: float, machine: str = "m", **changes: object) -> Record:
-    """A right and proven record of the tiny Transformer."""
-    case = Case("transformer", framework, "train", strategy, batch, "tiny")
-    peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
-    origin = provenance(machine=machine, versions={framework: "1"}, calibration=PASSED)
-    return record(case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes))
-
-
-one = st.builds(
-    made,
-    st.sampled_from(FRAMEWORKS),
-    st.sampled_from(STRATEGIES),
-    st.sampled_from([4, 8]),
-    st.integers(100 * 1024, 10 * MIB),
-    st.floats(0.001, 10),
-)
-several = st.lists(one, min_size=1, max_size=12).filter(lambda found: any(not r.parsed.plan.only_for_claims for r in found))
-ALMOST = 9 * MIB // 10
-QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
-
-
-def asked(found: list[Record], question: Question = QUESTION) -> Advice:
-    return advise(rows(found), question)
-
-
-def rows(found: list[Record]) -> list[Row]:
-    return frames.rows(select(found))
-
-
-def everything(advice: Advice) -> list[Offer]:
-    return [*advice.fitting, *advice.changed, *advice.beyond]
+from tests.advised import ALMOST, MIB, PASSED, QUESTION, asked, everything, made, rows, several
+from tests.handmade import blocks, in_blocks, provenance, record
+from tests.material import MACHINE, RESULTS
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -301,197 +241,3 @@ def test_one_measured_batch_brackets_the_others() -> None:
         assert offer.peak.low is not None
         assert offer.peak.low <= (eight.host_rss_bytes or 0) <= offer.peak.needs
         assert offer.peak.low >= lower_bound(offer.case).total
-
-
-DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
-
-
-def test_a_described_transformer() -> None:
-    config = DESCRIBED.shape
-    assert (config.layers, config.width, config.heads) == (12, 768, 12)
-    assert spec.workload("transformer").parameter_count(config) == 124_475_904
-    described = spec.workload("transformer").described
-    assert described(355e6, 1024, layers=24).width == 1024
-    assert described(355e6, 1024, width=1024).layers == 24
-    with pytest.raises(ValueError, match="the closest has"):
-        described(1e6, 1024)
-    like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=config)
-    assert lower_bound(like) == lower_bound(parse("transformer/torch/train/fp32/b8/full"))
-    narrow = replace(like, strategy="width_half")
-    assert narrow.config.width == 384
-
-
-def test_a_described_transformer_is_only_ever_predicted() -> None:
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
-    advice = advise(rows, DESCRIBED)
-    assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
-    assert {o.peak.kind for o in everything(advice)} == {"predicted"}
-    for o in advice.fitting:
-        assert o.peak.low is not None
-        assert lower_bound(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
-    assert advice.changed == []
-
-
-@pytest.mark.slow
-def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
-    """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
-    offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
-    wanted = [s for s in ("fp32", "checkpoint") if s in offers]
-    found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
-    for strategy, counted in zip(wanted, found.values()):
-        peak = offers[strategy].peak
-        assert (peak.low or 0) <= counted["predicted"] <= (peak.high or 0), strategy
-
-
-def test_json_of_everything() -> None:
-    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)])
-    said = json.loads(json.dumps(show.as_json(advice, [], None)))
-    (offer,) = said["fitting"]
-    assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == ("measured", "host.rss", "m", 100)
-    assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
-
-
-@pytest.mark.parametrize("case", ["unet3d/torch/train/checkpoint/b11", "transformer/jax/train/checkpoint/b23/cpu"])
-def test_the_commands_say_the_same(case: str) -> None:
-    asked = json.loads(framebench("predict", case, *IN_HERE, "--json").stdout)
-    (told,) = (p for p in asked["predictions"] if p["method"] == "records")
-    workload, framework, scenario, strategy, batch, *_ = case.split("/")
-    question = f"{workload}/{framework}/{scenario}/*/{batch}"
-    said = json.loads(framebench("advise", question, *IN_HERE, "--budget", "8GiB", "--json").stdout)
-    (offer,) = (o for o in said["fitting"] if o["strategy"] == strategy)
-    assert asked["case"] == offer["case"]
-    names = ("kept_bytes", "needs_bytes", "kind", "instrument")
-    assert [told["bytes"], *(told[n] for n in names)] == [offer["peak_bytes"], *(offer[n] for n in names)]
-
-
-def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
-    case = "unet3d/torch/train/amp_bf16/b4/cpu"
-    rows, _ = evidence_about(RESULTS, OTHER, "unet3d", "train")
-    (why,) = (w for c, w in advise(rows, Question("unet3d", "train", MIB)).left_out.items() if c == case)
-    assert why.startswith("wrong: ")
-    with pytest.raises(NoRecords, match=re.escape(why)):
-        expected(rows, parse(case), Results(RESULTS).searches)
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
-    never = "transformer/jax/train/no_donate/b4/cpu"
-    with pytest.raises(NoRecords, match="framebench run 'transformer/jax/train/no_donate"):
-        expected(rows, parse(never), Results(RESULTS).searches)
-
-
-def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
-    asked = "advise", "transformer/*/train", "--budget", "512MiB", *IN_HERE
-    short, long = (framebench(*asked, *more).stdout for more in ((), ("--all",)))
-    assert short.startswith("Of transformer train within 512.0 MiB, torch ")
-    assert short.splitlines()[0].endswith(".")
-    assert short.count(" cpu ") == show.FEW < long.count(" cpu ")
-    assert "--all also shows" in short
-    assert "--all also shows" not in long
-
-
-def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
-    rows, _ = evidence_about(RESULTS, MACHINE, "unet3d", "train")
-    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
-    shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
-    assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
-
-
-def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for case_id in ("resnet50/torch/train/fp32/b4/tiny", "transformer/torch/eval/no_grad/b4/tiny"):
-        other = made("torch", "fp32", 4, 100, 1.0).model_copy(update={"case": case_id})
-        store.write(other, store.folder(tmp_path, "m", "torch-1", other.parsed))
-    mine = [made("torch", strategy, 4, 100, 1.0) for strategy in STRATEGIES]
-    wanted = {store.write(r, store.folder(tmp_path, "m", "torch-1", r.parsed)) for r in mine}
-    opened: list[Path] = []
-    read = store.read
-    monkeypatch.setattr(store, "read", lambda path: (opened.append(Path(path)), read(path))[1])
-    done = framebench("advise", "transformer/////tiny", "--budget", "1GiB", "--results", str(tmp_path), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["fitting"]
-    assert set(opened) == wanted
-
-
-def test_the_command_waits_for_no_heavy_import() -> None:
-    """What draws and what tests takes longer to import than the answer takes."""
-    code = """
-import sys
-from framebench.cli.__main__ import app
-app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
-sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
-"""
-    done = subprocess.run([sys.executable, "-c", code, *IN_HERE], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "fastest first" in done.stdout
-
-
-def test_the_command_for_people() -> None:
-    done = framebench("advise", "transformer////b4", "--budget", "8GiB", "--from", "fp32", *IN_HERE)
-    assert done.returncode == 0, done.stderr
-    assert "fastest first" in done.stdout
-    assert "fits already" in done.stdout
-    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024", *IN_HERE)
-    assert "predicted" in described.stdout
-    assert "measured │" not in described.stdout
-    assert "layers 12" in described.stderr
-    tight = framebench("advise", "transformer////b4", "--budget", "1MiB", *IN_HERE)
-    assert tight.returncode == 1
-    assert "nothing fits" in tight.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--budget", "plenty"], "512MiB"),
-        (["resnet51", "--budget", "1GiB"], "resnet50"),
-        (["transformer/*/infer", "--budget", "1GiB"], "finetune"),
-        (["transformer/tensorflow", "--budget", "1GiB"], "jittor"),
-        (["transformer/////huge", "--budget", "1GiB"], "tiny"),
-        (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
-        (["--budget", "1GiB", "--from", "gc_frozen"], "choose from: fp32"),
-        (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "than transformer/*/train"),
-        (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
-        (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
-        (["--budget", "1GiB", "--machine", "nobodys"], "machines: "),
-        (["--budget", "1GiB", "--parameters", "10"], "the closest has"),
-        (["unet3d", "--budget", "1GiB", "--parameters", "1e8"], "transformer"),
-    ],
-)
-def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
-    done = framebench("advise", *IN_HERE, *arguments)  # the last of two counts
-    assert done.returncode in (1, 2)
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.fixture(scope="module")
-def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Two strategies, measured on this machine now."""
-    results = tmp_path_factory.mktemp("advice") / "results"
-    selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
-    done = framebench("run", *selectors, "--results", str(results), "--rounds", "1")
-    assert done.returncode == 0, done.stderr
-    return evidence_about(results, machine_name(), "transformer", "train")[0]
-
-
-@pytest.mark.slow
-def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[str, Environment]) -> None:
-    """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was said not to fit does not."""
-    peaks = sorted(r.peak_bytes or 0 for r in measured)
-    budget = (peaks[-2] + peaks[-1]) // 2
-    for question in (
-        Question("transformer", "train", budget, ("torch",), 4),
-        Question("transformer", "train", 2 * budget, ("torch",), None),
-    ):
-        advice = advise(measured, question)
-        best = advice.fitting[0]
-        assert outcome(best.case, question.budget, environment) == "fits", show.short(best)
-    beyond = advise(measured, Question("transformer", "train", budget, ("torch",), 4)).beyond
-    assert beyond
-    for offer in beyond:
-        assert outcome(offer.case, budget, environment) == "memory", show.short(offer)
-
-
-def outcome(case: Case, budget: int, environment: dict[str, Environment]) -> str:
-    answer = carry_out(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
-    probe = judge(case.batch, answer, budget)
-    assert probe.limited, "the kernel enforced the limit"
-    return probe.outcome

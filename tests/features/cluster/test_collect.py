@@ -34,7 +34,7 @@ def records(root: Path) -> list[Record]:
 
 
 def counts(found: Collected) -> tuple[int, int, int, int]:
-    return len(found.added), found.known, len(found.conflicts), len(found.unreadable)
+    return len(found.added), found.present, len(found.conflicts), len(found.unreadable)
 
 
 def test_again_and_in_any_order_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which honest computations tolerances come from."""
+"""Which right computations tolerances come from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from framebench.features.references import golden
-from framebench.features.references import rounding as honest
+from framebench.features.references import golden, rounding
 from framebench.features.references.rounding import ROUNDS, cases
 from framebench.features.references.rounding_worker import Nudged, off
 from framebench.models.spec import names
@@ -53,20 +52,20 @@ def test_nudged_weights_are_as_good_as_the_canonical_ones() -> None:
 
 
 def test_new_errors_are_written_beside_those_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(honest, "path", lambda workload: tmp_path / "honest.json")
+    monkeypatch.setattr(rounding, "path", lambda workload: tmp_path / "honest.json")
 
     def line(error: float) -> dict[str, object]:
         return {"errors": {"value": {"loss_0": (error, 0.0)}}}
 
-    honest.write("transformer", {"transformer/torch/train/fp32/b4/tiny": line(1e-7)})
-    honest.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)}, beside=True)
+    rounding.write("transformer", {"transformer/torch/train/fp32/b4/tiny": line(1e-7)})
+    rounding.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)}, beside=True)
     (machine,) = json.loads((tmp_path / "honest.json").read_text())["machines"].values()
     assert machine["cases"] == 2
     assert {key: kinds["value"]["loss_0"][0] for key, kinds in machine["errors"]["torch"]["fp32"].items()} == {
         "tiny/train/b4": 1e-7,
         "tiny/finetune/b4/lora": 2e-7,
     }
-    honest.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)})
+    rounding.write("transformer", {"transformer/torch/finetune/lora/b4/tiny": line(2e-7)})
     (machine,) = json.loads((tmp_path / "honest.json").read_text())["machines"].values()
     assert machine["errors"]["torch"]["fp32"].keys() == {"tiny/finetune/b4/lora"}
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -24,77 +20,12 @@ from framebench.features.site.build import Unbuildable, build
 from framebench.features.site.links import anchors, case_page, slug
 from framebench.records import provenance as origin
 from framebench.records import store
-from framebench.records.record import Proof, Record, Verification
-from framebench.suite.case import Case
+from framebench.records.record import Proof, Record
 from framebench.suite.protocol import VERSION
-from tests.handmade import in_blocks, provenance, record
+from tests.handmade import in_blocks
 from tests.material import RESULTS
+from tests.pages import EVIL, EVIL_MACHINE, Page, everything, keep, made
 from tests.processes import ROOT
-
-EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
-EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
-RIGHT = Verification(passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8})
-FEATURES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--no-first-run")  # fmt: skip
-
-
-def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any) -> Record:
-    where = {"machine": "lab", "versions": {"torch": "2.13.0"}, "measured_at": datetime(2026, 1, day, tzinfo=UTC)}
-    where |= changes.pop("where", {})
-    fields = {"peaks": {"host.rss": peak}, "peak_samples": [{"host.rss": peak}], "step_s": seconds, "first_step_s": 1.0}
-    fields |= {"verification": RIGHT, "effect": Proof(proven=True, evidence={"blocks": 2})} | changes
-    return record(Case("transformer", "torch", "train", strategy, batch, "tiny"), provenance=provenance(**where), **fields)
-
-
-def everything() -> Iterator[Record]:
-    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile machine."""
-    for day in (1, 2):
-        yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
-    yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
-    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
-    yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
-    nothing = {"peaks": {}, "peak_samples": [], "verification": None, "effect": None, "first_step_s": None}
-    yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
-    yield made("keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing)
-    evil = {"machine": EVIL_MACHINE, "hardware": {"cpu": EVIL, EVIL: EVIL}, "command": EVIL, "environment": {EVIL: EVIL}}
-    proof = Proof(proven=False, evidence={EVIL: EVIL})
-    yield made("fp32", 2**20, [1.0, 1.0], reason=EVIL, log_tail=EVIL, effect=proof, where=evil | {"versions": {"torch": EVIL}})
-
-
-def keep(results: Path, found: Iterator[Record]) -> None:
-    for r in found:
-        store.write(r, results / "records" / "m" / slug(r.case))
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    keep(folder / "results", in_blocks(everything()))
-    build(Results(folder / "results"), folder / "out" / "site")
-    assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
-    return folder / "out" / "site"
-
-
-class Page(HTMLParser):
-    """What a page links to, what can be linked to in it, and its tags."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.ids: list[str] = []
-        self.tags: list[str] = []
-        self.handlers: list[str] = []
-        self.text = ""
-        self.feed(path.read_text())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_every_link_leads_somewhere_inside(site: Path) -> None:
@@ -285,108 +216,3 @@ def numbers(file: Path) -> set[float]:
 def test_without_asv_the_overview_says_why(site: Path) -> None:
     assert "asv has measured nothing" in Page(site / "index.html").text
     assert not (site / "asv").exists()
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FEATURES))
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
-    """A page of a phone's width; what it complains about and asks for is in `tab.trouble`."""
-    page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.trouble = []
-    page.on("console", lambda message: page.trouble.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: page.trouble.append(f"error: {error}"))
-
-    def inside(route: Any) -> None:
-        if urlsplit(route.request.url).scheme in ("file", "data"):
-            return route.continue_()
-        page.trouble.append(f"request: {route.request.url}")
-        return route.abort()
-
-    page.route("**/*", inside)
-    yield page
-    page.close()
-
-
-@in_a_browser
-def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
-    for path in sorted(site.rglob("*.html")):
-        tab.goto(path.as_uri())
-        assert not tab.trouble, path
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
-        assert tab.evaluate("window.harmed === undefined"), path
-        assert tab.evaluate("getComputedStyle(document.body).margin") == "0px", "the style sheet was applied"
-
-
-@in_a_browser
-def test_trouble_would_be_seen(site: Path, tab: Any) -> None:
-    """The check above can fail: a page that asks for something elsewhere, complains and is too wide is caught."""
-    page = site.parent / "bad.html"
-    head = (
-        "<!doctype html><meta name=viewport content='width=device-width'><script src='https://elsewhere.invalid/x.js'></script>"
-    )
-    page.write_text(f"{head}<script>console.log(1)</script><p style='width:9999px'>x</p>")
-    tab.goto(page.as_uri())
-    assert {t.split(":")[0] for t in tab.trouble} == {"request", "console"}
-    assert tab.evaluate("document.documentElement.scrollWidth") > 390
-    page.unlink()
-
-
-def column(tab: Any, number: int) -> list[str]:
-    return tab.eval_on_selector_all(
-        f"tbody tr:not([hidden]) td:nth-child({number})", "all => all.map(c => c.textContent.trim())"
-    )
-
-
-@in_a_browser
-def test_sorting_by_button_and_keyboard(site: Path, tab: Any) -> None:
-    tab.goto((site / "machines" / "lab" / "cases.html").as_uri())
-    heads = [h.split("\n")[0] for h in tab.locator("thead th").all_inner_texts()]
-    place = heads.index("peak MiB") + 1
-    head = tab.locator("thead th").nth(place - 1)
-    assert head.get_attribute("aria-sort") is None
-    head.get_by_role("button").click()
-    assert head.get_attribute("aria-sort") == "ascending"
-    assert column(tab, place) == ["100.0", "200.0", "300.0", "1,000.0", "oom", "crashed"], "by value, what has none last"
-    head.get_by_role("button").focus()
-    tab.keyboard.press("Enter")
-    assert head.get_attribute("aria-sort") == "descending"
-    assert column(tab, place) == ["1,000.0", "300.0", "200.0", "100.0", "oom", "crashed"]
-    tab.locator("thead th").nth(1).get_by_role("button").click()
-    assert column(tab, 2) == ["accumulate", "amp_bf16", "checkpoint", "fp32", "fp32", "keep_grads"]
-    assert head.get_attribute("aria-sort") is None
-    assert not tab.trouble
-
-
-@in_a_browser
-def test_filtering_counts_rows(site: Path, tab: Any) -> None:
-    tab.goto((site / "machines" / "lab" / "cases.html").as_uri())
-    box, count = tab.get_by_role("searchbox"), tab.locator("output")
-    assert count.inner_text() == "6 of 6 rows"
-    box.fill("FP32 torch")
-    assert (count.inner_text(), column(tab, 2)) == ("2 of 6 rows", ["fp32", "fp32"])
-    box.fill("nothing like it")
-    assert (count.inner_text(), column(tab, 2)) == ("0 of 6 rows", [])
-    box.fill("")
-    assert len(column(tab, 2)) == 6
-
-
-@in_a_browser
-def test_without_scripts_everything_is_there(site: Path, browser: Any) -> None:
-    page = browser.new_page(java_script_enabled=False)
-    page.goto((site / "machines" / "lab" / "cases.html").as_uri())
-    assert page.locator("tbody tr").count() == 6
-    assert page.locator("button, input").count() == 0
-    page.close()

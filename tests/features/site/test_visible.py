@@ -19,8 +19,8 @@ from framebench.features.site.drawn import Drawn, drawn, shade
 from framebench.features.site.links import case_page
 from framebench.features.site.titles import VERDICTS, figure_title, verdict_class
 from framebench.records.record import Calibration, Record
-from tests.features.site.test_site import browser, in_a_browser, keep, made, tab
 from tests.handmade import in_blocks
+from tests.pages import browser, in_a_browser, keep, made, tab
 
 __all__ = ["browser", "tab"]
 MIB = 2**20

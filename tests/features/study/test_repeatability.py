@@ -1,4 +1,4 @@
-"""The same ratio in two sittings: which sittings count, and whether their intervals overlap."""
+"""The same ratio in two sessions: which sessions count, and whether their intervals overlap."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CASES = (("torch", "fp32"), ("torch", "checkpoint"), ("jax", "fp32"))
 BASE, CHANGE, JAX = (Case("transformer", framework, "train", strategy, 4, "cpu") for framework, strategy in CASES)
 
 
-def sitting(name: str, hours: float, ratio: float, blocks_of_it: int = 3, change: Case = CHANGE) -> list[Record]:
+def session(name: str, hours: float, ratio: float, blocks_of_it: int = 3, change: Case = CHANGE) -> list[Record]:
     """Blocks whose ratios stray by half a per cent."""
     strays = [1.0, 1.005, 0.995, 1.0, 1.005][:blocks_of_it]
     arms = [(BASE, [[1.0] * 5] * blocks_of_it), (change, [[ratio * s] * 5 for s in strays])]
     return blocks(arms, session=name, measured_at=MORNING + timedelta(hours=hours))
 
 
-def test_the_first_and_the_last_sitting_are_compared() -> None:
-    found = [*sitting("a", 0, 1.20), *sitting("b", 2, 1.50), *sitting("c", 4, 1.203)]
+def test_the_first_and_the_last_session_are_compared() -> None:
+    found = [*session("a", 0, 1.20), *session("b", 2, 1.50), *session("c", 4, 1.203)]
     (one,) = twice(found)
     assert (one.case.id, one.base.id, one.first.blocks, one.last.blocks) == (CHANGE.id, BASE.id, 3, 3)
     assert one.began == (MORNING, MORNING + timedelta(hours=4))
@@ -32,15 +32,15 @@ def test_the_first_and_the_last_sitting_are_compared() -> None:
 
 
 def test_what_came_out_otherwise_says_no() -> None:
-    assert [row[-1] for row in comparison([*sitting("a", 0, 1.20), *sitting("b", 2, 1.30)]).rows] == ["NO"]
+    assert [row[-1] for row in comparison([*session("a", 0, 1.20), *session("b", 2, 1.30)]).rows] == ["NO"]
 
 
-def test_a_sitting_of_two_blocks_or_within_the_hour_does_not_count() -> None:
-    assert twice([*sitting("a", 0, 1.20), *sitting("b", 2, 1.20, blocks_of_it=2)]) == []
-    assert twice([*sitting("a", 0, 1.20), *sitting("b", 0.5, 1.20)]) == []
-    assert twice(sitting("a", 0, 1.20)) == []
+def test_a_session_of_two_blocks_or_within_the_hour_does_not_count() -> None:
+    assert twice([*session("a", 0, 1.20), *session("b", 2, 1.20, blocks_of_it=2)]) == []
+    assert twice([*session("a", 0, 1.20), *session("b", 0.5, 1.20)]) == []
+    assert twice(session("a", 0, 1.20)) == []
 
 
 def test_frameworks_are_compared_by_their_baselines() -> None:
-    (one,) = twice([*sitting("a", 0, 2.0, change=JAX), *sitting("b", 2, 2.0, change=JAX)])
+    (one,) = twice([*session("a", 0, 2.0, change=JAX), *session("b", 2, 2.0, change=JAX)])
     assert (one.of_frameworks, one.case.id, one.base.id) == (True, JAX.id, BASE.id)

@@ -48,9 +48,9 @@ def test_each_pair_is_compared_once_and_equal_ones_share_no_process() -> None:
         ("step time", 0.0): 2, ("peak memory", 0.0): 2, **{("step time", s): 1 for s in SPINS},
         **{("peak memory", s): 1 for s in EXTRAS},
     }  # fmt: skip
-    assert all(p.found.blocks == 5 for p in found if p.quantity == "step time")
+    assert all(p.verdict.blocks == 5 for p in found if p.quantity == "step time")
     for p in found:
-        assert p.found.ratio == pytest.approx(1 + p.planted, abs=0.02)
+        assert p.verdict.ratio == pytest.approx(1 + p.planted, abs=0.02)
 
 
 def test_what_is_planted_is_found_and_nothing_else() -> None:
@@ -66,7 +66,7 @@ def test_noise_is_undecided_and_no_alarm() -> None:
     found = [p for seed in range(10) for p in study.pairs("loaded", measured(CASE, 0.3, seed))]
     equal = [p for p in found if p.quantity == "step time" and not p.planted]
     assert sum(p.counts for p in equal) <= stats.binom.ppf(0.999, len(equal), 0.05)
-    assert all(p.found.verdict == "undecided" for p in equal if not p.counts)
+    assert all(p.verdict.verdict == "undecided" for p in equal if not p.counts)
 
 
 def test_the_table_has_exact_intervals() -> None:

@@ -308,7 +308,7 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     assert sorted(x for x in values.compressed() if x) == pytest.approx(
         sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
     )
-    assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.said(drawn)[0]
+    assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.finding_and_source(drawn)[0]
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
     assert changes(none) is None
 

@@ -1,4 +1,4 @@
-"""How wrong the instruments are in one framework's environment: `python -m framebench.worker.calibration FRAMEWORK`.
+"""How wrong the instruments are in one framework's environment: `python -m framebench.features.doctor.worker FRAMEWORK`.
 
 Steps of known size and known length go through the same code as measured ones (`worker.peaks`, `worker.timed_step`): a tensor
 of KNOWN_BYTES that the framework allocates and drops again, and a wait for KNOWN_SECONDS by another clock than the timer's.

@@ -1,0 +1,186 @@
+"""Commands that read records: rows, tables, machines, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from typer.testing import CliRunner
+
+from framebench.cli import measuring
+from framebench.cli.__main__ import app
+from framebench.engine.environments import Environment
+from framebench.features.predict import command as command_of_predict
+from framebench.records import store
+from framebench.records.provenance import machine_name
+from framebench.suite.case import Case
+from tests.handmade import blocks
+from tests.material import RESULTS
+from tests.processes import framebench, plain_user
+
+CASE = "transformer/torch/train/fp32/b4/tiny"
+KEYS = {
+    "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
+    "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
+    "peak_ratio", "cold_peak_bytes", "time_ratio", "time_ratio_low", "time_ratio_high", "blocks", "instructions_per_step",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of one measured and one unsupported case."""
+    results = tmp_path_factory.mktemp("cli") / "results"
+    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--rounds", "3")
+    assert done.returncode == 0, done.stderr
+    return results
+
+
+def test_show_prints_flat_rows(measured: Path) -> None:
+    rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
+    ok, unsupported = rows
+    assert set(ok) >= KEYS
+    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (CASE, "ok", True, True)
+    assert ok["peak_bytes"] > 0
+    assert ok["step_time_s"] > 0
+    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == ("unsupported", None, None)
+    assert unsupported["reason"]
+
+
+def test_show_has_the_ratios_of_blocks_also_where_the_baseline_is_not_asked_for(results: Path) -> None:
+    base, checkpoint = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint"))
+    even = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.0]]
+    made = blocks([(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])], peaks=[200, 100], instructions=7)
+    for r in made:
+        store.write(r, store.folder(results, "m", "torch-1", r.parsed))
+    (row,) = json.loads(framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout)
+    assert {name: row[name] for name in sorted(KEYS & row.keys()) if "ratio" in name} == {
+        "peak_ratio": 0.5, "time_ratio": pytest.approx(1.5), "time_ratio_low": pytest.approx(1.5),
+        "time_ratio_high": pytest.approx(1.5),
+    }  # fmt: skip
+    assert (row["cold_peak_bytes"], row["blocks"], row["instructions_per_step"]) == (200, 3, 7)
+    told = framebench("show", checkpoint.id, "--results", str(results)).stdout
+    assert "0.0 MiB (host.rss)" in told
+
+
+def test_show_and_report_for_people(measured: Path) -> None:
+    assert CASE in framebench("show", "--results", str(measured)).stdout
+    done = framebench("report", "--machine", machine_name(), "--results", str(measured))
+    assert "transformer train, batch 4, size tiny" in done.stdout
+    (target,) = (measured / "tables").iterdir()
+    assert "| torch | fp32 |" in target.read_text()
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    """A results folder with one real record, as if it were of CASE."""
+    one = min((RESULTS / "records").glob("*/torch-*/transformer.torch.*/*.json"))
+    copy = tmp_path / one.relative_to(RESULTS)
+    copy.parent.mkdir(parents=True)
+    copy.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
+    return tmp_path
+
+
+def test_a_report_of_some_cases_leaves_the_table_of_all_alone(real: Path) -> None:
+    assert framebench("report", CASE, "--results", str(real)).returncode == 0
+    assert not (real / "tables").exists()
+    assert framebench("report", "--results", str(real)).returncode == 0
+    assert len(list((real / "tables").iterdir())) == 1
+
+
+def test_what_is_shown_may_be_of_any_size(real: Path) -> None:
+    assert CASE in framebench("show", "transformer/torch/train", "--results", str(real)).stdout
+    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(real)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show"], ["report"], ["report", "--html"], ["predict", CASE], ["claims"], ["report", "--figures"],
+     ["report", "--notebooks", "all"]],
+)  # fmt: skip
+def test_an_unknown_machine_is_answered_by_those_there_are(
+    command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One way to say whose records are meant, wherever there is a choice."""
+    monkeypatch.setattr(command_of_predict.hypothetical, "obstacle", lambda _: "not asked here")
+    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
+    (there,) = (real / "records").iterdir()
+    assert done.exit_code == 2
+    assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
+
+
+def test_one_machines_records_alone(real: Path) -> None:
+    (there,) = (real / "records").iterdir()
+    for path in there.rglob("*.json"):
+        other = json.loads(path.read_text())
+        other["provenance"]["machine"] = "another"
+        (there.parent / "another").mkdir()
+        (there.parent / "another" / path.name).write_text(json.dumps(other))
+    for chosen, machines in ((["--machine", "all"], {there.name, "another"}), (["--machine", "another"], {"another"})):
+        done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(real)])
+        assert {row["machine"] for row in json.loads(done.stdout)} == machines
+    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(real)]).exit_code == 0
+    assert [table.name for table in (real / "tables").iterdir()] == ["another.md"]
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """pytest's own folders are closed to other users."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("place", ["", "records", "records/FOLDER"])
+def test_results_that_cannot_be_read_are_not_called_empty(place: str, real: Path, shared_folder: Path) -> None:
+    results = Path(shutil.copytree(real, shared_folder / "results"))
+    results.chmod(0o755)  # pytest's own is closed
+    (machine,) = (results / "records").iterdir()
+    closed = results / place.replace("FOLDER", machine.name)
+    commands = ("show", "report", "claims")
+    for command in commands:  # imports what it needs, from where other users may not read
+        assert framebench(command, "--results", str(results)).returncode == 0
+    with plain_user():
+        assert framebench("show", "--results", str(results)).returncode == 0, "before"
+    closed.chmod(0)
+    with plain_user():
+        for command in commands:
+            done = framebench(command, "--results", str(results))
+            assert done.returncode == 1
+            assert "Permission denied" in done.stderr
+            assert "measure first" not in done.stderr
+    closed.chmod(0o755)
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring.installed, "ready", lambda *_: pytest.fail("work was begun"))
+    closed = shared_folder / "results" / "records"
+    closed.mkdir(parents=True)
+    closed.chmod(0o555)
+    (shared_folder / "results").chmod(0o777)
+    with plain_user():
+        done = framebench("run", CASE, "--results", str(shared_folder / "results"))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"framebench: Nothing can be written there: {closed}; nothing was measured yet\n",
+    )
+
+
+def test_bad_files_are_warned_about(measured: Path) -> None:
+    bad = measured / "records" / "stranger.json"
+    bad.write_text('{"schema_version": 99}')
+    try:
+        done = framebench("show", "--json", "--results", str(measured))
+        assert len(json.loads(done.stdout)) == 2
+        assert "stranger.json" in done.stderr
+        assert "schema 99" in done.stderr
+    finally:
+        bad.unlink()
+
+
+def test_support_matrix_has_no_gaps() -> None:
+    rows = json.loads(framebench("list", "--strategies", "--json").stdout)
+    assert all(row[f] for row in rows for f in ("torch", "jax", "jittor"))

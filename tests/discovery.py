@@ -1,0 +1,34 @@
+"""What asv discovers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from asv.benchmarks import Benchmarks
+from asv.config import Config
+
+from tests.processes import ROOT
+
+
+def discovered(root: Path, profile: str = "quick") -> dict[str, Any]:
+    """What asv discovers under a profile, as it stores it."""
+    (root / "results/asv").mkdir(parents=True, exist_ok=True)
+    config = Config()
+    config.benchmark_dir, config.results_dir = str(ROOT / "benchmarks"), str(root / "results/asv")
+    listed = Benchmarks(config, json.loads(listing(profile)))
+    listed.save()
+    return listed
+
+
+@cache  # a process that imports the suite
+def listing(profile: str) -> str:
+    script = f"from asv_runner.discovery import list_benchmarks\nlist_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": profile}
+    command = [sys.executable, "-c", f"import sys\n{script}"]
+    return subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout

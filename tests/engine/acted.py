@@ -1,0 +1,39 @@
+"""Blocks whose processes act: who took turns, and what was written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from framebench.engine import blocks
+from framebench.engine.blocks import Listener, Run
+from framebench.engine.environments import Environment
+from framebench.engine.groups import Group, groups
+from framebench.engine.runner import Options
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+
+CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
+CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
+
+
+def written(diary: Path, what: str) -> list[str]:
+    """Strategies in the order in which they did it."""
+    return [line.split()[1] for line in diary.read_text().splitlines() if line.startswith(what)]
+
+
+def group(impostor: Environment, cases: list[Case] = CASES) -> Group:
+    (found,) = groups(cases, {"torch": impostor})
+    return found
+
+
+def run(results: Path, options: Options = Options(rounds=5), told: Listener = blocks.NOBODY) -> Run:  # noqa: B008
+    return Run("s", options, results, told)
+
+
+def by_strategy(results: Path) -> dict[str, Record]:
+    found = list(store.read_all(results))
+    assert len({r.case for r in found}) == len(found)
+    return {r.parsed.strategy: r for r in found}

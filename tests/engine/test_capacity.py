@@ -1,0 +1,79 @@
+"""As many processes are alive as memory suffices for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from framebench.engine import capacity as room
+from framebench.engine.blocks import Run, measure
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.timed_process import TimedProcess
+from framebench.records import store
+from framebench.records.record import Record
+from tests.engine.acted import CASES, by_strategy, group, run, written
+
+
+def test_as_many_are_alive_as_memory_suffices_for(
+    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
+    monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
+    with run(results) as opened:
+        measure([group(impostor)], opened)
+    found: dict[str, list[Record]] = {}
+    for r in store.read_all(results):
+        assert r.turns
+        found.setdefault(r.turns.block, []).append(r)
+    assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
+        ["accumulate", "checkpoint", "fp32"], ["amp_bf16", "fp32"]
+    ]  # fmt: skip
+    assert written(diary, "memory").count("fp32") == 1
+    monkeypatch.setattr(room, "free_memory", lambda: 1)
+    with Run("t", Options(rounds=2), results) as opened:
+        measure([group(impostor)], opened)
+    again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
+    assert {len(t.arms) for t in again} == {2}, "the baseline and one more are always tried"
+
+
+def test_memory_that_runs_out_beside_others_is_asked_for_alone(
+    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = TimedProcess.start
+
+    def counted(live: TimedProcess, reference: Any, core: int | None) -> None:
+        beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
+        monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
+        start(live, reference, core)
+
+    monkeypatch.setattr(TimedProcess, "start", counted)
+    monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    found = by_strategy(results)
+    assert {r.status for r in found.values()} == {"ok"}
+    assert found["checkpoint"].turns
+    assert found["checkpoint"].turns.arms == [CASES[1].id]
+
+
+def test_room_counts_what_the_control_group_allows(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("400\n")
+    assert room.free_memory(tmp_path) == 600
+    (tmp_path / "memory.max").write_text("max\n")
+    assert room.free_memory(tmp_path) > 600
+
+
+def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = iter((1000, 700, 350))
+    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
+    found = room.Capacity()
+    alive: Any = [SimpleNamespace(held=lambda: 1)]
+    found.enter()
+    assert (found.on_card, found.fits_more(alive)) == ([300], True)
+    found.enter()
+    assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)

@@ -1,0 +1,88 @@
+"""What a session has measured already is not measured again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import pending
+from framebench.engine.blocks import Listener, measure, measure_group
+from framebench.engine.environments import Environment
+from framebench.engine.groups import Group, groups
+from framebench.engine.timed_process import Arm
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.engine.acted import CASES, by_strategy, group, run, written
+
+
+class Interrupting(Listener):
+    """Ctrl-C after so many records, or in a phase's beginning."""
+
+    def __init__(self, records: int = 99, phases: int = 9999) -> None:
+        self.records, self.phases = records, phases
+
+    def phase(self, case: Case, what: str) -> None:
+        self.phases -= 1
+        if self.phases < 0:
+            raise KeyboardInterrupt
+
+    def done(self, record: Record) -> None:
+        self.records -= 1
+        if not self.records:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}])
+def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
+    at: dict[str, int], impostor: Environment, results: Path, diary: Path
+) -> None:
+    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
+    with pytest.raises(KeyboardInterrupt), run(results, told=Interrupting(**at)) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    kept = list(store.read_all(results))
+    over = len(written(diary, "finish")) == 3
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened)
+    found = by_strategy(results)
+    assert {r.status for r in found.values()} == {"ok"}
+    assert all(r in found.values() for r in kept)
+    assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
+    assert over or not kept
+    assert all(r.peaks for r in found.values())
+    assert not list(results.glob(".block*"))
+
+
+def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
+    for _ in range(2):
+        with run(results) as opened:
+            measure([group(impostor, CASES[:2])], opened, blocks=2)
+    assert len(written(diary, "finish")) == 4
+    with run(results) as opened:
+        measure([group(impostor, CASES[:3])], opened, blocks=2)
+    assert Counter(written(diary, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, "the new one with its baseline"
+
+
+def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: Environment, results: Path, diary: Path) -> None:
+    """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
+    arms = [Arm(case, impostor) for case in CASES[:2]]
+    with run(results) as opened:
+        measure_group(Group("g", (arms[1],)), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+        measure_group(Group("g", (arms[0], arms[1])), opened)
+    assert Counter(written(diary, "finish")) == {"checkpoint": 2, "fp32": 1}
+    blocks = {r.turns.block for r in store.read_all(results) if r.turns}
+    assert blocks == {"s/g/0.0", "s/g/0.1"}
+    newer = replace(impostor, version="1")
+    (one,), (other,) = groups(CASES[:1], {"torch": impostor}), groups(CASES[:1], {"torch": newer})
+    assert one.name != other.name
+
+
+def test_a_file_of_a_block_that_cannot_be_read_is_none(results: Path) -> None:
+    results.mkdir()
+    for text in ("", "{", "[]", "[3]", '[{"case": "x"}]'):
+        pending.file_of(results, "b").write_text(text)
+        assert pending.read(results, "b") == []

@@ -1,0 +1,96 @@
+"""Claims that no case decides are judged by what programs have printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.features.claims import measure as claim_probes
+from framebench.features.claims.ledger import ledger, names
+from framebench.features.claims.registry import REGISTRY
+from framebench.features.claims.rule import Verdict
+from framebench.features.claims.show import parts, table
+from framebench.records import store
+from tests.features.claims.judged import MIB, one, probe
+
+
+@pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])
+def test_no_such_api_is_what_a_look_up_found(results: Path, claim: str, name: str) -> None:
+    assert one(results, claim).verdict == "not measured"
+    absent = dict.fromkeys(names(REGISTRY.claims), False)
+    path = probe(results, "names", names=absent)
+    assert one(results, claim).verdict == "no such API"
+    assert one(results, claim).records[-1] == path.relative_to(results).as_posix()
+    probe(results, "names", minute=1, names={path: name in path for path in absent})
+    assert one(results, claim).verdict != "no such API"
+
+
+def test_probes_are_judged_like_records(results: Path) -> None:
+    grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
+    counted = {"listed_batches": [32.0] * 5, "mapped_batches": [64.0] * 5}
+    probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()} | counted)
+    found = one(results, "C12")
+    assert [line.verdict for line in found.lines[:3]] == ["reproduced", "contradicted", "reproduced"]
+    assert [line.value for line in found.lines[:3]] == [pytest.approx(r) for r in (1 / 256, 260 / 256, 2.0)]
+
+
+def test_what_a_collector_and_a_normalisation_are_worth(results: Path) -> None:
+    probe(results, "norm3d-torch", found={"plain": [100.0] * 5, "batch_norm": [130.0] * 5})
+    assert one(results, "B16").lines[0].value == pytest.approx(1.3)
+    grown = {"gc_off_bytes": [100.0] * 5, "gc_every_2_bytes": [90.0] * 5}
+    probe(results, "collector-torch", found=grown | {"gc_off_collections": [0.0] * 5, "gc_every_2_collections": [10.0] * 5})
+    assert (one(results, "D1").verdict, one(results, "D1").value) == ("reproduced", pytest.approx(0.9))
+    ran = {"gc_off_collections": [1.0] * 5, "gc_every_2_collections": [10.0] * 5}
+    probe(results, "collector-torch", minute=1, found=grown | ran)
+    assert one(results, "D1").verdict == "not measured", "the collector ran where it was off"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"), [([1.0] * 5, "reproduced"), ([1.2] * 5, "contradicted"), ([0.9, 1.3, 1.0], "undecided")]
+)
+def test_the_monitor_is_judged_over_processes(results: Path, ratios: list[float], verdict: Verdict) -> None:
+    probe(results, "monitor", found={"watched_over_alone": ratios, "seen_over_peak": [0.99] * len(ratios)})
+    assert one(results, "C15").verdict == verdict
+
+
+def test_reports_are_judged_by_their_programs(results: Path) -> None:
+    """What the report says, its opposite, and a size; in a table of their own."""
+    scans = {"plain": [100.0] * 5, "blocks": [99.0] * 5, "in_a_loop": [10.0] * 5}
+    probe(results, "report-jax-27748", found=scans)
+    assert one(results, "R2").verdict == "reproduced"
+    probe(results, "report-jax-27748", minute=1, found=scans | {"blocks": [20.0] * 5})
+    assert one(results, "R2").verdict == "contradicted"
+    for minute, ratio, verdict in ((0, 2.2, "reproduced"), (1, 1.3, "weaker"), (2, 3.5, "stronger"), (3, 0.7, "contradicted")):
+        probe(
+            results,
+            "report-torch-193193",
+            minute=minute,
+            found={"eager": [1.0] * 5, "compiled": [ratio] * 5, "apart": [1.0] * 5},
+        )
+        assert one(results, "R8").verdict == verdict
+    probe(results, "report-torch-163347", found={"found": [4.0] * 5})
+    assert one(results, "R12").verdict == "no effect worth having"
+    assert [t.title for t in map(table, parts(ledger(Results(results), "m", "tiny")))] == ["Claims", "What users report"]
+
+
+def test_an_older_probes_result_decides_nothing(results: Path) -> None:
+    probe(results, "monitor", found={"alone_s": [1.0], "watched_s": [1.0]})
+    assert one(results, "C15").verdict == "not measured"
+    assert "watched_over_alone" in one(results, "C15").remark
+
+
+def test_lost_samples_are_counted_where_memory_ran_out(results: Path) -> None:
+    probe(results, "halving-jax", found={"lost": [3.0], "recoveries": [2.0]})
+    assert one(results, "C14").value == 3
+    probe(results, "halving-jax", minute=2, found={"lost": [0.0], "recoveries": [0.0]})
+    assert one(results, "C14").value is None
+
+
+def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
+    where = claim_probes.folder(results, "m", "names")
+    where.mkdir(parents=True)
+    (where / "x.json").write_text('{"probe": 1}')
+    with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
+        assert one(results, "B16").verdict == "not measured"

@@ -1,0 +1,108 @@
+"""Sites of records by hand, and a real browser for them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from framebench.features.site.links import slug
+from framebench.records import store
+from framebench.records.record import Proof, Record, Verification
+from framebench.suite.case import Case
+from tests.handmade import provenance, record
+
+EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
+EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
+RIGHT = Verification(passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8})
+FEATURES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--no-first-run")  # fmt: skip
+
+
+def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any) -> Record:
+    where = {"machine": "lab", "versions": {"torch": "2.13.0"}, "measured_at": datetime(2026, 1, day, tzinfo=UTC)}
+    where |= changes.pop("where", {})
+    fields = {"peaks": {"host.rss": peak}, "peak_samples": [{"host.rss": peak}], "step_s": seconds, "first_step_s": 1.0}
+    fields |= {"verification": RIGHT, "effect": Proof(proven=True, evidence={"blocks": 2})} | changes
+    return record(Case("transformer", "torch", "train", strategy, batch, "tiny"), provenance=provenance(**where), **fields)
+
+
+def everything() -> Iterator[Record]:
+    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile machine."""
+    for day in (1, 2):
+        yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
+    yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
+    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
+    yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
+    nothing = {"peaks": {}, "peak_samples": [], "verification": None, "effect": None, "first_step_s": None}
+    yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
+    yield made("keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing)
+    evil = {"machine": EVIL_MACHINE, "hardware": {"cpu": EVIL, EVIL: EVIL}, "command": EVIL, "environment": {EVIL: EVIL}}
+    proof = Proof(proven=False, evidence={EVIL: EVIL})
+    yield made("fp32", 2**20, [1.0, 1.0], reason=EVIL, log_tail=EVIL, effect=proof, where=evil | {"versions": {"torch": EVIL}})
+
+
+def keep(results: Path, found: Iterator[Record]) -> None:
+    for r in found:
+        store.write(r, results / "records" / "m" / slug(r.case))
+
+
+class Page(HTMLParser):
+    """What a page links to, what can be linked to in it, and its tags."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FEATURES))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page of a phone's width; what it complains about and asks for is in `tab.trouble`."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.trouble = []
+    page.on("console", lambda message: page.trouble.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: page.trouble.append(f"error: {error}"))
+
+    def inside(route: Any) -> None:
+        if urlsplit(route.request.url).scheme in ("file", "data"):
+            return route.continue_()
+        page.trouble.append(f"request: {route.request.url}")
+        return route.abort()
+
+    page.route("**/*", inside)
+    yield page
+    page.close()
