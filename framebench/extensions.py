@@ -27,6 +27,7 @@ HOOKS = {
     "strategies": "a module whose ROWS are of the catalog; workers read it as well: standard library only",
     "switches": "a part, see `of_framework`: its `switch` turns those strategies on, for each framework that needs code",
     "workload": "() -> the workload `own`, which is a user's model",
+    "case_over_ranks": "(case id) -> the case with any batch, over any number of ranks",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",

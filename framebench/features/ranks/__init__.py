@@ -9,6 +9,7 @@ FEATURE = Feature(
         "switches": "switches",
         "report": "table:of_machine",
         "documents": "sharding_tables:of_results",
+        "case_over_ranks": "cases:over_ranks",
         "measure_over_ranks": "measure:measure",
         "predict_rank": "command:predict_rank",
         "advise_over_ranks": "command:advise",

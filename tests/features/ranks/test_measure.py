@@ -32,9 +32,7 @@ OVER_TWO = [
     pytest.param(
         case,
         id=f"{case.workload}-{case.scenario}-{case.framework}-{case.strategy}",
-        marks=[]
-        if case.strategy in SEEN and case.workload == "transformer" and case.stage.trains
-        else [pytest.mark.all_cells],
+        marks=[] if case.strategy in SEEN and case.workload == "transformer" and case.stage.trains else [pytest.mark.all_cells],
     )
     for case in CASES
     if case.ranks == 2
