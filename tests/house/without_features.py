@@ -1,7 +1,7 @@
 """What is left of framebench without each of its features: `python without_features.py COPY RESULTS SITE`.
 
 COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for some sites. Prints a line of JSON for each
-feature, and one for none: {"without": name, "commands": [...], "strategies": [...], "tables": [...], "pages": n, "error": text}.
+feature, and one for none: {"without": name, "commands": [...], "strategies": [...], "tables": [...], "pages": n, "error": text}
 Each is a process of its own that begins with the libraries imported.
 """
 
