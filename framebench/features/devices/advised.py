@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import GIB
 from framebench.features.devices.fitting import Offer, context
-from framebench.features.devices.table import NAMES
+from framebench.features.devices.table import NAMES, by_reason
 from framebench.models.spec import OWN
 from framebench.suite.strategy import TITLES
 
@@ -60,7 +60,7 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
-        *_by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
+        *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
     return Comparison.of_text(
@@ -72,12 +72,6 @@ def _cells(o: Offer) -> tuple[str, ...]:
     share = f"{(o.bytes or 0) / o.memory:.1%}"
     answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
     return o.case.framework, o.case.strategy, _batch(o), mib(o.bytes), share, answer
-
-
-def _by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Names with the same reason on one line."""
-    for why in dict.fromkeys(reasons.values()):
-        yield f"not predicted: {', '.join(name for name, reason in reasons.items() if reason == why)}: {why}"
 
 
 def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:

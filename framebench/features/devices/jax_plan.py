@@ -25,7 +25,6 @@ from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.features.devices import jax_buffers, jax_target
 from framebench.features.devices.catalog import Device, find
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import named, over_ranks
 from framebench.suite.strategy import IncompatibleStrategies
 
 SCENARIOS = ("train", "eval", "finetune")
@@ -171,7 +170,7 @@ def installed(*names: str) -> dict[str, str]:
 if __name__ == "__main__":
     jax.config.update("jax_platforms", "cpu")
     asked, target = sys.argv[1:]
-    case = over_ranks(asked) if "x" in asked.split("/")[4] else named(asked)
+    case = Case.of(asked)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints
     print(json.dumps(plan(case, find(target))), file=out, flush=True)

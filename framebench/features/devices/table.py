@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import DEVICES, GIB, Device
@@ -29,21 +29,26 @@ NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     """What each case needs on the device. What no prediction holds is said once, below."""
-    width = 5 if any(p.reason for p in predictions) else 4
-    head = ("case", "peak MiB", "of memory", "told by", "why not")[:width]
-    told = ((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-"), p.reason or "") for p in predictions)
-    rows = tuple(row[:width] for row in told)
+    told = [p for p in predictions if p.outcome in ("planned", "refused")]
+    rows = tuple((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-")) for p in told)
     missing = dict.fromkeys((f"{p.framework} {p.framework_version}", p.not_held) for p in predictions if p.not_held)
     notes = tuple(f"not in the peaks of {name}: {'; '.join(held)}" for name, held in missing)
     notes += tuple(f"{p.case}: {note}" for p in predictions for note in p.notes)
+    notes += tuple(by_reason({p.case: p.reason or p.outcome for p in predictions if p not in told}))
     return Comparison.of_text(
         f"What cases need on one {device.title}",
         f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
-        head,
+        ("case", "peak MiB", "of memory", "told by"),
         rows,
         left=1,
         notes=notes,
     )
+
+
+def by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
+    """What was not predicted, and why: names with the same reason on one line."""
+    for why in dict.fromkeys(reasons.values()):
+        yield f"not predicted: {', '.join(name for name, reason in reasons.items() if reason == why)}: {why}"
 
 
 def share(planned: Planned, device: Device) -> str:
