@@ -21,9 +21,9 @@ from framebench.suite.case import Case
 
 CONTEXT = (617 * 2**20, 1343 * 2**20)  # bytes beside the allocator's on a GPU, the least and the most that was measured
 MOST = 2**16  # samples in a batch
-SECOND = 4  # the batch that is planned after the smallest, in its multiples: two points of a line
+FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
 LEAP = 16  # the next batch is at most so many times the largest that fits: segments of 20 MiB hide how small ones grow
-PLANS = {"torch": 8, "jax": 3}  # of one strategy at most: XLA's take a minute each
+PLANS = {"torch": 8, "jax": 2}  # of one strategy: XLA's take a minute each
 UNJUDGED = {"torch": 0.1, "jax": MARGIN - 1}  # allowed for where no measured card has judged the predictions
 
 
@@ -96,15 +96,16 @@ class Search:
         unit = self.case.batch
         if unit in self.tried and not self._fits(unit):
             return None
-        batch = next((b for b in (unit, SECOND * unit) if b not in self.tried), None)
-        if batch is None and (self._decided or len(self.tried) >= PLANS[self.case.framework]):
+        first = [unit * b for b in FIRST[self.case.framework]] + ([] if not self.tried or self._good else [unit])
+        batch = next((b for b in first if b not in self.tried), None)
+        if batch is None and (self._decided or self._enough):
             return None
         return replace(self.case, batch=batch or self._guess())
 
     @property
     def offer(self) -> Offer:
         """At the largest batch that fits, or else at the smallest."""
-        return replace(self._at(self._good or self.case.batch), complete=self._decided)
+        return replace(self._at(self._good or min(self.tried)), complete=self._decided)
 
     def _at(self, batch: int) -> Offer:
         return Offer(replace(self.case, batch=batch), self.tried[batch], self.device, self.error, self.budget)
@@ -120,12 +121,19 @@ class Search:
     def _decided(self) -> bool:
         return self._good + self.case.batch in self.tried or self._good >= MOST
 
+    @property
+    def _enough(self) -> bool:
+        """One more where the last guess was too large."""
+        return len(self.tried) >= PLANS[self.case.framework] + (not self._fits(max(self.tried)))
+
     def _guess(self) -> int:
-        """Where a line through the two largest batches meets the limit, between what fits and what does not."""
+        """Where a line through the two largest batches meets the limit, between what fits and what does not. Of a single batch
+        the plan's arguments are what no batch changes."""
         unit, good = self.case.batch, self._good
         bad = min((b for b in self.tried if b > good), default=MOST + unit)
         sizes = sorted((b, size) for b in self.tried if (size := self._at(b).bytes) is not None)
-        (first, low), (second, high) = sizes[-2:] if len(sizes) > 1 else ((0, 0), *sizes)
+        fixed = self.tried[good].parts.get("arguments", 0)
+        (first, low), (second, high) = sizes[-2:] if len(sizes) > 1 else ((0, fixed), *sizes)
         slope = (high - low) / (second - first)
         limit = (self._at(good).memory - context(self.device)[1]) / (1 + self.error)
         at = second + (limit - high) / slope if slope > 0 else (good + bad) / 2

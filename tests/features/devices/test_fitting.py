@@ -19,10 +19,9 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 
 def planned(case: Case, size: int | None, **fields: object) -> Planned:
     origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", wall_s=0)
-    told = {"outcome": "planned", "peak_bytes": size} | fields
+    told = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
     return Planned(
-        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", source="allocator.simulated",
-        origin=origin, **told,
+        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", origin=origin, **told,
     )  # fmt: skip
 
 
@@ -100,3 +99,21 @@ def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None
     search = searched(lambda batch: 2**40 * batch)
     assert list(search.tried) == [1]
     assert search.offer.fits is False
+
+
+def test_a_compiler_is_asked_twice_where_the_guess_fits() -> None:
+    """Arguments, which no batch changes, are a point of the line."""
+    case = Case("transformer", "jax", "train", "fp32", 1, "full")
+    search = Search(case, CARD, 0.0)
+    while wanted := search.next():
+        parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
+        size = parts["arguments"] + parts["temporaries"]
+        search.tried[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
+    assert list(search.tried) == [4, (MEMORY - CONTEXT[1] - 2**32) // 2**30]
+    assert search.offer.fits
+
+
+def test_where_the_first_batch_does_not_fit_the_smallest_is_tried() -> None:
+    search = searched(lambda batch: 2**34 * batch, framework="jax")
+    assert list(search.tried) == [4, 1, 2]
+    assert (search.offer.batch, search.offer.complete) == (2, False)
