@@ -37,6 +37,9 @@ NUDGES = {"fp32": 3, "bf16": 5}  # runs from weights that are rounded otherwise:
 UNDETERMINED = (
     0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
 )
+# A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
+# time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
+GROWN = 10.0
 RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
 
 
@@ -188,13 +191,16 @@ def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list
     for precision, off in ROUNDOFF.items():
         one = _loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
         seen[precision] = [_nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
-    gradient = [_differences(one, observed) for one in seen["fp32"]]
-    lost = sorted(
-        {name for each in gradient for (kind, name), off in each.items() if kind == "gradient" and off > UNDETERMINED}
-    )
+    lost = _lost(seen["fp32"], observed, UNDETERMINED) | _lost(seen["bf16"], observed, GROWN)
     rounding = {p: joined(_errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
-    return lost, rounding | {"bf16": joined([rounding["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+    return sorted(lost), rounding | {"bf16": joined([rounding["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+
+
+def _lost(nudged_runs: list[Observed], observed: Observed, limit: float) -> set[str]:
+    """The tensors whose gradient moved by more than this, relative."""
+    each = [_differences(one, observed) for one in nudged_runs]
+    return {name for moved in each for (kind, name), off in moved.items() if kind == "gradient" and off > limit}
 
 
 def once_rounded(observed: Observed, roundoff: float) -> Errors:
@@ -224,7 +230,7 @@ def _nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observe
     return first_steps(anew(adapter, rounded))[1]
 
 
-def _errors_of(one: Observed, other: Observed, lost: list[str]) -> Errors:
+def _errors_of(one: Observed, other: Observed, lost: set[str]) -> Errors:
     """The largest of each family of tensors, without those that are lost."""
     errors_by_kind: Errors = {
         kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
