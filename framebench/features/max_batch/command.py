@@ -9,20 +9,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import (
-    BUDGET,
-    AsJson,
-    Env,
-    Results,
-    app,
-    err,
-    fail,
-    measuring,
-    out,
-    parse_bytes,
-    parts,
-    say,
-)
+from framebench.cli.shared import BUDGET, AsJson, Env, Results, app, err, fail, measuring, out, parse_bytes, parts, say
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import SetupError
 from framebench.features.max_batch import measure as search
