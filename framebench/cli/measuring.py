@@ -86,7 +86,9 @@ def run(
     if on and (block is not None or beside_torch):
         fail("--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out", 2)
     if on:
-        raise typer.Exit(broken(measure_on_slurm(wanted, results.absolute(), settings or [])))
+        on_slurm = needed("run_on_slurm", "cluster")
+        cases = chosen(list(wanted.selectors), [], wanted.profile)
+        raise typer.Exit(broken(on_slurm(wanted, cases, results.absolute(), settings or [])))
     raise typer.Exit(broken(measure_here(replace(wanted, block=block, beside_torch=beside_torch), results)))
 
 
@@ -114,14 +116,6 @@ def measure_here(wanted: Asked, results: Path) -> list[str]:
         for environment in ready.values():
             environments.warm(environment, wanted.profile or "quick", say)
         return measure_all(chosen_cases, opened, ready, wanted.options, results, wanted.blocks)
-
-
-def measure_on_slurm(wanted: Asked, results: Path, settings: list[str]) -> list[str]:
-    """Each record's status."""
-    statuses: list[str] = needed("run_on_slurm", "cluster")(
-        wanted, chosen(list(wanted.selectors), [], wanted.profile), results, settings
-    )
-    return statuses
 
 
 def measure_all(

@@ -57,5 +57,5 @@ def test_what_a_feature_adds_goes_with_it(left: dict[str, dict[str, Any]]) -> No
 
 
 def test_a_feature_adds_what_is_asked_for_alone() -> None:
-    with pytest.raises(NoSuchHook, match="no hook tabels; a feature may add: commands, report, documents"):
+    with pytest.raises(NoSuchHook, match="no hook tabels; a feature may add: commands, tables, report, documents"):
         Feature("misspelt", {"tabels": "table:of_machine"})

@@ -18,16 +18,7 @@ from framebench.models.spec import names as workloads
 from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
-from framebench.suite.registry import (
-    BASELINES,
-    COMBINATIONS,
-    SCENARIOS,
-    STRATEGIES,
-    claims_only,
-    find,
-    in_use,
-    names,
-)
+from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from tests.processes import ROOT, run_inside
 from tests.suite.cells import every, fewest, shares_a_process

@@ -5,6 +5,7 @@ What the proofs rest on: the equations that JAX traced (what was asked for) and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -41,14 +42,19 @@ def _single(e: Evidence) -> bool:
     return set().union(*seen) == {"float32"}
 
 
-@switch
-def fp32(run: JaxAdapter) -> Proof:
+def _of_products(run: JaxAdapter, as_asked: Callable[[Evidence], bool]) -> Proof:
+    """Nothing but float32, and products that are rounded as they should be."""
+
     def proof(e: Evidence) -> bool:
         e |= _errors_of_products(run)
-        asked = all(p.count("HIGHEST") == 2 for p in e["precision"])
-        return asked and _single(e) and rounding.exact(e)
+        return _single(e) and as_asked(e)
 
     return proof
+
+
+@switch
+def fp32(run: JaxAdapter) -> Proof:
+    return _of_products(run, lambda e: all(p.count("HIGHEST") == 2 for p in e["precision"]) and rounding.exact(e))
 
 
 @switch
@@ -56,24 +62,17 @@ def tf32(run: JaxAdapter) -> Proof:
     """JAX calls it HIGH. Products show whether the device rounds."""
     run.recipe.precision = "tensorfloat32"
 
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        asked = all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
-        return asked and _single(e) and rounding.rounded(e)
+    def high(e: Evidence) -> bool:
+        return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
 
-    return proof
+    return _of_products(run, lambda e: high(e) and rounding.rounded(e))
 
 
 @switch
 def default(run: JaxAdapter) -> Proof:
     """Where it rounds nothing it is `fp32` once more, and proves nothing."""
     run.recipe.precision = "default"
-
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        return _single(e) and not rounding.exact(e)
-
-    return proof
+    return _of_products(run, lambda e: not rounding.exact(e))
 
 
 def mixed(dtype: str) -> Proof:

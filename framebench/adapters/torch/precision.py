@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -42,13 +43,19 @@ def _single(e: Evidence) -> bool:
     return set(e["products"]) <= {"float32"} and set(e["weight_dtypes"]) | set(e["state_dtypes"]) == {"float32"}
 
 
-@switch
-def fp32(run: TorchAdapter) -> Proof:
+def _of_products(run: TorchAdapter, as_asked: Callable[[Evidence], bool]) -> Proof:
+    """Nothing but float32, and products that are rounded as they should be."""
+
     def proof(e: Evidence) -> bool:
         e |= _errors_of_products(run)
-        return _single(e) and rounding.exact(e)
+        return _single(e) and as_asked(e)
 
     return proof
+
+
+@switch
+def fp32(run: TorchAdapter) -> Proof:
+    return _of_products(run, rounding.exact)
 
 
 @switch
@@ -67,24 +74,14 @@ def half(run: TorchAdapter, dtype: str) -> Proof:
 @switch
 def tf32(run: TorchAdapter) -> Proof:
     run.process.tf32 = (True, True)
-
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        return _single(e) and rounding.rounded(e)
-
-    return proof
+    return _of_products(run, rounding.rounded)
 
 
 @switch
 def default(run: TorchAdapter) -> Proof:
     """Where it rounds nothing it is `fp32` once more, and proves nothing."""
     run.process.tf32 = TF32_AT_IMPORT
-
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        return _single(e) and not rounding.exact(e)
-
-    return proof
+    return _of_products(run, lambda e: not rounding.exact(e))
 
 
 @switch

@@ -14,20 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import (
-    BUDGET,
-    AsJson,
-    Machine,
-    Results,
-    app,
-    fail,
-    machine_of,
-    needed,
-    out,
-    parse_bytes,
-    parts,
-    say,
-)
+from framebench.cli.shared import BUDGET, AsJson, Machine, Results, app, fail, machine_of, needed, out, parse_bytes, parts, say
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite import selectors

@@ -4,7 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Figures of a machine's rows, beside the front of memory and throughput.",
-    {
-        "questions": "questions:of_rows",
-    },
+    {"questions": "questions:of_rows"},
 )

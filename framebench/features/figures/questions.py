@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from framebench.analysis.figures.fronts import pareto
+from framebench.analysis.figures import Question, pareto
 from framebench.analysis.rows import suffix
 from framebench.features.figures.batches import curves
 from framebench.features.figures.peaks import parts, train_eval
 from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
 
-Question = Callable[[pd.DataFrame], Figure | None]
 OF_A_SCENARIO: dict[str, Question] = {
     "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts, "first-step": first_steps,
 }  # fmt: skip

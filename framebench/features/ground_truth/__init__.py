@@ -4,7 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Figures that others published, beside ours.",
-    {
-        "tables": "table:comparisons",
-    },
+    {"tables": "table:comparisons"},
 )

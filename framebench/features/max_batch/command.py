@@ -9,21 +9,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import (
-    BUDGET,
-    AsJson,
-    Env,
-    Results,
-    app,
-    err,
-    fail,
-    measuring,
-    needed,
-    out,
-    parse_bytes,
-    parts,
-    say,
-)
+from framebench.cli.shared import BUDGET, AsJson, Env, Results, app, err, fail, measuring, needed, out, parse_bytes, parts, say
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import SetupError
 from framebench.features.max_batch import measure as search
@@ -132,8 +118,8 @@ def evaluate(
     budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     with measuring(results), err.status(case.id) as status:
         environment = environments.ensure(case.framework, say=say)
-        run = oom_recovery.runner_of(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
-        evaluation = oom_recovery.evaluate(case, samples, budget_bytes, run)
+        evaluate_here = oom_recovery.evaluator(environment, options, lambda phase: status.update(f"{case.id}: {phase}"))
+        evaluation = evaluate_here(case, samples, budget_bytes)
     if as_json:
         typer.echo(json.dumps({"case": case.id, "budget_bytes": budget_bytes} | evaluation.as_dict(), indent=1))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import page
+from framebench.analysis.figures import Question, page
 from framebench.analysis.results import Results
 from framebench.analysis.searches import read
 from framebench.records.record import case_of
 from framebench.records.search import Fit
-
-Question = Callable[[pd.DataFrame], Figure | None]
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:

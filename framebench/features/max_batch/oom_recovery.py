@@ -109,14 +109,13 @@ def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluati
     return evaluation
 
 
-def runner_of(environment: Environment, options: Options, progress: Progress) -> Run:
-    return lambda order: carry_out(order, environment, options, progress)
-
-
-def evaluator(environment: Environment, options: Options) -> Callable[[Case, int, int | None], Evaluation]:
-    """`evaluate` in this environment, for other features."""
-    run = runner_of(environment, options, lambda phase: None)
-    return lambda case, samples, budget: evaluate(case, samples, budget, run)
+def evaluator(
+    environment: Environment, options: Options, progress: Progress = lambda phase: None
+) -> Callable[[Case, int, int | None], Evaluation]:
+    """`evaluate` in this environment."""
+    return lambda case, samples, budget: evaluate(
+        case, samples, budget, lambda order: carry_out(order, environment, options, progress)
+    )
 
 
 def in_words(ended_evaluation: Evaluation) -> Iterator[str]:

@@ -4,8 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "The records as pages, without network or server.",
-    {
-        "build_site": "build:build",
-        "page_of_model": "own:write",
-    },
+    {"build_site": "build:build", "page_of_model": "own:write"},
 )

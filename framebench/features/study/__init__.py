@@ -4,8 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "How often the suite errs: comparisons whose answer is known.",
-    {
-        "commands": "command",
-        "documents": "tables:documents",
-    },
+    {"commands": "command", "documents": "tables:documents"},
 )

@@ -4,8 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "A model of the user's own under every strategy that applies.",
-    {
-        "commands": "command",
-        "workload": "spec:own",
-    },
+    {"commands": "command", "workload": "spec:own"},
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.features.max_batch.measure import Search, chosen, find
-from framebench.features.max_batch.oom_recovery import Evaluation, evaluate, runner_of
+from framebench.features.max_batch.oom_recovery import Evaluation, evaluator
 from framebench.instruments.limits import Order
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case, UnknownCase
@@ -135,7 +135,7 @@ def test_batches_are_multiples_of_the_micro_batches(
 def test_a_new_process_goes_on_where_one_died(beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEYOND", beyond)
     case = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
-    found = evaluate(case, 50, 9 * MIB, runner_of(unchecked, OPTIONS, lambda phase: None))
+    found = evaluator(unchecked, OPTIONS)(case, 50, 9 * MIB)
     assert (len(found.losses), found.lost, found.twice, found.failure) == (50, 0, 0, "")
     assert found.losses == {i: 0.5 * i for i in range(50)}
     assert [(r.batch, r.how) for r in found.recoveries] == [(32, "by a new process"), (16, "by a new process")]
@@ -144,10 +144,10 @@ def test_a_new_process_goes_on_where_one_died(beyond: str, unchecked: Environmen
 
 def test_evaluation_ends_with_a_reason(unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("transformer", "torch", "eval", "no_grad", 2, "tiny")
-    run = runner_of(unchecked, OPTIONS, lambda phase: None)
+    evaluate = evaluator(unchecked, OPTIONS)
     for beyond, named in (("die", "batch 1 does not fit"), ("raise", "ValueError"), ("be killed", "SIGKILL")):
         monkeypatch.setenv("BEYOND", beyond)
-        found = evaluate(case, 4, MIB // 2, run)
+        found = evaluate(case, 4, MIB // 2)
         assert named in found.failure
         assert (found.lost, found.as_dict()["loss_mean"]) == (4, None)
 
@@ -189,8 +189,8 @@ EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
     """Within a budget that the whole batch does not fit, the same losses as without one."""
     case = Case(EVAL.workload, framework, EVAL.scenario, EVAL.strategy, EVAL.batch, EVAL.size)
-    run = runner_of(environment[framework], OPTIONS, lambda phase: None)
-    free, tight = evaluate(case, 600, None, run), evaluate(case, 600, 4 * MIB, run)
+    evaluate = evaluator(environment[framework], OPTIONS)
+    free, tight = evaluate(case, 600, None), evaluate(case, 600, 4 * MIB)
     assert free.recoveries == []
     assert not free.limited
     assert (tight.failure, tight.lost, tight.twice) == ("", 0, 0)
