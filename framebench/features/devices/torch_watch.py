@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 import threading
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,6 +24,7 @@ from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import NAME
 
 aten = torch.ops.aten
+OTHERS = (str(Path(torch.__path__[0])), sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<")
 
 
 @dataclass
@@ -35,6 +40,8 @@ class Life:
     born: int  # events of the allocator until then
     died: int | None = None
     kind: str = ""
+    line: str = ""  # of the program that asked for it; none in the backward pass
+    shape: str = ""
 
 
 class Watch(TorchDispatchMode):
@@ -69,7 +76,7 @@ class Watch(TorchDispatchMode):
         operator = func._schema.name.partition("::")[2]
         for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
-                self.born(tensor.untyped_storage(), operator)
+                self.born(tensor, operator)
         self.beside(operator, args, out)
         return out
 
@@ -112,18 +119,21 @@ class Watch(TorchDispatchMode):
         else:
             self.died(self.take(self.card.blas_lt_workspace, "cuBLASLt", "temporaries"))
 
-    def born(self, storage: torch.UntypedStorage, operator: str) -> None:
+    def born(self, tensor: Tensor, operator: str) -> None:
+        storage = tensor.untyped_storage()
         key, size = storage._cdata, storage.nbytes()
         if key in self.known or not size:
             return
         life = self.known[key] = self.take(size, operator)
+        life.shape = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
         weakref.finalize(storage, self.forget, key, life).atexit = False
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
-        self.labels[len(self.allocator.trace)] = operator
+        line = line_of(sys._getframe(1))
+        self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
         phase = self.phase if threading.get_ident() == self.home else "backward"
         block = self.allocator.malloc(size)
-        life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind)
+        life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind, line=line)
         self.lives.append(life)
         return life
 
@@ -144,6 +154,15 @@ class Watch(TorchDispatchMode):
                     life = self.known.get(part.untyped_storage()._cdata)
                     if life and not life.kind:
                         life.kind = kind
+
+
+def line_of(frame: FrameType | None) -> str:
+    """The innermost line that is not PyTorch's, Python's or the simulation's, with the last two parts of its file."""
+    while frame:
+        if not (file := frame.f_code.co_filename).startswith(OTHERS):
+            return f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _parts(tensor: Tensor) -> Iterator[Tensor]:

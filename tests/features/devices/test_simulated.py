@@ -176,6 +176,14 @@ def test_a_card_can_be_too_small(steps: dict[str, Any]) -> None:
     assert steps["too_large"] == f"{13 << 30:,} bytes do not fit beside 0 in use, 0 reserved"
 
 
+def test_who_holds_memory_is_told_by_line(steps: dict[str, Any]) -> None:
+    """Two moments of the largest weight come first; then each weight, its gradient and the roots of its moments."""
+    first, *others = steps["held"]
+    assert first == ["small_steps.py", "zeros_like", "float32[2048, 1024]", "optimizer states", 2]
+    assert ["small_steps.py", "_to_copy", "float32[2048, 1024]", "weights", 1] in others
+    assert ["mm", "mm", "float32[2048, 1024]", "gradients", 1] in others
+
+
 def test_pytorchs_viewer_reads_the_snapshot(steps: dict[str, Any]) -> None:
     assert steps["viewed"]["total"] == steps["viewed"]["reserved"]
     assert steps["viewed"]["is_page"]

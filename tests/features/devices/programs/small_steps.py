@@ -320,6 +320,15 @@ def too_large() -> Any:
 
 
 @found
+def held() -> Any:
+    """The lines that hold most at the peak."""
+    holders = simulate(mlp(), A100).holders
+    return [
+        [one.line.rpartition("/")[2].split(":")[0], one.line.split()[-1], one.shape, one.kind, one.tensors] for one in holders
+    ]
+
+
+@found
 def viewed() -> Any:
     """What PyTorch's own tools read of the snapshot."""
     simulation = simulate(mlp(), A100, steps=2)
