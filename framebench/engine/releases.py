@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,12 +64,14 @@ def nearest(version: str, all_releases: list[str]) -> list[str]:
     return all_releases[max(0, min(place, len(all_releases) - 1) - 1) :][:2]
 
 
-def described(framework: str, version: str) -> Environment:
+def described(framework: str, version: str, package: str = "") -> Environment:
     """As it is or will be. Those with pinned requirements are the ones that every other command uses."""
-    if version in pinned_versions(framework):
+    if version in pinned_versions(framework) and not package:
         return environments.describe(framework, version)
-    where = environments.cache() / "releases" / f"{framework}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
-    return Environment(framework, version, where / "bin" / "python", where / "home" if framework == "jittor" else None)
+    name = "-".join(filter(None, (framework, version, package)))
+    where = environments.cache() / "releases" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+    home = where / "home" if framework == "jittor" else None
+    return Environment(framework, version, where / "bin" / "python", home, package=package)
 
 
 def known(framework: str, version: str | None) -> Environment:
@@ -83,6 +85,21 @@ def at_hand(framework: str, version: str | None, say: Say) -> Environment:
     """The same, the pinned one built if it is not there. Raises SetupError."""
     environment = known(framework, version)
     return environment if environments.built(environment) else environments.ensure(framework, version, say)
+
+
+def beside(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
+    """A release with more packages in an environment of its own, made now if it is not there, and kept; of the pinned release
+    the one that has pinned requirements. Raises SetupError."""
+    if version == pinned_version(framework):
+        return environments.ensure(framework, say=say, package=package)
+    made = described(framework, version, package)
+    where = made.python.parent.parent
+    where.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{where}.lock"):
+        if not environments.built(made):
+            environments.check_tools(framework)
+            build(made, where, say, more)
+    return made
 
 
 @contextmanager
@@ -106,14 +123,15 @@ def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[
                 shutil.rmtree(where, ignore_errors=True)
 
 
-def build(made: Environment, where: Path, say: Say) -> None:
-    """Beside the framework the packages that are pinned for its current release, or if it does not go with these, what pip
-    finds: their versions are in every record."""
+def build(made: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
+    """Beside the framework the packages that are pinned for it, or else for the current release; if it does not go with these,
+    what pip finds: their versions are in every record."""
     shutil.rmtree(where, ignore_errors=True)
-    pinned = pins(pinned_versions(made.framework)[pinned_version(made.framework)])
+    files = pinned_versions(made.framework)
+    pinned = pins(files.get(made.version, files[pinned_version(made.framework)]))
     beside = {name: v for name, v in pinned.items() if not name.startswith(made.framework)}
     more = [name for name in beside if name in NEEDS[made.framework] or name.startswith("onednn")]
-    wanted = [f"{PACKAGE.get(made.framework, made.framework)}=={made.version}", *more]
+    wanted = [f"{PACKAGE.get(made.framework, made.framework)}=={made.version}", *more, *also]
     say(f"installing {made.framework} {made.version}")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     constraints = where / "constraints.txt"

@@ -67,19 +67,22 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def assignment(text: str) -> tuple[dict[str, dict[str, Buffer]], dict[int, tuple[int, str]]]:
+def assignment(text: str, loops: bool = False) -> tuple[dict[str, dict[str, Buffer]], dict[int, tuple[int, str]]]:
     """Buffers by instruction and index of its result, and size and purpose of each allocation. Without what is no memory of the
-    step: constants, and the values inside of fused operators."""
+    step: constants, and the values inside of fused operators. With `loops` also what a loop carries from pass to pass."""
     buffers: dict[str, dict[str, Buffer]] = defaultdict(dict)
     allocations: dict[int, tuple[int, str]] = {}
-    number = -1
+    number, carried = -1, r"(?: \(phi\))?" if loops else ""
     for line in text.splitlines():
         if head := re.match(r"allocation (\d+): size (\d+), (.*):$", line):
             number = int(head[1])
-            if not re.search(r"thread-local|constant", head[3]):
+            # on a TPU a colour is a memory of another kind, such as that beside the units
+            if not re.search(r"thread-local|constant|color [1-9]", head[3]):
                 allocations[number] = int(head[2]), head[3]
         elif number in allocations and (
-            value_match := re.match(r" value: <\d+ ([\w.\-]+)(?:\{([\d,]*)\})? @\d+> \(size=(\d+),offset=(\d+)\)", line)
+            value_match := re.match(
+                rf" value: <\d+ ([\w.\-]+)(?:\{{([\d,]*)\}})?{carried} @\d+> \(size=(\d+),offset=(\d+)\)", line
+            )
         ):
             name, index, size, offset = value_match[1], value_match[2] or "", int(value_match[3]), int(value_match[4])
             buffers[name][index] = Buffer("temporary", "", "", size=size, place=(number, offset))

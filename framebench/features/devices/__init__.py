@@ -7,6 +7,7 @@ FEATURE = Feature(
     {
         "commands": "command",
         "predict_on_device": "show:predict_on_device",
+        "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
         "documents": "judge.table:documents",
     },

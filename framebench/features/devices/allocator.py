@@ -241,11 +241,11 @@ class Allocator:
 
     def _ask(self, pool: Pool, size: int) -> Block | None:
         """One request to the card (alloc_block)."""
+        if self.settings.expandable_segments:
+            return self._grow(pool, size)
         bytes_asked = segment_size(size)
         if self._over_limit(bytes_asked):
             return None
-        if self.settings.expandable_segments:
-            return self._grow(pool, size)
         block = Block(self._address(bytes_asked), bytes_asked, pool)
         self.heads[block.address] = block
         self.stats.reserve(bytes_asked)

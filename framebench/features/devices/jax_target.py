@@ -8,8 +8,7 @@ from jax.experimental import topologies
 from framebench.features.devices.catalog import Device
 
 CUDNN = (9, 12, 0)  # the least that the plug-in's release asks for
-CUDA = "13.0.0"  # likewise
-TPU_RANKS = {1: "{}:2x2", 4: "{}:2x2", 8: "{}:2x4", 16: "{}:4x4"}  # slices by how many devices a case has
+CUDA = (13, 0)  # likewise
 
 
 def devices(device: Device, ranks: int) -> list[jax.Device]:
@@ -30,7 +29,7 @@ def slice_of(device: Device, ranks: int) -> str:
 
 
 def text(device: Device) -> str:
-    """A GpuTargetConfigProto in text: what XLA asks a card for."""
+    """A GpuTargetConfigProto in text: what XLA asks a card for, as far as older releases know of it."""
     major, minor = device.compute_capability
     return f"""gpu_device_info {{
   threads_per_block_limit: 1024
@@ -51,12 +50,9 @@ def text(device: Device) -> str:
   cuda_compute_capability {{ major: {major} minor: {minor} }}
   registers_per_core_limit: {device.registers_per_core}
   registers_per_block_limit: 65536
-  runtime_version: "{CUDA}"
-  driver_version: "{CUDA}"
-  compile_time_toolkit_version: "{CUDA}"
-  name: "{device.title}"
 }}
 platform_name: "CUDA"
 dnn_version_info {{ major: {CUDNN[0]} minor: {CUDNN[1]} patch: {CUDNN[2]} }}
+runtime_version {{ major: {CUDA[0]} minor: {CUDA[1]} }}
 device_description_str: "{device.title}"
 """

@@ -32,7 +32,8 @@ class PlannedWarning(UserWarning):
 
 
 class Buffer(Part):
-    """What one line of the source holds at the peak, in buffers of one shape."""
+    """What one line of the source asks for, in buffers of one shape: of a simulation those alive at the peak, of a plan all
+    places in it, each told by the largest buffer that lies there."""
 
     bytes: Bytes  # of all of them
     line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell

@@ -18,11 +18,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from framebench.engine import environments
+from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.features.devices import planned as store
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fingerprint import fingerprint
+from framebench.features.devices.naming import cases_of
 from framebench.features.devices.planned import Origin, Planned
 from framebench.records import provenance
 from framebench.records.pins import pinned_version
@@ -31,6 +32,7 @@ from framebench.suite.case import Case
 BUDGET_S = 600.0  # for one case
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
+PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
 SOURCES: dict[str, store.Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
@@ -50,46 +52,55 @@ def obstacle(case: Case, device: Device) -> str | None:
     return None
 
 
-def environment_for(case: Case, device: Device) -> Environment:
-    """The environment that tells, as it is or will be."""
-    return environments.describe(case.framework, package=PACKAGES.get((case.framework, device.kind), ""))
+def environment_of(framework: str, device: Device, version: str, say: Say) -> Environment:
+    """The environment that tells, built now if it is not there. Raises SetupError."""
+    package = PACKAGES.get((framework, device.kind), "")
+    if version == pinned_version(framework):
+        return environments.ensure(framework, say=say, package=package)
+    if package not in PLUGINS:
+        raise SetupError(f"only JAX's releases are planned, and only for GPUs: not {framework} {version} for {device.name}")
+    return releases.beside(framework, version, package, [f"{name}=={version}" for name in PLUGINS[package]], say)
 
 
 def plan_all(
-    cases: Sequence[Case], device: Device, results: Path, say: Say, told: Listener = lambda *_: None, again: bool = False
-) -> list[Planned]:
+    cases: Sequence[Case], device: Device, results: Path, say: Say, told: Listener = lambda *_: None, again: bool = False,
+    version: str | None = None,
+) -> list[Planned]:  # fmt: skip
     """Each case on the device, in the order of the cases: from the files, or planned now, two at a time, and kept.
 
     A TPU's compiler takes a lock, so of its cases one at a time. What failed is tried again when it is asked for again.
     """
-    found = {case: kept for case in cases if not again and (kept := take_up(case, device, results))}
+    found = {case: kept for case in cases if not again and (kept := take_up(case, device, results, version))}
     for kept in found.values():
         told(kept, True)
-    for planned in _now([case for case in cases if case not in found], device, results, say):
+    for planned in _now([case for case in cases if case not in found], device, results, say, version):
         found[Case.of(planned.case)] = planned
         told(planned, False)
     return [found[case] for case in cases]
 
 
-def planned_for(cases: Sequence[Case], device: str, results: Path, say: Say) -> list[Planned]:
-    """The same for other features. Raises UnknownDevice."""
-    return plan_all(cases, find(device), results, say)
+def planned_for(cases: Sequence[Case | str], device: str, results: Path, say: Say, version: str | None = None) -> list[Planned]:
+    """The same for other features, of cases or selectors, and of a release that is not the pinned one if it is named.
+
+    Raises UnknownDevice, UnknownCase."""
+    chosen = [one for case in cases for one in (cases_of([case]) if isinstance(case, str) else [case])]
+    return plan_all(list(dict.fromkeys(chosen)), find(device), results, say, version=version)
 
 
-def take_up(case: Case, device: Device, results: Path) -> Planned | None:
+def take_up(case: Case, device: Device, results: Path, version: str | None = None) -> Planned | None:
     """What was told before by the same code and version, if it was an answer."""
-    name = f"{case.framework}-{pinned_version(case.framework)}"
+    name = f"{case.framework}-{version or pinned_version(case.framework)}"
     kept = store.read(store.file(results, device.name, name, case))
     same = kept is not None and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
     return kept if same else None
 
 
-def _now(cases: Sequence[Case], device: Device, results: Path, say: Say) -> Iterator[Planned]:
+def _now(cases: Sequence[Case], device: Device, results: Path, say: Say, version: str | None) -> Iterator[Planned]:
     """As they are told."""
-    ready = _ready([case for case in cases if not obstacle(case, device)], device, say)
+    ready = _ready([case for case in cases if not obstacle(case, device)], device, say, version)
     workers = 1 if device.kind == "tpu" else AT_ONCE
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_one, case, device, ready.get(case.framework)): case for case in cases}
+        waiting = {pool.submit(_one, case, device, ready.get(case.framework), version): case for case in cases}
         try:
             for done in as_completed(waiting):
                 planned = done.result()
@@ -102,20 +113,20 @@ def _now(cases: Sequence[Case], device: Device, results: Path, say: Say) -> Iter
             raise
 
 
-def _ready(cases: Sequence[Case], device: Device, say: Say) -> dict[str, Environment | SetupError]:
+def _ready(cases: Sequence[Case], device: Device, say: Say, version: str | None) -> dict[str, Environment | SetupError]:
     """The environment of each framework, built now if it is not there; or why it cannot be."""
     ready: dict[str, Environment | SetupError] = {}
     for case in cases:
         if case.framework not in ready:
             try:
-                package = PACKAGES.get((case.framework, device.kind), "")
-                ready[case.framework] = environments.ensure(case.framework, say=say, package=package)
+                wanted = version or pinned_version(case.framework)
+                ready[case.framework] = environment_of(case.framework, device, wanted, say)
             except SetupError as error:
                 ready[case.framework] = error
     return ready
 
 
-def _one(case: Case, device: Device, environment: Environment | SetupError | None) -> Planned:
+def _one(case: Case, device: Device, environment: Environment | SetupError | None, version: str | None) -> Planned:
     """What became of it; never raises for a planner's fault."""
     start = time.monotonic()
     if why := obstacle(case, device):
@@ -125,9 +136,9 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     else:
         said = ask(environment, case, device)
     versions = said.pop("versions", {})
-    version = environment.version if isinstance(environment, Environment) else pinned_version(case.framework)
+    release = version or pinned_version(case.framework)
     told: dict[str, Any] = {
-        "case": case.id, "device": device.name, "framework": case.framework, "framework_version": version,
+        "case": case.id, "device": device.name, "framework": case.framework, "framework_version": release,
         "source": SOURCES.get(case.framework), "origin": _origin(case, device, versions, start),
     }  # fmt: skip
     try:

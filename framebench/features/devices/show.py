@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +11,8 @@ import typer
 from framebench.cli.shared import err, fail, out, say
 from framebench.features.devices import planning
 from framebench.features.devices.catalog import find
+from framebench.features.devices.naming import cases_of
 from framebench.features.devices.planned import Planned
-from framebench.suite import hypothetical
-from framebench.suite.case import Case, UnknownCase
-from framebench.suite.selectors import asks_for_ranks, select
 
 
 def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
@@ -43,30 +40,26 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
 
         table.of_cases(predictions, device).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
-            table.parts(predictions[0]).terminal(out)
+            table.parts(predictions[0], device).terminal(out)
     if any(one.outcome == "failed" for one in predictions):
         raise typer.Exit(1)
 
 
-def cases_of(selectors: Sequence[str]) -> list[Case]:
-    """Those that the selectors name; without globs, one may have any batch, and any number of ranks. Raises UnknownCase."""
-    return list(dict.fromkeys(case for selector in selectors for one in choices(selector) for case in _cases(one)))
+def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
+    """What the peak of one case is made of, and which lines of the source hold most of it."""
+    device, cases = find(name), cases_of([selector])
+    if len(cases) != 1:
+        fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
+    with err.status(f"{device.title}: {cases[0].id}"):
+        (planned,) = planning.plan_all(cases, device, results, say)
+    if planned.outcome != "planned":
+        fail(f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}", 1 if planned.outcome == "failed" else 2)
+    if as_json:
+        typer.echo(planned.model_dump_json(indent=1))
+        return
+    from framebench.features.devices import table
 
-
-def choices(selector: str) -> list[str]:
-    """With each of `{a,b}` in its place."""
-    if not (braces := re.search(r"\{([^{}]*)\}", selector)):
-        return [selector]
-    return [one for choice in braces[1].split(",") for one in choices(selector.replace(braces[0], choice, 1))]
-
-
-def _cases(selector: str) -> list[Case]:
-    try:
-        return select(selector, ranks=True)
-    except UnknownCase:
-        if any(glob in selector for glob in "*?["):
-            raise
-    return [hypothetical.over_ranks(selector) if asks_for_ranks(selector) else hypothetical.named(selector)]
+    table.parts(planned, device).terminal(out)
 
 
 def line(planned: Planned) -> str:

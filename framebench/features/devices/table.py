@@ -57,13 +57,14 @@ def share(planned: Planned, device: Device) -> str:
     return f"{of:.1%}" if of <= 1 else f"{of:.1%}: does not fit"
 
 
-def parts(planned: Planned) -> Comparison:
+def parts(planned: Planned, device: Device) -> Comparison:
     """What the peak of one case is made of, and the largest buffers."""
     whole = tuple((name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size)
     held = tuple(("", b.line, b.shape, str(b.count), mib(b.bytes, FINE)) for b in planned.largest)
     return Comparison.of_text(
-        f"What it is made of: {planned.case}",
-        "The parts, then the largest of what is alive at the fullest moment. Arguments that are donated are written over.",
+        f"What {planned.case} is made of on one {device.title}",
+        f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The parts, then what most of it is "
+        "for. What is aliased is written over, and counts once. Of buffers that share a place the largest is named.",
         ("part", "asked for by", "shape", "buffers", "MiB"),
         whole + held,
         left=3,

@@ -10,6 +10,7 @@ over lists (`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_uti
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -110,24 +111,41 @@ def backend() -> Backend:
     return made
 
 
+MOVED: list[dict[Tensor, Tensor]] = []  # what the outermost `_apply` that runs has moved, and to what
+
+
 def _apply(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """`nn.Module._apply` for tensors that cannot change their kind in place: weights are replaced, one by one as on a card.
-    What is shared stays shared."""
-    done: dict[Tensor, Tensor] = {}
-
-    def moved(tensor: Tensor) -> Tensor:
-        if tensor not in done:
-            with torch.no_grad():
-                new = function(tensor)
-            done[tensor] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
-        return done[tensor]
-
-    for part in module.modules() if recurse else [module]:
-        for tensors in (part._parameters, part._buffers):
+    """`nn.Module._apply` for tensors that cannot change their kind in place: weights are replaced, in the same order, children
+    first. What is shared stays shared."""
+    outermost = not MOVED
+    if outermost:
+        MOVED.append({})
+    try:
+        for child in module.children() if recurse else ():
+            child._apply(function)
+        for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = moved(tensor)  # type: ignore[assignment]
+                    tensors[name] = _moved(tensor, function, MOVED[0])  # type: ignore[assignment]
+    finally:
+        if outermost:
+            _follow(MOVED.pop())
     return module
+
+
+def _follow(moved: dict[Tensor, Tensor]) -> None:
+    """On a card a weight that moves is the same object, so an optimizer that has it keeps it."""
+    for optimizer in [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]:
+        for group in optimizer.param_groups:
+            group["params"] = [moved.get(p, p) for p in group["params"]]
+
+
+def _moved(tensor: Tensor, function: Callable[[Tensor], Tensor], done: dict[Tensor, Tensor]) -> Tensor:
+    if tensor not in done:
+        with torch.no_grad():
+            new = function(tensor)
+        done[tensor] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+    return done[tensor]
 
 
 def _autocast_here(init: Callable[..., None]) -> Callable[..., None]:

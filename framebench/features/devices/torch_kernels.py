@@ -56,6 +56,11 @@ def by_lt(operator: str, args: tuple[Any, ...]) -> bool:
     return bool(bias.is_contiguous() and other.shape[0] > 1 and other.shape[1] > 1)
 
 
+def as_allocated(operator: str, results: list[Any]) -> list[Any]:
+    """As the kernel asks for them: dropout makes its mask first (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
+    return results[::-1] if operator == "native_dropout" else results
+
+
 def temporaries(operator: str, args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     """In the order in which they come and go, after the results are there."""
     if make := TEMPORARIES.get(operator):

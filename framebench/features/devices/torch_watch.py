@@ -70,7 +70,7 @@ class Watch(TorchDispatchMode):
         operator = func._schema.name.partition("::")[2]
         if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(args[0], args[1], out):
             return out
-        for tensor in tree_leaves(out):
+        for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
                 self.born(tensor.untyped_storage(), operator)
         self.beside(operator, args, out)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, file_to_write, measuring, out, say
+from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, file_to_write, measuring, needed, out, say
 from framebench.engine import releases, runner
 from framebench.features.explain.measure import Unexplained, obstacle
 from framebench.features.explain.measure import explain as account
@@ -25,13 +25,20 @@ def explain(
     ] = None,
     to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
     version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
+    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: what its plan or simulation holds")] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase.
 
-    With --against: what the peak has more of than that of another case, by layer and kind, to the byte.
+    With --against: what the peak has more of than that of another case, by layer and kind, to the byte. With --device: the
+    parts of the peak on a device that is not here, and the lines of the source that hold most.
     """
+    if device is not None:
+        if against or to or version:
+            fail("--device tells the parts of one case: leave --against, --to and --version out", 2)
+        needed("explain_on_device", "devices")(case, device, results, as_json)
+        return
     if to and to.suffix != ".svg":
         fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
     asked = hypothetical.named(case)

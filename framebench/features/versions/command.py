@@ -27,6 +27,7 @@ from framebench.cli.shared import (
 from framebench.engine import environments, runner
 from framebench.engine.progress import CaseProgress
 from framebench.features.versions import measure as versions
+from framebench.features.versions import planned
 from framebench.records.record import Record
 
 versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
@@ -76,12 +77,21 @@ def run(
 def compare_(
     base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
     change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],
+    selectors: Annotated[list[str] | None, typer.Argument(help="cases, with --device")] = None,
+    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: compare what XLA plans for it")] = None,
     machine: Machines = None,
     threshold: Threshold = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell."""
+    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell.
+
+    With --device: the plans of both releases for a device that is not here, to the byte. Exit code 3: some has no plan.
+    """
+    if device is not None:
+        raise typer.Exit(planned.compare(base, change, selectors or [], device, results, fraction(threshold), as_json))
+    if selectors:
+        fail("cases are named with --device; without it every case counts that both versions have records of", 2)
     from framebench.analysis.results import Results as Folder
     from framebench.features.versions import table as judged
 

@@ -42,6 +42,8 @@ def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environ
     assert found[donated]["peak_bytes"] < found[kept]["peak_bytes"]
     largest = found[donated]["largest"]
     assert any("flax_model.py:" in one["line"] for one in largest)
+    assert {"argument params", "argument state"} <= {one["line"] for one in largest}
+    assert sum(one["bytes"] for one in largest) <= found[donated]["peak_bytes"]
     assert [one["bytes"] for one in largest] == sorted((one["bytes"] for one in largest), reverse=True)
 
 

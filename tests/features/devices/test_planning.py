@@ -15,8 +15,8 @@ from framebench.features.devices import planned as store
 from framebench.features.devices import planning
 from framebench.features.devices.catalog import find
 from framebench.features.devices.fingerprint import fingerprint
+from framebench.features.devices.naming import cases_of
 from framebench.features.devices.planned import Planned
-from framebench.features.devices.show import cases_of
 from framebench.suite.case import Case, UnknownCase
 from tests.features.devices.made import CASE, MIB, PARTS
 from tests.processes import framebench

@@ -139,6 +139,15 @@ def test_dropout_saves_a_byte_per_number(steps: dict[str, Any]) -> None:
     assert steps["dropped"]["allocated"] == (4 + 4 + 1) * MIB + 2 * 512
 
 
+def test_what_is_asked_for_comes_in_order(steps: dict[str, Any]) -> None:
+    """The inner layer's weight and bias, then the outer module's own and its buffer; input, product with its workspace, ReLU,
+    mask, result. An optimizer that was made before the move has the weights that moved."""
+    layer, rows = 4 * 64 * 64, 4 * 64 * 64
+    moved = [layer, 4 * 64, 400, 300]
+    assert steps["in_order"]["asked"] == [*moved, rows, rows, AMPERE, rows, rows // 4, rows]
+    assert steps["in_order"]["followed"] == [True]
+
+
 def test_what_is_recomputed_is_made_in_the_backward_pass(steps: dict[str, Any]) -> None:
     assert steps["recomputed"]["kinds"]["activations"] == HIDDEN + 2 * 512
     assert steps["recomputed"]["peak_phase"] == "backward"

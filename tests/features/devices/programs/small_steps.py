@@ -202,6 +202,32 @@ def dropped() -> Any:
 
 
 @found
+def in_order() -> Any:
+    """Bytes that are asked for: of a model that moves, children's weights first and a shared one once; of dropout, the mask."""
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = nn.Parameter(torch.empty(100))
+            self.inner, self.head = nn.Linear(64, 64), nn.Linear(64, 64, bias=False)
+            self.head.weight = self.inner.weight
+            self.register_buffer("counts", torch.empty(300, dtype=torch.uint8))
+
+    followed: list[bool] = []
+
+    def make(device: torch.device) -> Callable[[], None]:
+        model = Outer()
+        optimizer = torch.optim.SGD(model.parameters())
+        model.to(device)
+        followed.append(optimizer.param_groups[0]["params"][1] is model.head.weight is model.inner.weight)
+        x = torch.empty(64, 64, device=device)
+        return lambda: F.dropout(model.head(x).relu(), 0.5)
+
+    asked = simulate(make, A100, steps=1).allocator.trace
+    return {"asked": [event.size for event in asked if event.action == "alloc"], "followed": followed}
+
+
+@found
 def recomputed() -> Any:
     def run(layer: nn.Module, x: Tensor) -> Tensor:
         return checkpoint(lambda y: layer(layer(y)).relu(), layer(x), use_reentrant=False)

@@ -1,0 +1,88 @@
+"""Two releases of a framework by what they plan for a device that is not here. A plan is exact: one of each is enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from framebench.analysis.comparison import Comparison, mib, number
+from framebench.analysis.statistics import PEAK
+from framebench.cli.shared import err, fail, needed, out, say
+
+REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
+
+
+class Row(NamedTuple):
+    """Bytes; None where a release has no plan, for which `why` has the reason."""
+
+    case: str
+    base: int | None
+    change: int | None
+    why: str
+
+    def verdict(self, minimum: float) -> str:
+        if not self.base or self.change is None:
+            return NO_PLAN
+        grown = self.change / self.base - 1
+        return REGRESSION if grown > minimum else IMPROVEMENT if grown < -minimum else NONE
+
+
+def compare(
+    base: str, change: str, selectors: Sequence[str], device: str, results: Path, threshold: float | None, as_json: bool
+) -> int:  # fmt: skip
+    """Print both releases' plans of the cases. Returns the exit code."""
+    before, after = (_version(release) for release in (base, change))
+    if not selectors:
+        fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
+    planned_for = needed("planned_for", "devices")
+    with err.status(f"{base} and {change}: {device}"):
+        pairs = zip(*(planned_for(selectors, device, results, say, version) for version in (before, after)))
+    rows = [_row(*pair) for pair in pairs]
+    minimum = PEAK.minimum if threshold is None else threshold
+    verdicts = [row.verdict(minimum) for row in rows]
+    if as_json:
+        told = [row._asdict() | {"verdict": verdict} for row, verdict in zip(rows, verdicts)]
+        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": told}, indent=1))
+    else:
+        table(base, change, device, rows, minimum).terminal(out)
+    return 1 if REGRESSION in verdicts else 3 if NO_PLAN in verdicts else 0
+
+
+def _version(release: str) -> str:
+    framework, _, version = release.partition("==")
+    if framework != "jax" or not version:
+        fail(f"{release!r}: with --device releases of JAX are compared, such as jax==0.9.2", 2)
+    return version
+
+
+def _row(base: Any, change: Any) -> Row:
+    """Of two predictions of one case."""
+    why = "; ".join(f"{p.framework_version}: {p.reason}" for p in (base, change) if p.reason)
+    return Row(base.case, base.peak_bytes, change.peak_bytes, why)
+
+
+def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: float) -> Comparison:
+    """Plans to the byte, and their difference."""
+    lines = tuple(
+        (
+            row.case,
+            mib(row.base, ",.2f"),
+            mib(row.change, ",.2f"),
+            "-" if None in (row.base, row.change) else f"{(row.change or 0) - (row.base or 0):+,}",
+            number(None if row.base is None or row.change is None else row.change / row.base - 1, "+.2%"),
+            row.verdict(minimum),
+        )
+        for row in rows
+    )
+    return Comparison.of_text(
+        f"What {change} plans for one {device} against {base}",
+        f"Planned by each release's own compiler, not measured. A regression is {minimum:.0%} more or above.",
+        ("case", f"{base} MiB", f"{change} MiB", "bytes", "change", "verdict"),
+        lines,
+        left=1,
+        notes=tuple(f"{row.case}: {row.why}" for row in rows if row.why),
+    )
