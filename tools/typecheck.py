@@ -12,6 +12,7 @@ OURS = "framebench/features/*/"
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
     "torch": (
         "framebench/adapters/torch/*.py", "framebench/models/*/torch_*.py", f"{OURS}torch_*.py",
+        "framebench/features/devices/judge/torch_*.py",
         "framebench/features/predict/worker.py", "framebench/features/study/overhead.py",
     ),
     "jax": (

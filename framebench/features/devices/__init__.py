@@ -9,5 +9,6 @@ FEATURE = Feature(
         "predict_on_device": "show:predict_on_device",
         "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
+        "documents": "judge.table:documents",
     },
 )

@@ -59,6 +59,7 @@ class Watch(TorchDispatchMode):
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.labels: dict[int, str] = {}
+        self.sum: tuple[torch.UntypedStorage, Life] | None = None  # of two gradients, and the first one's storage
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -74,9 +75,11 @@ class Watch(TorchDispatchMode):
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         operator = func._schema.name.partition("::")[2]
+        if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(args[0], args[1], out):
+            return out
         for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
-                self.born(tensor, operator)
+                self.born(tensor.untyped_storage(), operator, shape_of(tensor))
         self.beside(operator, args, out)
         return out
 
@@ -119,16 +122,40 @@ class Watch(TorchDispatchMode):
         else:
             self.died(self.take(self.card.blas_lt_workspace, "cuBLASLt", "temporaries"))
 
-    def born(self, tensor: Tensor, operator: str) -> None:
-        storage = tensor.untyped_storage()
+    def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
+        """Where two gradients meet, autograd writes their sum over the first if nothing else holds it (`can_accumulate_inplace`
+        in torch/csrc/autograd/input_buffer.cpp). It never does so to tensors that a mode follows, as here: they are added, and
+        the first dies at once. So a sum that no line of a program asks for gets no block until it is seen what happens next."""
+        whole = {t.untyped_storage().nbytes() for t in (first, second, out) if isinstance(t, Tensor)}
+        owner = self.known.get(first.untyped_storage()._cdata) if isinstance(second, Tensor) else None
+        if owner is None or whole != {first.numel() * first.element_size()} or line_of(sys._getframe(1)):
+            return False
+        self.settle()
+        self.sum = out.untyped_storage(), owner
+        return True
+
+    def settle(self, dead: Life | None = None) -> bool:
+        """Whether a sum took the place of what is dead; else it has a block of its own from now on."""
+        if self.sum is None:
+            return False
+        (storage, owner), self.sum = self.sum, None
+        if owner is not dead:
+            self.born(storage, "add", owner.shape)
+            return False
+        self.known[storage._cdata] = owner
+        weakref.finalize(storage, self.forget, storage._cdata, owner).atexit = False
+        return True
+
+    def born(self, storage: torch.UntypedStorage, operator: str, shape: str) -> None:
         key, size = storage._cdata, storage.nbytes()
         if key in self.known or not size:
             return
         life = self.known[key] = self.take(size, operator)
-        life.shape = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        life.shape = shape
         weakref.finalize(storage, self.forget, key, life).atexit = False
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
+        self.settle()
         line = line_of(sys._getframe(1))
         self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
         phase = self.phase if threading.get_ident() == self.home else "backward"
@@ -140,7 +167,8 @@ class Watch(TorchDispatchMode):
     def forget(self, key: int, life: Life) -> None:
         if self.known.get(key) is life:
             del self.known[key]
-        self.died(life)
+        if not self.settle(dead=life):
+            self.died(life)
 
     def died(self, life: Life) -> None:
         life.died = len(self.allocator.trace)
@@ -154,6 +182,10 @@ class Watch(TorchDispatchMode):
                     life = self.known.get(part.untyped_storage()._cdata)
                     if life and not life.kind:
                         life.kind = kind
+
+
+def shape_of(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def line_of(frame: FrameType | None) -> str:
