@@ -24,6 +24,7 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_simulate import Simulation, simulate
+from framebench.features.devices.torch_watch import Watch
 
 FOUND: dict[str, Any] = {}
 MIB = 1 << 20
@@ -199,6 +200,42 @@ def dropped() -> Any:
         return step
 
     return told(simulate(make, A100))
+
+
+def branches(recomputes: bool) -> Made:
+    """Two gradients of 4 MiB meet, in the backward pass or in what it computes again."""
+
+    def make(device: torch.device) -> Callable[[], None]:
+        weight = nn.Parameter(torch.empty(MIB, device=device))
+
+        def step() -> None:
+            weight.grad = None
+            hidden = weight.exp()
+            ((hidden * 2).sum() + (hidden * 3).sum()).backward()
+
+        def again() -> None:
+            weight.grad = None
+            checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum().backward()
+
+        return again if recomputes else step
+
+    return make
+
+
+@found
+def summed() -> Any:
+    return told(simulate(branches(False), A100))
+
+
+@found
+def summed_apart() -> Any:
+    with replaced(Watch, "may_overwrite", lambda *_: False):
+        return told(simulate(branches(False), A100))
+
+
+@found
+def summed_again() -> Any:
+    return told(simulate(branches(True), A100))
 
 
 @found
