@@ -139,6 +139,17 @@ def test_dropout_saves_a_byte_per_number(steps: dict[str, Any]) -> None:
     assert steps["dropped"]["allocated"] == (4 + 4 + 1) * MIB + 2 * 512
 
 
+def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: dict[str, Any]) -> None:
+    """Weight, hidden values and two gradients, each of 4 MiB; were the sum made apart it would be a fifth."""
+    assert steps["summed"]["allocated"] // MIB == 4 * 4
+    assert steps["summed_apart"]["allocated"] // MIB == 5 * 4
+
+
+def test_a_sum_of_the_program_is_made_apart(steps: dict[str, Any]) -> None:
+    """What is recomputed runs in the backward pass, but the program asks for it: weight, two products and their sum."""
+    assert steps["summed_again"]["allocated"] // MIB == 4 * 4
+
+
 def test_what_is_asked_for_comes_in_order(steps: dict[str, Any]) -> None:
     """The inner layer's weight and bias, then the outer module's own and its buffer; input, product with its workspace, ReLU,
     mask, result. An optimizer that was made before the move has the weights that moved."""
@@ -174,6 +185,14 @@ def test_numbers_that_a_program_reads(steps: dict[str, Any]) -> None:
 
 def test_a_card_can_be_too_small(steps: dict[str, Any]) -> None:
     assert steps["too_large"] == f"{13 << 30:,} bytes do not fit beside 0 in use, 0 reserved"
+
+
+def test_who_holds_memory_is_told_by_line(steps: dict[str, Any]) -> None:
+    """Two moments of the largest weight come first; then each weight, its gradient and the roots of its moments."""
+    first, *others = steps["held"]
+    assert first == ["small_steps.py", "zeros_like", "float32[2048, 1024]", "optimizer states", 2]
+    assert ["small_steps.py", "_to_copy", "float32[2048, 1024]", "weights", 1] in others
+    assert ["mm", "mm", "float32[2048, 1024]", "gradients", 1] in others
 
 
 def test_pytorchs_viewer_reads_the_snapshot(steps: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ ASSUMED = {
     ),
     LITGPT: (
         "All samples of a micro-batch are padded to the longest of the data set, whose length the page prints, and every "
-        "micro-batch is followed by an update; positions are float32, as the library's loop makes them anew."
+        "micro-batch is followed by an update; positions are float32, as the library's loop makes them anew; logits leave the "
+        "model in float32, as Lightning Fabric converts what a model returns."
     ),
 }
 COMPILED = "the step is compiled: Inductor decides what is kept, and its plan for a card cannot be had here"

@@ -94,7 +94,8 @@ def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
     yield
     for _ in range(program.steps):
         tokens, targets = (torch.empty(program.batch, program.length, dtype=torch.int64, device=device) for _ in range(2))
-        logits = model(tokens, cos, sin)
+        # what a model returns is float32 outside: convert_output in lightning/fabric/plugins/precision/half.py
+        logits = [chunk.to(torch.float32) for chunk in model(tokens, cos, sin)]
         logits[-1] = logits[-1][..., :-1, :]
         loss = torch_litgpt.chunked_cross_entropy(logits, targets[..., 1:])
         (loss / GATHERED).backward()

@@ -24,6 +24,7 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_simulate import Simulation, simulate
+from framebench.features.devices.torch_watch import Watch
 
 FOUND: dict[str, Any] = {}
 MIB = 1 << 20
@@ -201,6 +202,42 @@ def dropped() -> Any:
     return told(simulate(make, A100))
 
 
+def branches(recomputes: bool) -> Made:
+    """Two gradients of 4 MiB meet, in the backward pass or in what it computes again."""
+
+    def make(device: torch.device) -> Callable[[], None]:
+        weight = nn.Parameter(torch.empty(MIB, device=device))
+
+        def step() -> None:
+            weight.grad = None
+            hidden = weight.exp()
+            ((hidden * 2).sum() + (hidden * 3).sum()).backward()
+
+        def again() -> None:
+            weight.grad = None
+            checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum().backward()
+
+        return again if recomputes else step
+
+    return make
+
+
+@found
+def summed() -> Any:
+    return told(simulate(branches(False), A100))
+
+
+@found
+def summed_apart() -> Any:
+    with replaced(Watch, "may_overwrite", lambda *_: False):
+        return told(simulate(branches(False), A100))
+
+
+@found
+def summed_again() -> Any:
+    return told(simulate(branches(True), A100))
+
+
 @found
 def in_order() -> Any:
     """Bytes that are asked for: of a model that moves, children's weights first and a shared one once; of dropout, the mask."""
@@ -317,6 +354,15 @@ def too_large() -> Any:
         simulate(make, RTX)
     except OutOfMemory as error:
         return str(error)
+
+
+@found
+def held() -> Any:
+    """The lines that hold most at the peak."""
+    holders = simulate(mlp(), A100).holders
+    return [
+        [one.line.rpartition("/")[2].split(":")[0], one.line.split()[-1], one.shape, one.kind, one.tensors] for one in holders
+    ]
 
 
 @found
