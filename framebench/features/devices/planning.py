@@ -181,6 +181,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
         printed, errors = process.communicate(timeout=BUDGET_S)
     except subprocess.TimeoutExpired:
         _end(process)
+        process.communicate()
         return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S / 60:.0f} minutes"}
     finally:
         RUNNING.discard(process)
@@ -200,7 +201,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     """And whatever it has started: compilers start processes of their own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
 
 
 def _short(text: str) -> str:
