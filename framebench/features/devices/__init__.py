@@ -6,6 +6,7 @@ FEATURE = Feature(
     "What a case needs on a device that is not here.",
     {
         "commands": "command",
+        "documents": "documents:documents",
         "predict_on_device": "show:predict_on_device",
         "advise_on_device": "advice:advise_on_device",
         "fit_on_device": "advice:fit_on_device",

@@ -107,7 +107,7 @@ def _now(
     able = [case for case in cases if not obstacle(case, device)]
     ready = {case.framework: environment for case in able} if environment else _ready(able, device, say, version)
     workers = 1 if device.kind == "tpu" else AT_ONCE
-    with ThreadPoolExecutor(workers) as pool:
+    with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(_one, case, device, ready.get(case.framework), version): case for case in cases}
         try:
             for done in as_completed(waiting):
@@ -119,6 +119,16 @@ def _now(
             for process in list(RUNNING):
                 _end(process)
             raise
+
+
+@contextlib.contextmanager
+def ended_as_by_hand() -> Iterator[None]:
+    """SIGTERM ends what runs in here as Ctrl-C does, and with it the planners, which are in sessions of their own."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ready(cases: Sequence[Case], device: Device, say: Say, version: str | None) -> dict[str, Environment | SetupError]:
@@ -179,20 +189,26 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
         printed, errors = process.communicate(timeout=BUDGET_S)
     except subprocess.TimeoutExpired:
         _end(process)
+        process.communicate()
         return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S / 60:.0f} minutes"}
     finally:
         RUNNING.discard(process)
     try:
         return dict(json.loads(printed.strip().splitlines()[-1]))
     except (ValueError, IndexError, TypeError):
-        return {"outcome": "failed", "reason": f"the planner ended with {process.returncode}: {_short(errors)}"}
+        return {"outcome": "failed", "reason": _ended(process.returncode, errors)}
+
+
+def _ended(code: int, errors: str) -> str:
+    if code == -signal.SIGKILL:
+        return "the planner was killed: this machine ran out of memory, or somebody ended it"
+    return f"the planner ended with {code}: {_short(errors)}"
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     """And whatever it has started: compilers start processes of their own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
 
 
 def _short(text: str) -> str:
