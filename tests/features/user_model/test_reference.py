@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from framebench.adapters.base import State
-from framebench.features.user_model.reference import once_rounded, undirected
+from framebench.features.user_model.reference import GROWN, UNDETERMINED, _lost, once_rounded, undirected
+from framebench.suite.tensors import summaries
 from framebench.worker.observe import Observed
 
 ROUNDOFF = 2.0**-8
@@ -55,3 +56,15 @@ def test_the_loss_of_few_samples_that_all_round_the_same_way_is_off_by_a_whole_r
     logits = np.array([2.6, 1.3, 0.7, 2.2])
     down = logits * (1 - ROUNDOFF)
     assert abs(down.mean() / logits.mean() - 1) == pytest.approx(ROUNDOFF)
+
+
+def test_a_gradient_that_grows_with_the_roundoff_is_rounding_though_each_run_in_float32_gives_the_same() -> None:
+    """XLA rounds a bias before a norm the same way from any weights, and another program of the same step another way."""
+
+    def seen(bias: float, weight: float) -> Observed:
+        gradients = ("tokens.bias", np.array([bias])), ("tokens.weight", np.array([weight]))
+        return Observed({}, {"gradient": summaries(gradients)})
+
+    baseline = seen(1e-9, 1.0)
+    assert _lost([seen(1.01e-9, 1.001)], baseline, UNDETERMINED) == set()
+    assert _lost([seen(3e-5, 1.3)], baseline, GROWN) == {"tokens.bias"}
