@@ -12,6 +12,5 @@ FEATURE = Feature(
         "fit_on_device": "advice:fit_on_device",
         "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
-        "documents": "judge.table:documents",
     },
 )

@@ -1,0 +1,66 @@
+"""What strategies are predicted to save on a device: a table for each workload and scenario at its base batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from framebench.analysis.comparison import Comparison, mib
+from framebench.features.devices.catalog import Device
+from framebench.features.devices.planned import Planned
+from framebench.features.devices.table import share
+from framebench.records.pins import pinned_version
+from framebench.suite.case import Case
+from framebench.suite.registry import names
+
+FEWEST = 3  # strategies that make a table
+HEAD = ("strategy", "PyTorch simulated", "x fp32", "JAX planned", "x fp32")
+Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
+
+
+def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
+    """Of the pinned releases, where enough strategies were predicted."""
+    groups: dict[tuple[str, str, str, int], dict[tuple[str, str], Planned]] = {}
+    for planned in predictions:
+        case = Case.of(planned.case)
+        pinned = planned.framework_version == pinned_version(case.framework)
+        if pinned and planned.device == device.name and case.ranks == 1 and case.batch == case.spec.preset(case.size).base:
+            group = groups.setdefault((case.workload, case.scenario, case.size, case.batch), {})
+            group[case.framework, case.strategy] = planned
+    for (workload, scenario, size, batch), peaks in sorted(groups.items()):
+        known = [name for name in names(scenario) if any(strategy == name for _, strategy in peaks)]
+        if len(known) >= FEWEST:
+            what = f"{workload} {scenario}, batch {batch}, size {size}, on one {device.title}"
+            yield _table(f"What strategies save: {what}", peaks, known, device)
+
+
+def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) -> Comparison:
+    baseline = Case.of(next(iter(peaks.values())).case).stage.baseline
+    rows = tuple(
+        (name, *_cells(peaks, "torch", name, baseline, device), *_cells(peaks, "jax", name, baseline, device))
+        for name in strategies
+    )
+    caption = (
+        f"MiB of {device.gib:,.2f} GiB. Predicted, not measured: PyTorch's reserved peak by a simulated step, JAX's by XLA's "
+        f"own plan. They count different things: compare within a column. x {baseline} = over the same column's {baseline}."
+    )
+    head = tuple(part.replace("fp32", baseline) for part in HEAD)
+    return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(_reasons(peaks)))
+
+
+def _cells(peaks: Peaks, framework: str, strategy: str, baseline: str, device: Device) -> tuple[str, str]:
+    planned, base = peaks.get((framework, strategy)), peaks.get((framework, baseline))
+    if planned is None or planned.peak_bytes is None:
+        refused = planned is not None and planned.outcome == "refused"
+        return (share(planned, device) if planned and refused else "-"), "-"
+    ratio = f"{planned.peak_bytes / base.peak_bytes:.2f}" if base and base.peak_bytes else "-"
+    return mib(planned.peak_bytes), ratio
+
+
+def _reasons(peaks: Peaks) -> Iterator[str]:
+    """Why there is no prediction, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for (framework, strategy), planned in sorted(peaks.items()):
+        if planned.outcome in ("not planned", "failed"):
+            reasons.setdefault(planned.reason or planned.outcome, []).append(f"{framework} {strategy}")
+    for reason, those in reasons.items():
+        yield f"not predicted: {', '.join(those)}: {reason}"
