@@ -28,13 +28,14 @@ from framebench.features.devices.naming import cases_of
 from framebench.features.devices.planned import Origin, Planned
 from framebench.models import spec
 from framebench.records import provenance
-from framebench.records.pins import pinned_version
+from framebench.records.pins import REQUIREMENTS, pinned_version, pins
 from framebench.suite.case import Case
 
 BUDGET_S = 600.0  # for one case
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
 PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
+ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
 SOURCES: dict[str, store.Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
@@ -61,7 +62,9 @@ def environment_of(framework: str, device: Device, version: str, say: Say) -> En
         return environments.ensure(framework, say=say, package=package)
     if package not in PLUGINS:
         raise SetupError(f"only JAX's releases are planned, and only for GPUs: not {framework} {version} for {device.name}")
-    return releases.beside(framework, version, package, [f"{name}=={version}" for name in PLUGINS[package]], say)
+    pinned = pins(REQUIREMENTS / f"{package}.txt")
+    more = [f"{name}=={version}" for name in PLUGINS[package]] + [f"{name}=={pinned[name]}" for name in ASSEMBLER]
+    return releases.beside(framework, version, package, more, say)
 
 
 def plan_all(
