@@ -58,12 +58,22 @@ class NoSuchHook(KeyError):
     """A feature adds something that nothing asks for; the message lists what can be added."""
 
 
+class NoSuchWorker(KeyError):
+    """A feature starts a module that it does not name among its workers; the message lists those that it does."""
+
+
 @dataclass(frozen=True)
 class Feature:
-    """One folder's `FEATURE`. `adds`: by hook, `module:function` or `module`, relative to the feature's package."""
+    """One folder's `FEATURE`. Modules are relative to the feature's package.
+
+    `adds`: by hook, `module:function` or `module`. `workers`: what a framework's environment runs as a process of its own
+    (`worker_module`). `records`: by folder or file below a results folder, `module:class` of what lies there.
+    """
 
     summary: str
     adds: Mapping[str, str] = field(default_factory=dict)
+    workers: tuple[str, ...] = ()
+    records: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.adds) - set(HOOKS)):
@@ -96,6 +106,24 @@ def switches(framework: str) -> dict[str, Callable[..., Any]]:
     parts = {name: feature.adds["switches"] for name, feature in features().items() if "switches" in feature.adds}
     having = {name: part for name, part in parts.items() if (FOLDER / name / f"{framework}_{part}.py").exists()}
     return {how: run for name, part in having.items() for how, run in of_framework(name, part, framework).switch.items()}
+
+
+def worker_module(feature: str, name: str) -> str:
+    """The full name of a feature's worker, for `python -m`. Raises NoSuchWorker."""
+    workers = features()[feature].workers
+    if name not in workers:
+        raise NoSuchWorker(f"{feature} has no worker {name}; it names: {', '.join(workers)}")
+    return f"framebench.features.{feature}.{name}"
+
+
+def record_kinds() -> dict[str, Any]:
+    """The class of each kind of record that features keep, by its folder or file below a results folder; imported now."""
+    kinds = {}
+    for name, feature in features().items():
+        for place, target in feature.records.items():
+            module, _, kind = target.partition(":")
+            kinds[place] = getattr(importlib.import_module(f"framebench.features.{name}.{module}"), kind)
+    return kinds
 
 
 def one(hook: str) -> Any | None:

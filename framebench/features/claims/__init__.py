@@ -9,4 +9,6 @@ FEATURE = Feature(
         "documents": "show:tables",
         "pages": "pages:pages",
     },
+    workers=("probes.collector", "probes.inputs", "probes.monitor", "probes.names", "probes.norm", "probes.report"),
+    records={"claims": "probed_record:Probed"},
 )

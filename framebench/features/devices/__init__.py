@@ -13,4 +13,6 @@ FEATURE = Feature(
         "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
     },
+    workers=("jax_plan", "torch_plan", "judge.torch_worker"),
+    records={"planned": "planned:Planned", "measured_elsewhere/predicted": "judge.judged:Judged"},
 )

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
+from framebench.extensions import worker_module
 from framebench.features.devices import planned as store
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fingerprint import fingerprint
@@ -182,7 +183,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
     variables = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1"}
     paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
-    module = f"framebench.features.devices.{case.framework}_plan"
+    module = worker_module("devices", f"{case.framework}_plan")
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
         command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -9,4 +9,6 @@ FEATURE = Feature(
         "documents": "tables:documents",
         "causes": "table:causes",
     },
+    workers=("worker",),
+    records={"explained": "record:Explanation"},
 )

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from framebench.engine import runner
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.engine.runner import Options
+from framebench.extensions import worker_module
 from framebench.features.growth.record import Growth
 from framebench.suite.case import Case
 
@@ -32,9 +33,7 @@ def read(case: Case, environment: Environment, steps: int, file: Path | None = N
     variables = runner.worker_variables(environment, case, "memory", Options())
     arguments = [case.id, str(steps), *([str(file.absolute())] if file else [])]
     try:
-        reply = json.loads(
-            run_module(environment, "framebench.features.growth.worker", *arguments, **variables).splitlines()[-1]
-        )
+        reply = json.loads(run_module(environment, worker_module("growth", "worker"), *arguments, **variables).splitlines()[-1])
         if "fault" in reply:
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)

@@ -10,4 +10,6 @@ FEATURE = Feature(
         "largest_batch": "measure:find",
         "evaluator": "oom_recovery:evaluator",
     },
+    workers=("worker",),
+    records={"fits": "measure:Fit"},
 )

@@ -7,4 +7,5 @@ FEATURE = Feature(
     {
         "commands": "command",
     },
+    workers=("worker",),
 )

@@ -12,6 +12,7 @@ import typer
 
 from framebench.cli.shared import BUDGET, AsJson, Machines, Results, app, machines_of, needed, say
 from framebench.engine import environments, runner
+from framebench.extensions import worker_module
 from framebench.suite import hypothetical
 from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
@@ -77,7 +78,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
         prediction_rows.append(fake | {"note": why})
     else:
         environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, "framebench.features.predict.worker", case.id, OMP_NUM_THREADS="1")
+        printed = environments.run_module(environment, worker_module("predict", "worker"), case.id, OMP_NUM_THREADS="1")
         peak = json.loads(printed.splitlines()[-1])["predicted"]
         prediction_rows.append(
             fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"}

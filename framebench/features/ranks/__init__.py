@@ -14,4 +14,6 @@ FEATURE = Feature(
         "predict_rank": "command:predict_rank",
         "advise_over_ranks": "command:advise",
     },
+    workers=("worker", "predicted_worker"),
+    records={"predicted": "prediction:Prediction"},
 )

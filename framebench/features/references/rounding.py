@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.engine import environments
+from framebench.extensions import worker_module
 from framebench.features.references.golden import lines
 from framebench.instruments import nvml
 from framebench.models import spec
@@ -30,7 +31,7 @@ from framebench.suite.strategy import FRAMEWORKS
 from framebench.suite.tolerance import BRANCH, LEAST, OUTLIER, Errors, group, joined, measured, path
 
 MODULE = "rounding_worker"
-WORKER = f"framebench.features.references.{MODULE}"
+WORKER = worker_module("references", MODULE)
 AT_ONCE = 8  # cases of one process: what they leave behind adds up
 ROUNDS = {
     "structure", "precision", "recomputation", "batching", "loss", "execution", "attention", "rewriting", "memory format",

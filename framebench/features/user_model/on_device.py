@@ -8,6 +8,7 @@ from pathlib import Path
 from framebench.cli.shared import err, needed, say
 from framebench.engine import environments
 from framebench.engine.environments import Environment
+from framebench.extensions import worker_module
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model.measure import UserModel
 from framebench.suite.user_file import Fault
@@ -36,7 +37,7 @@ def fits(
 
 def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
     """Raises Fault."""
-    module = f"framebench.features.user_model.{model.framework}_facts"
+    module = worker_module("user_model", f"{model.framework}_facts")
     printed = environments.run_module(environment, module, str(model.batch), OMP_NUM_THREADS="1")
     facts: dict[str, object] = json.loads(printed.splitlines()[-1])
     if "fault" in facts:

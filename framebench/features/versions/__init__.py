@@ -11,4 +11,5 @@ FEATURE = Feature(
         "figures": "figure:figures",
         "pages": "pages:pages",
     },
+    records={"bisected": "bisected_record:Bisected"},
 )
