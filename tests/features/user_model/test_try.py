@@ -200,6 +200,8 @@ def rows_of(
     return rows, done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.all_cells
 def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
     strategies = ("checkpoint_linear", "amp_bf16")
