@@ -19,7 +19,7 @@ from torch.cuda import _memory_viz
 from torch.utils.checkpoint import checkpoint
 
 from framebench.features.devices import torch_attention
-from framebench.features.devices.allocator import OutOfMemory, Settings
+from framebench.features.devices.blocks import OutOfMemory, Settings
 from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import replaced
