@@ -109,7 +109,8 @@ def test_inference_mode_chooses_too(steps: dict[str, Any]) -> None:
     ("call", "kernel"),
     [
         ("single on an A100", "efficient"), ("half on an A100", "flash"), ("half with a mask", "efficient"),
-        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"), ("half on an H100, dropout 0.1", "flash"),
+        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"),
+        ("half on an H100, 2.9", "cudnn"), ("half on an H100, 2.10", "flash"), ("half on an H100, dropout 0.1", "flash"),
         ("half on an H100, dropout 1/8", "cudnn"), ("half on a V100", "efficient"), ("bfloat on a V100", "math"),
         ("double", "math"), ("single, width 66", "math"), ("half, width 66", "flash"),
         ("half, width 208 on an RTX 4090", "efficient"), ("half, width 208 without gradients", "flash"),
