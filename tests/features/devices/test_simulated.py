@@ -90,7 +90,11 @@ def test_flash_attention_sums_in_single_precision(steps: dict[str, Any]) -> None
 
 
 def test_hopper_takes_cudnn(steps: dict[str, Any]) -> None:
-    assert steps["attention_hopper"]["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries' gradient in float32 and a sum
+    per query."""
+    found = steps["attention_hopper"]
+    assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
 
 
 def test_the_wrong_kernel_is_seen(steps: dict[str, Any]) -> None:
