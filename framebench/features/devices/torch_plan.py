@@ -18,7 +18,7 @@ import torch
 
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import beside
-from framebench.features.devices.allocator import OutOfMemory, Settings
+from framebench.features.devices.blocks import OutOfMemory, Settings
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_kernels import NOT_HELD

@@ -34,7 +34,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices import torch_attention, torch_autocast
-from framebench.features.devices.allocator import Allocator, Settings
+from framebench.features.devices.allocator import Allocator
+from framebench.features.devices.blocks import Settings
 from framebench.features.devices.torch_card import Card, Device
 from framebench.features.devices.torch_device import NAME, as_card, replaced
 from framebench.features.devices.torch_snapshot import snapshot

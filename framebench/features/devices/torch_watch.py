@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices import torch_attention, torch_kernels
-from framebench.features.devices.allocator import Allocator, Block
+from framebench.features.devices.allocator import Allocator
+from framebench.features.devices.blocks import Block
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import NAME
 

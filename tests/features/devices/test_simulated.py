@@ -90,7 +90,11 @@ def test_flash_attention_sums_in_single_precision(steps: dict[str, Any]) -> None
 
 
 def test_hopper_takes_cudnn(steps: dict[str, Any]) -> None:
-    assert steps["attention_hopper"]["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries' gradient in float32 and a sum
+    per query."""
+    found = steps["attention_hopper"]
+    assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
 
 
 def test_the_wrong_kernel_is_seen(steps: dict[str, Any]) -> None:
@@ -109,7 +113,8 @@ def test_inference_mode_chooses_too(steps: dict[str, Any]) -> None:
     ("call", "kernel"),
     [
         ("single on an A100", "efficient"), ("half on an A100", "flash"), ("half with a mask", "efficient"),
-        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"), ("half on an H100, dropout 0.1", "flash"),
+        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"),
+        ("half on an H100, 2.9", "cudnn"), ("half on an H100, 2.10", "flash"), ("half on an H100, dropout 0.1", "flash"),
         ("half on an H100, dropout 1/8", "cudnn"), ("half on a V100", "efficient"), ("bfloat on a V100", "math"),
         ("double", "math"), ("single, width 66", "math"), ("half, width 66", "flash"),
         ("half, width 208 on an RTX 4090", "efficient"), ("half, width 208 without gradients", "flash"),

@@ -12,7 +12,7 @@ import torch.optim.optimizer as optimizers
 from torch import Tensor
 
 from framebench.features.devices import torch_attention, torch_kernels
-from framebench.features.devices.allocator import Settings
+from framebench.features.devices.blocks import Settings
 from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_plan import step_of

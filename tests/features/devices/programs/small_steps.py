@@ -19,7 +19,7 @@ from torch.cuda import _memory_viz
 from torch.utils.checkpoint import checkpoint
 
 from framebench.features.devices import torch_attention
-from framebench.features.devices.allocator import OutOfMemory, Settings
+from framebench.features.devices.blocks import OutOfMemory, Settings
 from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import replaced
@@ -398,6 +398,8 @@ def kernels() -> Any:
         "half with a mask": choose(bfloat, (8, 0), mask=True),
         "half on an H100": choose(bfloat, (9, 0)),
         "half on an H100, 2.6": choose(bfloat, (9, 0), (2, 6)),
+        "half on an H100, 2.9": choose(bfloat, (9, 0), (2, 9)),
+        "half on an H100, 2.10": choose(bfloat, (9, 0), (2, 10)),
         "half on an H100, dropout 0.1": choose(bfloat, (9, 0), dropout=0.1),
         "half on an H100, dropout 1/8": choose(bfloat, (9, 0), dropout=0.125),
         "half on a V100": choose(half, (7, 0)),
