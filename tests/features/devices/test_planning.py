@@ -95,6 +95,14 @@ def test_a_failure_is_kept_and_tried_again(
     assert asked.read_text() == "xx"
 
 
+def test_flags_of_whoever_asks_do_not_reach_the_planner(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
+    playing(f"import json, os; print(json.dumps({ANSWER} | {{'versions': {{'flags': os.environ.get('XLA_FLAGS', 'none')}}}}))")
+    assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
+
+
 def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
     told = {"outcome": "refused", "reason": "needs 90.00 GiB at compile time, of 79.11 GiB", "needs_bytes": 90 * 2**30}
     asked = playing(f"print({json.dumps(told)!r})")
