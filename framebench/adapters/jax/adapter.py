@@ -123,7 +123,8 @@ class JaxAdapter(Adapter):
 
     def initial(self, config: Any, training: bool) -> Split:
         """A model with the canonical weights, in NumPy arrays."""
-        return self.load(config, self.workload.weights(config), training)
+        weights = self.case.weights if config == self.config else self.workload.weights(config)
+        return self.load(config, weights, training)
 
     def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> Split:
         """A model with these weights, in NumPy arrays."""

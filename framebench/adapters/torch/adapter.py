@@ -148,8 +148,8 @@ class TorchAdapter(Adapter):
         self.release()
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
-        """The weights that a model of this configuration starts with."""
-        return self.workload.weights(config)
+        """The weights that a model of this configuration starts with; the case's own may be rounded otherwise."""
+        return self.case.weights if config == self.config else self.workload.weights(config)
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """A model of this configuration with these weights, on the device, in the scenario's mode."""
