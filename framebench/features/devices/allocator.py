@@ -7,158 +7,29 @@ Addresses only decide between free blocks of equal size: here a later segment li
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-MIN_BLOCK = 512  # bytes: every request is rounded up to a multiple (kMinBlockSize)
-SMALL = 1 << 20  # the largest request of the small pool (kSmallSize)
-SMALL_SEGMENT = 2 << 20  # what the small pool takes from the card at once (kSmallBuffer)
-LARGE_SEGMENT = 20 << 20  # what the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
-MIN_LARGE = 10 << 20  # from here on a request gets a segment of its own size (kMinLargeAlloc)
-LARGE_ROUND = 2 << 20  # rounded up to a multiple of this (kRoundLarge)
-
-
-class OutOfMemory(Exception):
-    """The card has no room for the request, even after every free segment was given back."""
-
-    def __init__(self, requested: int, stats: Stats) -> None:
-        super().__init__(f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, {stats.reserved:,} reserved")
-        self.requested, self.allocated, self.reserved = requested, stats.allocated, stats.reserved
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Options of `PYTORCH_CUDA_ALLOC_CONF` in bytes, and what the card has for the allocator."""
-
-    limit: int | None = None  # of reserved bytes
-    expandable_segments: bool = False
-    max_split_size: int | None = None
-    max_non_split_rounding: int = LARGE_SEGMENT
-    roundup_power2_divisions: int = 0
-    garbage_collection_threshold: float = 0.0
-
-
-@dataclass
-class Stats:
-    """Bytes, as `torch.cuda.memory_stats` counts them."""
-
-    allocated: int = 0  # in blocks that are in use
-    allocated_peak: int = 0
-    requested: int = 0  # the same before rounding
-    requested_peak: int = 0
-    reserved: int = 0  # taken from the card
-    reserved_peak: int = 0
-    segments: int = 0
-    retries: int = 0  # how often everything cached was given back before the card was asked again
-
-    def allocate(self, size: int, requested: int) -> None:
-        self.allocated += size
-        self.requested += requested
-        self.allocated_peak = max(self.allocated_peak, self.allocated)
-        self.requested_peak = max(self.requested_peak, self.requested)
-
-    def reserve(self, size: int) -> None:
-        self.reserved += size
-        self.reserved_peak = max(self.reserved_peak, self.reserved)
-
-
-class Event(NamedTuple):
-    """One entry of the trace, in the words of `torch.cuda.memory._snapshot`."""
-
-    action: str  # alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom
-    address: int
-    size: int
-
-
-@dataclass(eq=False, slots=True)
-class Block:
-    """A range of a segment, between its neighbours."""
-
-    address: int
-    size: int
-    pool: Pool
-    expandable: bool = False  # its segment grows
-    mapped: bool = True  # has memory behind its addresses
-    allocated: bool = False
-    requested: int = 0
-    before: Block | None = None
-    after: Block | None = None
-    age_base: int = 0  # searches of the pool until it was last put there
-
-    @property
-    def is_split(self) -> bool:
-        return self.before is not None or self.after is not None
-
-    def splice(self, before: Block | None, after: Block | None) -> None:
-        """Put it between two blocks."""
-        self.before, self.after = before, after
-        if before:
-            before.after = self
-        if after:
-            after.before = self
-
-
-@dataclass(eq=False, slots=True)
-class Pool:
-    """Free blocks by size, then address; and address ranges of expandable segments that have no memory yet."""
-
-    small: bool
-    free: list[tuple[int, int, Block]] = field(default_factory=list)
-    unmapped: list[tuple[int, Block]] = field(default_factory=list)
-    searches: int = 0
-
-    @property
-    def page(self) -> int:
-        """By how much an expandable segment grows."""
-        return SMALL_SEGMENT if self.small else LARGE_SEGMENT
-
-    def insert(self, block: Block) -> None:
-        if block.mapped:
-            block.age_base = self.searches
-            insort(self.free, (block.size, block.address, block))
-        else:
-            insort(self.unmapped, (block.address, block))
-
-    def remove(self, block: Block) -> None:
-        if block.mapped:
-            del self.free[bisect_left(self.free, (block.size, block.address))]  # type: ignore[type-var]
-        else:
-            del self.unmapped[bisect_left(self.unmapped, (block.address,))]  # type: ignore[arg-type]
-
-
-def round_size(size: int, divisions: int = 0) -> int:
-    """Bytes of the block for a request (round_size)."""
-    if size < MIN_BLOCK:
-        return MIN_BLOCK
-    if divisions > 1 and size > MIN_BLOCK * divisions:
-        return _next_division(size, divisions)
-    return -(-size // MIN_BLOCK) * MIN_BLOCK
-
-
-def _next_division(size: int, divisions: int) -> int:
-    """The next of so many equal steps between two powers of two (roundup_power2_next_division)."""
-    if size & (size - 1) == 0:
-        return size
-    step = (1 << (size.bit_length() - 1)) >> (divisions.bit_length() - 1)
-    return -(-size // step) * step if step else 1 << size.bit_length()
-
-
-def segment_size(size: int) -> int:
-    """Bytes that are asked of the card for a block of this size (get_allocation_size)."""
-    if size <= SMALL:
-        return SMALL_SEGMENT
-    if size < MIN_LARGE:
-        return LARGE_SEGMENT
-    return -(-size // LARGE_ROUND) * LARGE_ROUND
+from framebench.features.devices.blocks import (
+    LARGE_ROUND,
+    MIN_BLOCK,
+    SMALL,
+    Block,
+    Event,
+    OutOfMemory,
+    Pool,
+    Settings,
+    Stats,
+    round_size,
+    segment_size,
+)
 
 
 class Allocator:
     """`malloc` gives a block, `free` takes it back; `stats` and `trace` tell what happened."""
 
-    def __init__(self, settings: Settings = Settings()) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
         self.stats = Stats()
         self.trace: list[Event] = []
         self.pools = {small: Pool(small) for small in (True, False)}

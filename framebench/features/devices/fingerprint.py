@@ -33,7 +33,7 @@ def _sources(framework: str, workload: str) -> str:
 
 
 def _plans(path: Path, framework: str) -> bool:
-    return path.name.startswith(f"{framework}_") or (framework == "torch" and path.name == "allocator.py")
+    return path.name.startswith(f"{framework}_") or (framework == "torch" and path.name in ("allocator.py", "blocks.py"))
 
 
 def _meaning(path: Path) -> str:

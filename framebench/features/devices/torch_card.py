@@ -26,8 +26,10 @@ class Card:
 
     @property
     def prefers_cudnn_attention(self) -> bool:
-        """`check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp; before 2.11 cuDNN comes last, after math."""
-        return self.release >= (2, 11) and self.cudnn > 91500 and self.capability[0] in (9, 10)
+        """`check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp: in 2.9, and since 2.11, whose wheels are the first
+        with the cuDNN that 2.10 asks for. Else cuDNN comes last, after math."""
+        released = self.release == (2, 9) or (self.release >= (2, 11) and self.cudnn > 91500)
+        return released and self.capability[0] in (9, 10)
 
     @property
     def grouped_heads_everywhere(self) -> bool:

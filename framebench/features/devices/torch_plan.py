@@ -1,7 +1,8 @@
-"""What a PyTorch case needs on a GPU: `python -m framebench.features.devices.torch_plan CASE DEVICE`, in PyTorch's environment.
+"""What a PyTorch case needs on a GPU: `python -m framebench.features.devices.torch_plan CASE DEVICE [FILE]`, in PyTorch's
+environment.
 
 The adapter's own step is simulated (`torch_simulate`). The last line that is printed is a JSON object: fields of
-`planned.Planned`.
+`planned.Planned`. FILE gets the timeline, for https://pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import beside
-from framebench.features.devices.allocator import OutOfMemory, Settings
+from framebench.features.devices.blocks import OutOfMemory, Settings
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_kernels import NOT_HELD
@@ -25,6 +27,7 @@ from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
 
 STEPS = 3
+MOST = 12  # lines of the program, of those that hold memory at the peak
 EAGER = "only eager execution is simulated: a compiler decides anew what is kept"
 OUTSIDE = {  # by the switch
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's rounding is its own",
@@ -84,14 +87,17 @@ def updates_compiled(case: Case) -> AbstractContextManager[None]:
     return replaced(torch, "compile", lambda *_, **__: lambda *_, **__: None)
 
 
-def plan(case: Case, device: Device) -> dict[str, Any]:
-    """Fields of `planned.Planned`."""
+def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, Any]:
+    """Fields of `planned.Planned`. `timeline`: a file for PyTorch's memory viewer."""
     told: dict[str, Any] = {"versions": {"torch": torch.__version__.partition("+")[0]}}
     if why := obstacle(case):
         return told | {"outcome": "not planned", "reason": why}
     settings = settings_of(case, device)
     try:
-        return told | _fields(simulate(step_of(case), device, steps=STEPS, settings=settings))
+        found = simulate(step_of(case), device, steps=STEPS, settings=settings)
+        if timeline:
+            found.snapshot(timeline)
+        return told | _fields(found)
     except OutOfMemory as error:
         whole = simulate(step_of(case), device, steps=STEPS, settings=Settings(None, settings.expandable_segments))
         reason = f"does not fit: needs {whole.reserved / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
@@ -101,7 +107,10 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
 def _fields(found: Simulation) -> dict[str, Any]:
     kinds = {kind.replace(" ", "_"): size for kind, size in found.kinds.items()}
     parts = {"allocated": found.allocated, "reserved": found.reserved, "between_steps": found.between_steps}
-    largest = [{"bytes": size, "line": f"{operator}, {kind}"} for size, operator, kind in found.largest]
+    largest = [
+        {"bytes": one.bytes, "line": f"{one.line} ({one.kind})", "shape": one.shape, "count": one.tensors}
+        for one in found.holders[:MOST]
+    ]
     attention = ", ".join(sorted(name for name in found.kernels if not name.endswith("backward")))
     return {
         "outcome": "planned", "peak_bytes": found.reserved, "parts": parts | kinds, "largest": largest, "not_held": NOT_HELD,
@@ -110,4 +119,4 @@ def _fields(found: Simulation) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(plan(named(sys.argv[1]), find(sys.argv[2]))))
+    print(json.dumps(plan(named(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4]))))

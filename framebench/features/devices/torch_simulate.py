@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.optim.optimizer as optimizer_hooks
@@ -34,7 +34,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices import torch_attention, torch_autocast
-from framebench.features.devices.allocator import Allocator, Settings
+from framebench.features.devices.allocator import Allocator
+from framebench.features.devices.blocks import Settings
 from framebench.features.devices.torch_card import Card, Device
 from framebench.features.devices.torch_device import NAME, as_card, replaced
 from framebench.features.devices.torch_snapshot import snapshot
@@ -42,6 +43,16 @@ from framebench.features.devices.torch_watch import Life, Watch
 
 Step = Callable[[], object]
 KINDS = ("weights", "gradients", "optimizer states", "activations", "temporaries", "workspaces", "inputs")
+
+
+class Holder(NamedTuple):
+    """What one line of a program holds in tensors of one shape."""
+
+    line: str  # with the operator
+    shape: str
+    kind: str
+    bytes: int
+    tensors: int
 
 
 @dataclass
@@ -54,9 +65,8 @@ class Simulation:
     by_step: list[int]  # the most in use in each step
     kinds: dict[str, int]  # what was in use at the peak of the last step
     peak_phase: str
-    operators: Counter[str]  # that took bytes that were in use at that peak
     kernels: Counter[str]  # of attention, by how often
-    largest: list[tuple[int, str, str]]  # at that peak: bytes, operator, kind
+    holders: list[Holder]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
 
@@ -207,16 +217,19 @@ def _summary(watch: Watch, by_step: list[int], between: int, peak: int) -> Simul
     kinds = dict.fromkeys(KINDS, 0)
     for life in alive:
         kinds[_kind(life)] += life.block_size
-    largest = sorted(((life.size, life.operator, _kind(life)) for life in alive), reverse=True)[:12]
-    operators: Counter[str] = Counter()
-    for life in alive:
-        operators[life.operator] += life.block_size
     last = max(alive, key=lambda life: life.born)
-    stats = watch.allocator.stats
     return Simulation(
-        by_step[-1], stats.reserved_peak, between, by_step, kinds, last.phase, operators, watch.kernels, largest,
+        by_step[-1], watch.allocator.stats.reserved_peak, between, by_step, kinds, last.phase, watch.kernels, _holders(alive),
         watch.allocator, watch.labels,
     )  # fmt: skip
+
+
+def _holders(alive: Iterable[Life]) -> list[Holder]:
+    groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for life in alive:
+        groups[f"{life.line} {life.operator}".strip(), life.shape, _kind(life)].append(life.block_size)
+    holders = [Holder(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
+    return sorted(holders, key=lambda holder: -holder.bytes)
 
 
 def _kind(life: Life) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 import threading
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -15,11 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices import torch_attention, torch_kernels
-from framebench.features.devices.allocator import Allocator, Block
+from framebench.features.devices.allocator import Allocator
+from framebench.features.devices.blocks import Block
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import NAME
 
 aten = torch.ops.aten
+OTHERS = (str(Path(torch.__path__[0])), sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<")
 
 
 @dataclass
@@ -35,6 +41,8 @@ class Life:
     born: int  # events of the allocator until then
     died: int | None = None
     kind: str = ""
+    line: str = ""  # of the program that asked for it; none in the backward pass
+    shape: str = ""
 
 
 class Watch(TorchDispatchMode):
@@ -72,7 +80,7 @@ class Watch(TorchDispatchMode):
             return out
         for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
             if isinstance(tensor, Tensor) and tensor.device.type == NAME:
-                self.born(tensor.untyped_storage(), operator)
+                self.born(tensor.untyped_storage(), operator, shape_of(tensor))
         self.beside(operator, args, out)
         return out
 
@@ -118,10 +126,10 @@ class Watch(TorchDispatchMode):
     def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
         """Where two gradients meet, autograd writes their sum over the first if nothing else holds it (`can_accumulate_inplace`
         in torch/csrc/autograd/input_buffer.cpp). It never does so to tensors that a mode follows, as here: they are added, and
-        the first dies at once. So the sum gets no block until it is seen what happens next."""
+        the first dies at once. So a sum that no line of a program asks for gets no block until it is seen what happens next."""
         whole = {t.untyped_storage().nbytes() for t in (first, second, out) if isinstance(t, Tensor)}
         owner = self.known.get(first.untyped_storage()._cdata) if isinstance(second, Tensor) else None
-        if owner is None or whole != {first.numel() * first.element_size()}:
+        if owner is None or whole != {first.numel() * first.element_size()} or line_of(sys._getframe(1)):
             return False
         self.settle()
         self.sum = out.untyped_storage(), owner
@@ -133,25 +141,27 @@ class Watch(TorchDispatchMode):
             return False
         (storage, owner), self.sum = self.sum, None
         if owner is not dead:
-            self.born(storage, "add")
+            self.born(storage, "add", owner.shape)
             return False
         self.known[storage._cdata] = owner
         weakref.finalize(storage, self.forget, storage._cdata, owner).atexit = False
         return True
 
-    def born(self, storage: torch.UntypedStorage, operator: str) -> None:
+    def born(self, storage: torch.UntypedStorage, operator: str, shape: str) -> None:
         key, size = storage._cdata, storage.nbytes()
         if key in self.known or not size:
             return
         life = self.known[key] = self.take(size, operator)
+        life.shape = shape
         weakref.finalize(storage, self.forget, key, life).atexit = False
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
         self.settle()
-        self.labels[len(self.allocator.trace)] = operator
+        line = line_of(sys._getframe(1))
+        self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
         phase = self.phase if threading.get_ident() == self.home else "backward"
         block = self.allocator.malloc(size)
-        life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind)
+        life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind, line=line)
         self.lives.append(life)
         return life
 
@@ -173,6 +183,19 @@ class Watch(TorchDispatchMode):
                     life = self.known.get(part.untyped_storage()._cdata)
                     if life and not life.kind:
                         life.kind = kind
+
+
+def shape_of(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def line_of(frame: FrameType | None) -> str:
+    """The innermost line that is not PyTorch's, Python's or the simulation's, with the last two parts of its file."""
+    while frame:
+        if not (file := frame.f_code.co_filename).startswith(OTHERS):
+            return f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _parts(tensor: Tensor) -> Iterator[Tensor]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from framebench.features.devices import allocator
-from framebench.features.devices.allocator import Allocator, Block, OutOfMemory, Settings, round_size, segment_size
+from framebench.features.devices import blocks
+from framebench.features.devices.allocator import Allocator
+from framebench.features.devices.blocks import Block, OutOfMemory, Settings, round_size, segment_size
 
 KIB, MIB = 2**10, 2**20
 
@@ -161,7 +162,7 @@ def test_a_wrong_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return pool.stats.reserved
 
     assert reserved() == 2 * MIB
-    monkeypatch.setattr(allocator, "MIN_BLOCK", 1024)
+    monkeypatch.setattr(blocks, "MIN_BLOCK", 1024)
     assert reserved() == 4 * MIB
 
 
@@ -175,7 +176,7 @@ def test_a_wrong_segment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return pool.stats.reserved
 
     assert reserved() == 20 * MIB
-    monkeypatch.setattr(allocator, "LARGE_SEGMENT", 8 * MIB)
+    monkeypatch.setattr(blocks, "LARGE_SEGMENT", 8 * MIB)
     assert reserved() == 24 * MIB
 
 

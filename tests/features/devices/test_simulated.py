@@ -90,7 +90,11 @@ def test_flash_attention_sums_in_single_precision(steps: dict[str, Any]) -> None
 
 
 def test_hopper_takes_cudnn(steps: dict[str, Any]) -> None:
-    assert steps["attention_hopper"]["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries' gradient in float32 and a sum
+    per query."""
+    found = steps["attention_hopper"]
+    assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
+    assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
 
 
 def test_the_wrong_kernel_is_seen(steps: dict[str, Any]) -> None:
@@ -109,7 +113,8 @@ def test_inference_mode_chooses_too(steps: dict[str, Any]) -> None:
     ("call", "kernel"),
     [
         ("single on an A100", "efficient"), ("half on an A100", "flash"), ("half with a mask", "efficient"),
-        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"), ("half on an H100, dropout 0.1", "flash"),
+        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"),
+        ("half on an H100, 2.9", "cudnn"), ("half on an H100, 2.10", "flash"), ("half on an H100, dropout 0.1", "flash"),
         ("half on an H100, dropout 1/8", "cudnn"), ("half on a V100", "efficient"), ("bfloat on a V100", "math"),
         ("double", "math"), ("single, width 66", "math"), ("half, width 66", "flash"),
         ("half, width 208 on an RTX 4090", "efficient"), ("half, width 208 without gradients", "flash"),
@@ -137,6 +142,17 @@ def test_autocast_has_the_lists_of_cuda(steps: dict[str, Any]) -> None:
 def test_dropout_saves_a_byte_per_number(steps: dict[str, Any]) -> None:
     """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes as the numbers."""
     assert steps["dropped"]["allocated"] == (4 + 4 + 1) * MIB + 2 * 512
+
+
+def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: dict[str, Any]) -> None:
+    """Weight, hidden values and two gradients, each of 4 MiB; were the sum made apart it would be a fifth."""
+    assert steps["summed"]["allocated"] // MIB == 4 * 4
+    assert steps["summed_apart"]["allocated"] // MIB == 5 * 4
+
+
+def test_a_sum_of_the_program_is_made_apart(steps: dict[str, Any]) -> None:
+    """What is recomputed runs in the backward pass, but the program asks for it: weight, two products and their sum."""
+    assert steps["summed_again"]["allocated"] // MIB == 4 * 4
 
 
 def test_what_is_asked_for_comes_in_order(steps: dict[str, Any]) -> None:
@@ -174,6 +190,14 @@ def test_numbers_that_a_program_reads(steps: dict[str, Any]) -> None:
 
 def test_a_card_can_be_too_small(steps: dict[str, Any]) -> None:
     assert steps["too_large"] == f"{13 << 30:,} bytes do not fit beside 0 in use, 0 reserved"
+
+
+def test_who_holds_memory_is_told_by_line(steps: dict[str, Any]) -> None:
+    """Two moments of the largest weight come first; then each weight, its gradient and the roots of its moments."""
+    first, *others = steps["held"]
+    assert first == ["small_steps.py", "zeros_like", "float32[2048, 1024]", "optimizer states", 2]
+    assert ["small_steps.py", "_to_copy", "float32[2048, 1024]", "weights", 1] in others
+    assert ["mm", "mm", "float32[2048, 1024]", "gradients", 1] in others
 
 
 def test_pytorchs_viewer_reads_the_snapshot(steps: dict[str, Any]) -> None:

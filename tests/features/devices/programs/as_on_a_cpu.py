@@ -12,11 +12,12 @@ import torch.optim.optimizer as optimizers
 from torch import Tensor
 
 from framebench.features.devices import torch_attention, torch_kernels
-from framebench.features.devices.allocator import Settings
+from framebench.features.devices.blocks import Settings
 from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_plan import step_of
 from framebench.features.devices.torch_simulate import simulate
+from framebench.features.devices.torch_watch import Watch
 from framebench.features.predict.worker import predict
 from framebench.suite.hypothetical import named
 
@@ -36,6 +37,8 @@ def both(case_id: str) -> dict[str, int]:
         stack.enter_context(replaced(optimizers, "_get_foreach_kernels_supported_devices", list))
         stack.enter_context(replaced(torch_kernels, "product", lambda _: False))
         stack.enter_context(replaced(torch_kernels, "TEMPORARIES", {}))
+        # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts it
+        stack.enter_context(replaced(Watch, "may_overwrite", lambda *_: False))
         found = simulate(step_of(case), find("h100-80gb"), steps=2, settings=Settings())
     weights = sum(p.trainable for p in case.spec.params(case.config))
     return predict(case) | {"simulated": found.allocator.stats.requested_peak, "weights": weights}

@@ -19,11 +19,12 @@ from torch.cuda import _memory_viz
 from torch.utils.checkpoint import checkpoint
 
 from framebench.features.devices import torch_attention
-from framebench.features.devices.allocator import OutOfMemory, Settings
+from framebench.features.devices.blocks import OutOfMemory, Settings
 from framebench.features.devices.catalog import find
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import replaced
 from framebench.features.devices.torch_simulate import Simulation, simulate
+from framebench.features.devices.torch_watch import Watch
 
 FOUND: dict[str, Any] = {}
 MIB = 1 << 20
@@ -201,6 +202,42 @@ def dropped() -> Any:
     return told(simulate(make, A100))
 
 
+def branches(recomputes: bool) -> Made:
+    """Two gradients of 4 MiB meet, in the backward pass or in what it computes again."""
+
+    def make(device: torch.device) -> Callable[[], None]:
+        weight = nn.Parameter(torch.empty(MIB, device=device))
+
+        def step() -> None:
+            weight.grad = None
+            hidden = weight.exp()
+            ((hidden * 2).sum() + (hidden * 3).sum()).backward()
+
+        def again() -> None:
+            weight.grad = None
+            checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum().backward()
+
+        return again if recomputes else step
+
+    return make
+
+
+@found
+def summed() -> Any:
+    return told(simulate(branches(False), A100))
+
+
+@found
+def summed_apart() -> Any:
+    with replaced(Watch, "may_overwrite", lambda *_: False):
+        return told(simulate(branches(False), A100))
+
+
+@found
+def summed_again() -> Any:
+    return told(simulate(branches(True), A100))
+
+
 @found
 def in_order() -> Any:
     """Bytes that are asked for: of a model that moves, children's weights first and a shared one once; of dropout, the mask."""
@@ -320,6 +357,15 @@ def too_large() -> Any:
 
 
 @found
+def held() -> Any:
+    """The lines that hold most at the peak."""
+    holders = simulate(mlp(), A100).holders
+    return [
+        [one.line.rpartition("/")[2].split(":")[0], one.line.split()[-1], one.shape, one.kind, one.tensors] for one in holders
+    ]
+
+
+@found
 def viewed() -> Any:
     """What PyTorch's own tools read of the snapshot."""
     simulation = simulate(mlp(), A100, steps=2)
@@ -352,6 +398,8 @@ def kernels() -> Any:
         "half with a mask": choose(bfloat, (8, 0), mask=True),
         "half on an H100": choose(bfloat, (9, 0)),
         "half on an H100, 2.6": choose(bfloat, (9, 0), (2, 6)),
+        "half on an H100, 2.9": choose(bfloat, (9, 0), (2, 9)),
+        "half on an H100, 2.10": choose(bfloat, (9, 0), (2, 10)),
         "half on an H100, dropout 0.1": choose(bfloat, (9, 0), dropout=0.1),
         "half on an H100, dropout 1/8": choose(bfloat, (9, 0), dropout=0.125),
         "half on a V100": choose(half, (7, 0)),
