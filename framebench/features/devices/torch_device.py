@@ -145,6 +145,7 @@ def _moved(tensor: Tensor, function: Callable[[Tensor], Tensor], done: dict[Tens
         with torch.no_grad():
             new = function(tensor)
         done[tensor] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+        done[done[tensor]] = done[tensor]  # a module that two others share is met twice, and has moved
     return done[tensor]
 
 

@@ -178,12 +178,19 @@ def _layer_norm_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     yield from _passing(*_copied(gradient), *_copied(values))
 
 
+def _softmax_backward(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
+    """The product of gradient and probabilities (`softmax_backward_cuda_out` in ATen/native/cuda/SoftMax.cu)."""
+    gradient, probabilities = args[:2]
+    yield from _passing(gradient.numel() * torch.promote_types(gradient.dtype, probabilities.dtype).itemsize)
+
+
 TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _operands),
     "_scaled_dot_product_flash_attention_backward": _flash_backward,
     "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
     "native_layer_norm_backward": _layer_norm_backward,
+    "_softmax_backward_data": _softmax_backward,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
 }
