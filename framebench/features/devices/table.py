@@ -9,6 +9,7 @@ from packaging.version import Version
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import DEVICES, GIB, Device
 from framebench.features.devices.planned import Planned
+from framebench.suite.case import Case
 
 
 def catalog() -> Comparison:
@@ -31,6 +32,7 @@ NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     """What each case needs on the device. What no prediction holds is said once, below."""
+    ranks = any(Case.of(p.case).ranks > 1 for p in predictions)
     width = 5 if any(p.reason for p in predictions) else 4
     head = ("case", "peak MiB", "of memory", "told by", "why not")[:width]
     told = ((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-"), p.reason or "") for p in predictions)
@@ -40,7 +42,7 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     notes += tuple(f"{p.case}: {note}" for p in predictions for note in p.notes)
     return Comparison.of_text(
         f"What cases need on one {device.title}",
-        f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
+        f"Not measured. It has {device.gib:,.2f} GiB ({device.source})." + " Of a case over ranks: one of its devices." * ranks,
         head,
         rows,
         left=1,
