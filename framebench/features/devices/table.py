@@ -9,6 +9,7 @@ from packaging.version import Version
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import DEVICES, GIB, Device
 from framebench.features.devices.planned import Planned
+from framebench.suite.case import Case
 
 
 def catalog() -> Comparison:
@@ -31,6 +32,7 @@ NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     """What each case needs on the device. What no prediction holds is said once, below."""
+    ranks = any(Case.of(p.case).ranks > 1 for p in predictions)
     told = [p for p in predictions if p.outcome in ("planned", "refused")]
     rows = tuple((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-")) for p in told)
     missing = dict.fromkeys((f"{p.framework} {p.framework_version}", p.not_held) for p in predictions if p.not_held)
@@ -39,7 +41,7 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     notes += tuple(by_reason({p.case: p.reason or p.outcome for p in predictions if p not in told}))
     return Comparison.of_text(
         f"What cases need on one {device.title}",
-        f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
+        f"Not measured. It has {device.gib:,.2f} GiB ({device.source})." + " Of a case over ranks: one of its devices." * ranks,
         ("case", "peak MiB", "of memory", "told by"),
         rows,
         left=1,
