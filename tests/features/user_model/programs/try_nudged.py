@@ -1,4 +1,4 @@
-"""How far an evaluation's outputs move with weights that are rounded otherwise, by precision: `try_nudged.py FRAMEWORK FILE`."""
+"""How far outputs of an evaluation move with weights that are rounded otherwise, by precision: try_nudged.py FRAMEWORK FILE."""
 
 import json
 import os
