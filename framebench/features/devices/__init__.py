@@ -6,9 +6,9 @@ FEATURE = Feature(
     "What a case needs on a device that is not here.",
     {
         "commands": "command",
+        "documents": "documents:documents",
         "predict_on_device": "show:predict_on_device",
         "explain_on_device": "show:explain_on_device",
         "planned_for": "planning:planned_for",
-        "documents": "judge.table:documents",
     },
 )

@@ -39,6 +39,7 @@ UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
     "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's baseline",
 )  # fmt: skip
 MEMORY = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+SINGLE = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)")
 LACKING = re.compile(r"UNIMPLEMENTED: (.*)")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 TIGHT = re.compile(
@@ -77,7 +78,7 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
         try:
             adapter.compile()
         except JaxRuntimeError as error:
-            return refused(str(error), device)
+            return refused(str(error))
         buffers = jax_buffers.largest(Path(folder))
     told = planned(adapter, device, errors[0], buffers, options)
     if "host" not in told["parts"] and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
@@ -85,11 +86,15 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
     return told
 
 
-def refused(error: str, device: Device) -> dict[str, Any]:
+def refused(error: str) -> dict[str, Any]:
     """That it does not fit is an answer; anything else is a failure."""
     if found := MEMORY.search(error):
         needs = int(float(found[1]) * UNITS[found[2]])
         of = f"needs {needs / 2**30:,.2f} GiB at compile time, of {float(found[3]) * UNITS[found[4]] / 2**30:,.2f} GiB"
+        return {"outcome": "refused", "reason": of, "needs_bytes": needs}
+    if found := SINGLE.search(error):
+        needs, has = (int(size) for size in found.groups())
+        of = f"one buffer alone needs {needs / 2**30:,.2f} GiB at compile time, of {has / 2**30:,.2f} GiB"
         return {"outcome": "refused", "reason": of, "needs_bytes": needs}
     if "RESOURCE_EXHAUSTED" in error:
         return {"outcome": "refused", "reason": f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"}
@@ -122,7 +127,7 @@ def notes(device: Device, peak: int, errors: str, text: str) -> list[str]:
     sentences = []
     if again := len(set(re.findall(r"^\s+(?:ROOT )?%(\S*\.remat\S*) = ", text, re.M))):
         sentences.append(
-            f"XLA itself computes {again} values again to stay within the device's memory; a larger device has a larger plan."
+            f"XLA itself computes {again} values again to stay within the device's memory: for a larger one it plans otherwise."
         )
     if tight := TIGHT.search(errors):
         sentences.append(f"XLA could not bring it down to the {int(tight[1]) / 2**20:,.1f} MiB that it aims at.")

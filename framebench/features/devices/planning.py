@@ -38,6 +38,7 @@ JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
     "peak tells what its tensors take"
 )
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
 Listener = Callable[[Planned, bool], None]  # what was told, and whether it was there already
 
 
@@ -99,7 +100,7 @@ def _now(cases: Sequence[Case], device: Device, results: Path, say: Say, version
     """As they are told."""
     ready = _ready([case for case in cases if not obstacle(case, device)], device, say, version)
     workers = 1 if device.kind == "tpu" else AT_ONCE
-    with ThreadPoolExecutor(workers) as pool:
+    with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(_one, case, device, ready.get(case.framework), version): case for case in cases}
         try:
             for done in as_completed(waiting):
@@ -111,6 +112,16 @@ def _now(cases: Sequence[Case], device: Device, results: Path, say: Say, version
             for process in list(RUNNING):
                 _end(process)
             raise
+
+
+@contextlib.contextmanager
+def ended_as_by_hand() -> Iterator[None]:
+    """SIGTERM ends what runs in here as Ctrl-C does, and with it the planners, which are in sessions of their own."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ready(cases: Sequence[Case], device: Device, say: Say, version: str | None) -> dict[str, Environment | SetupError]:
@@ -160,7 +171,10 @@ RUNNING: set[subprocess.Popen[str]] = set()
 def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
     variables = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1"}
-    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
+    variables["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # which asks for NVIDIA's libraries
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
+    ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
+    paths = {**ours, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
     module = f"framebench.features.devices.{case.framework}_plan"
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
@@ -171,20 +185,26 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
         printed, errors = process.communicate(timeout=BUDGET_S)
     except subprocess.TimeoutExpired:
         _end(process)
+        process.communicate()
         return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S / 60:.0f} minutes"}
     finally:
         RUNNING.discard(process)
     try:
         return dict(json.loads(printed.strip().splitlines()[-1]))
     except (ValueError, IndexError, TypeError):
-        return {"outcome": "failed", "reason": f"the planner ended with {process.returncode}: {_short(errors)}"}
+        return {"outcome": "failed", "reason": _ended(process.returncode, errors)}
+
+
+def _ended(code: int, errors: str) -> str:
+    if code == -signal.SIGKILL:
+        return "the planner was killed: this machine ran out of memory, or somebody ended it"
+    return f"the planner ended with {code}: {_short(errors)}"
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     """And whatever it has started: compilers start processes of their own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
 
 
 def _short(text: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from packaging.version import Version
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import DEVICES, GIB, Device
 from framebench.features.devices.planned import Planned
+from framebench.suite.case import Case
 
 
 def catalog() -> Comparison:
@@ -29,6 +32,7 @@ NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     """What each case needs on the device. What no prediction holds is said once, below."""
+    ranks = any(Case.of(p.case).ranks > 1 for p in predictions)
     width = 5 if any(p.reason for p in predictions) else 4
     head = ("case", "peak MiB", "of memory", "told by", "why not")[:width]
     told = ((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-"), p.reason or "") for p in predictions)
@@ -38,7 +42,7 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     notes += tuple(f"{p.case}: {note}" for p in predictions for note in p.notes)
     return Comparison.of_text(
         f"What cases need on one {device.title}",
-        f"Not measured. It has {device.gib:,.2f} GiB ({device.source}).",
+        f"Not measured. It has {device.gib:,.2f} GiB ({device.source})." + " Of a case over ranks: one of its devices." * ranks,
         head,
         rows,
         left=1,
@@ -69,3 +73,29 @@ def parts(planned: Planned, device: Device) -> Comparison:
         whole + held,
         left=3,
     )
+
+
+def of_releases(predictions: Sequence[Planned], device: Device) -> Comparison | None:
+    """Plans of the same cases by releases of JAX; None if no case was planned by two of them."""
+    peaks = {(p.case, p.framework_version): p for p in predictions if p.framework == "jax" and p.device == device.name}
+    versions = sorted({version for _, version in peaks}, key=Version)
+    cases = [case for case in dict.fromkeys(case for case, _ in peaks) if sum((case, v) in peaks for v in versions) > 1]
+    if not cases:
+        return None
+    rows = tuple((case, *(_cell(peaks.get((case, v))) for v in versions), _change(peaks, case, versions)) for case in cases)
+    return Comparison.of_text(
+        f"Releases of JAX by what they plan for one {device.title}",
+        "Planned by each release's own compiler, in MiB, not measured. Change: the newest that has a plan against the oldest.",
+        ("case", *versions, "change"),
+        rows,
+        left=1,
+    )
+
+
+def _cell(planned: Planned | None) -> str:
+    return "-" if planned is None else mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
+
+
+def _change(peaks: Mapping[tuple[str, str], Planned], case: str, versions: Sequence[str]) -> str:
+    found = [size for v in versions if (told := peaks.get((case, v))) and (size := told.peak_bytes)]
+    return f"{found[-1] / found[0] - 1:+.2%}" if len(found) > 1 else "-"

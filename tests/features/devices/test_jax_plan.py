@@ -70,6 +70,18 @@ def test_what_cannot_be_planned_says_why(compiler: Environment) -> None:
         assert len(told["reason"]) > 20
 
 
+def test_what_xla_refuses_is_an_answer_and_what_it_breaks_at_is_not() -> None:
+    hbm = "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm capacity by 4.75G."
+    single = "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184) :: %s2"
+    other = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"
+    program = PROGRAMS / "refusals.py"
+    told = run_inside(environments.ensure("jax"), program, hbm, single, "RESOURCE_EXHAUSTED: x", other, "INTERNAL: y")
+    assert isinstance(told, list)
+    assert [one["outcome"] for one in told] == ["refused"] * 3 + ["not planned", "failed"]
+    assert told[0]["reason"] == "needs 20.50 GiB at compile time, of 15.75 GiB"
+    assert (told[0]["needs_bytes"], told[1]["needs_bytes"]) == (int(20.5 * 2**30), 80 * 2**30)
+
+
 @pytest.mark.slow
 def test_shapes_alone_give_the_plan_of_real_arrays() -> None:
     """On the CPU, where both can be had."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine import environments
+from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices import planned as store
 from framebench.features.devices import planning
@@ -79,6 +79,7 @@ def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatc
         ('print(\'{"outcome": "planned"}\')', "the prediction does not hold"),
         ("print('no JSON')", "the planner ended with 0: it said nothing"),
         ("time.sleep(60)", "planning took longer than"),
+        ("import os; os.kill(os.getpid(), 9)", "the planner was killed: this machine ran out of memory"),
     ],
 )
 def test_a_failure_is_kept_and_tried_again(
@@ -92,6 +93,14 @@ def test_a_failure_is_kept_and_tried_again(
     assert list(store.every(tmp_path)) == [failed]
     plan(tmp_path)
     assert asked.read_text() == "xx"
+
+
+def test_flags_of_whoever_asks_do_not_reach_the_planner(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
+    playing(f"import json, os; print(json.dumps({ANSWER} | {{'versions': {{'flags': os.environ.get('XLA_FLAGS', 'none')}}}}))")
+    assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
@@ -161,3 +170,52 @@ def test_an_unknown_device_is_a_mistake() -> None:
     told = framebench("predict", CASE, "--device", "h100")
     assert told.returncode == 2
     assert "the nearest is h100-80gb" in told.stderr
+
+
+def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    less = ANSWER | {"peak_bytes": 11 * MIB, "parts": PARTS | {"temporaries": 6 * MIB}}
+    playing(f"print({json.dumps(ANSWER)!r})")
+    plan(tmp_path)
+    playing(f"print({json.dumps(less)!r})")
+    monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
+    asked = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, "--device", "h100-80gb", "--results", str(tmp_path))
+    told = framebench(*asked, "--json")
+    (row,) = json.loads(told.stdout)["rows"]
+    assert (row["base"], row["change"], row["verdict"]) == (11 * MIB, 12 * MIB, "regression")
+    assert told.returncode == 1
+    shown = framebench(*asked)
+    assert "+1,048,576" in shown.stdout
+    assert "not measured" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["torch==1", "torch==2", CASE, "--device", "h100-80gb"], "with --device releases of JAX are compared"),
+        (["jax==0.9.2", "jax==0.10.2", "--device", "h100-80gb"], "which cases"),
+        (["jax==0.9.2", "jax==0.10.2", CASE], "cases are named with --device"),
+    ],
+)
+def test_mistakes_in_a_comparison_are_told(more: list[str], why: str) -> None:
+    told = framebench("versions", "compare", *more)
+    assert told.returncode == 2
+    assert why in told.stderr
+
+
+def test_releases_without_a_compiler_for_it_have_no_plan(tmp_path: Path) -> None:
+    (told,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
+    assert told.outcome == "failed"
+    assert "only JAX's releases are planned, and only for GPUs" in str(told.reason)
+
+
+def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
+    largest = [{"bytes": 7 * MIB, "line": "models/transformer/flax_model.py:64", "shape": "f32[8,12]", "count": 2}]
+    playing(f"print({json.dumps(ANSWER | {'largest': largest})!r})")
+    asked = ("--device", "h100-80gb", "--results", str(tmp_path))
+    told = framebench("explain", CASE, *asked)
+    assert told.returncode == 0
+    assert "flax_model.py:64" in told.stdout
+    assert "temporaries" in told.stdout
+    assert json.loads(framebench("explain", CASE, *asked, "--json").stdout)["largest"][0]["count"] == 2
+    many = framebench("explain", "transformer/jax/train/*/b4/tiny", *asked)
+    assert (many.returncode, "explain is about one" in many.stderr) == (2, True)
