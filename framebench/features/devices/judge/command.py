@@ -15,7 +15,7 @@ from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
 
 PACKAGE = "judge"  # requirements/judge.txt
-AT_ONCE = 8  # rows of one process, which spends some ten seconds on imports
+AT_ONCE = 27  # rows of one process, which spends some ten seconds on imports
 
 
 @dev.command()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.analysis.results import Results
 from framebench.features.devices.judge import judged, measured, programs, rules
 from framebench.features.devices.judge.measured import ESTIMATORS, XMEM, Row
 
@@ -33,10 +32,6 @@ class Held:
         if estimator in self.row.lower_bounds or estimator not in self.row.estimates:
             return None
         return self.row.estimates[estimator] / self.row.bytes - 1
-
-
-def documents(results: Results) -> list[Comparison]:
-    return of_folder(results.root)
 
 
 def of_folder(root: Path) -> list[Comparison]:

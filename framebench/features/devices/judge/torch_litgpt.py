@@ -54,6 +54,8 @@ class RMSNorm(nn.Module):
 class QKV(nn.Module):
     """One product for queries, keys and values, and the low-rank update of the first and the last."""
 
+    updated: Tensor  # where of the product
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width = shape.width

@@ -90,6 +90,7 @@ def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
     """LitGPT's loop: the longest sample sets the length; the optimizer has the low-rank matrices alone."""
     model.to(device)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-4, weight_decay=0.01)
+    assert isinstance(model, torch_litgpt.GPT)
     cos, sin = (torch.empty(program.length, model.turned, device=device) for _ in range(2))
     yield
     for _ in range(program.steps):

@@ -16,9 +16,9 @@ def between(position: str, model: str = "mobilenet_v3_small") -> int:
     return torch_simulate.simulate(torch_programs.made(program), CARD, steps=3).between_steps
 
 
-def kept_by_names() -> dict[str, int]:
+def kept_by_names(model: str) -> dict[str, int]:
     """Logits of GPT-2 are alive when the next step begins, and its keys and values."""
-    program = Program("text", "distilgpt2", CARD.name, 2, 16, "SGD", "reserved", "end")
+    program = Program("text", model, CARD.name, 2, 16, "SGD", "reserved", "end")
     peaks = torch_simulate.simulate(torch_programs.made(program), CARD, steps=3)
     return {"between_steps": peaks.between_steps, "weights": peaks.kinds["weights"]}
 
@@ -30,6 +30,6 @@ if __name__ == "__main__":
             for name in (*torch_models.IMAGES, *torch_models.CONFIGURATIONS, *torch_litgpt.SHAPES)
         },
         "between": {position: between(position) for position in ("start", "before backward", "end")},
-        "kept": kept_by_names(),
+        "kept": {model: kept_by_names(model) for model in ("distilgpt2", "t5-small")},
     }
     print(json.dumps(found))
