@@ -28,15 +28,16 @@ def _sources(framework: str, workload: str) -> str:
     folders = [PACKAGE / "adapters", PACKAGE / "adapters" / framework, PACKAGE / "models", HERE]
     if workload != spec.OWN:
         folders.append(PACKAGE / "models" / workload)
-    files = [path for folder in folders for path in sorted(folder.glob("*.py")) if folder != HERE or _plans(path, framework)]
-    return hashlib.sha256("".join(map(_meaning, files)).encode()).hexdigest()
+    files = [path for folder in folders for path in sorted(folder.glob("*.py")) if folder != HERE or plans(path, framework)]
+    return hashlib.sha256("".join(map(meaning, files)).encode()).hexdigest()
 
 
-def _plans(path: Path, framework: str) -> bool:
+def plans(path: Path, framework: str) -> bool:
+    """Whether a module of this feature is part of the framework's planner."""
     return path.name.startswith(f"{framework}_") or (framework == "torch" and path.name in ("allocator.py", "blocks.py"))
 
 
-def _meaning(path: Path) -> str:
+def meaning(path: Path) -> str:
     """The module without comments and docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):

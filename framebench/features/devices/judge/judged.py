@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.extensions import worker_module
+from framebench.features.devices.fingerprint import meaning, plans
 from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
 from framebench.records import provenance
@@ -59,8 +60,9 @@ class Judged(Part):
 
 def code() -> str:
     """A fingerprint of every source that a prediction rests on: of other code a row is predicted anew."""
-    files = [f for f in sorted(SOURCES.rglob("*.py")) if not f.stem.startswith(("jax_", "table", "command", "rules"))]
-    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12]
+    judges = [SOURCES / "catalog.py", SOURCES / "judge/programs.py", *sorted(SOURCES.glob("judge/torch_*.py"))]
+    files = [f for f in sorted(SOURCES.glob("*.py")) if plans(f, "torch")] + judges
+    return hashlib.sha256("".join(map(meaning, files)).encode()).hexdigest()[:12]
 
 
 def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> list[Judged]:
