@@ -21,7 +21,10 @@ from framebench.records.pins import pins
 from tests.processes import ROOT
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
-FRAMEWORKS = {"torch", "torchao", "bitsandbytes", "deepspeed", "jax", "flax", "optax", "jittor", "jittor_utils", "torchvision", "transformers"}  # and what is beside them in an environment of their own
+# and what is beside them in environments of their own
+FRAMEWORKS = {
+    "torch", "torchao", "bitsandbytes", "deepspeed", "torchvision", "transformers", "jax", "flax", "optax", "jittor", "jittor_utils",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
