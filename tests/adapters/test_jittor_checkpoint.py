@@ -14,6 +14,7 @@ COMPARE = PROGRAMS / "jittor_checkpoint_compare.py"
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.all_cells
 def test_a_block_with_dropout_and_batch_norm(environment: dict[str, Environment]) -> None:
     plain, checkpointed, same_mask = run_inside(environment["jittor"], COMPARE)
     assert (plain.pop("runs"), checkpointed.pop("runs")) == (1, 2)

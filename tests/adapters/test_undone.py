@@ -146,6 +146,7 @@ COMPILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.all_cells
 def test_torch_compile(environment: dict[str, Environment]) -> None:
     """With what is combined with it: precision and recomputation of the compiled graph."""
     check(environment["torch"], COMPILE)

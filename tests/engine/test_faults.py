@@ -111,6 +111,7 @@ def test_planted_bugs_never_become_numbers(
         assert ["NO" in row for row in told] == [True], "the table says that the strategy was not seen at work"
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
 def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
     results: Path, environment: dict[str, Environment], tried: Tried
