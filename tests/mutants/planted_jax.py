@@ -133,7 +133,7 @@ OTHERS = (
     bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
     bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", "run.recipe.trained = lambda name: True"),
     bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", 'run.recipe.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
-    bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config), training=False)", "run.load(config, run.workload.weights(config), training=True)"),
+    bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.initial(config, training=False)", "run.initial(config, training=True)"),
     bug("divergence in the wrong direction", "transformer/jax/train/distill", SCENARIOS, "for logits in (teacher, student))", "for logits in (student, teacher))"),
     bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "model.train() if training else model.eval()", "model.train()"),
     bug("evaluation by the batch leaves the running statistics as they are", "resnet50/jax/eval/batch_stats", ADAPTER, "self.stats = stats or self.stats", "pass"),

@@ -242,7 +242,7 @@ STEP = (
 OTHERS = (
     bug("frozen weights trained", "transformer/torch/finetune/half", SCENARIOS, "parameter.requires_grad_(name.startswith(prefixes))", "parameter.requires_grad_(True)"),
     bug("biases frozen with the lower half", "transformer/torch/finetune/half", SCENARIOS, "parameter.requires_grad_(name.startswith(prefixes))", 'parameter.requires_grad_(name.startswith(prefixes) and not name.endswith("bias"))'),
-    bug("teacher in training mode", "resnet50/torch/train/distill", SCENARIOS, "run.load(config, run.workload.weights(config)).eval()", "run.load(config, run.workload.weights(config))"),
+    bug("teacher in training mode", "resnet50/torch/train/distill", SCENARIOS, "run.load(config, run.canonical(config)).eval()", "run.load(config, run.canonical(config))"),
     bug("divergence in the wrong direction", "transformer/torch/train/distill", SCENARIOS, "F.kl_div(log_probability, target, log", "F.kl_div(target, log_probability, log"),
     bug(
         "teacher trained with the student",

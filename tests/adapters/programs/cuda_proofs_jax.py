@@ -21,12 +21,16 @@ jax.stages.Lowered.compile = watched
 evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
 found = {"evidence": evidence, "autotune": SWITCHES["autotune_off"](run)(evidence)}
 
-jax.default_backend = lambda: "gpu"
+
+def on_a_gpu(counted):
+    return SimpleNamespace(platform="gpu", statistics=lambda: counted)
+
+
 # PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
 for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
-    found[name] = SWITCHES["pool_off"](SimpleNamespace(statistics=lambda counted=counted: counted))({})
+    found[name] = SWITCHES["pool_off"](on_a_gpu(counted))({})
 # XLA's GpuCudaMallocAsyncAllocator counts allocations and bytes in use; bytes of a pool only its BFCAllocator
 driver = {"num_allocs": 9, "bytes_in_use": 10, "bytes_limit": 10**9}
 for name, counted in (("driver's pool", driver), ("XLA's pool", driver | {"pool_bytes": 20}), ("nothing counted", {})):
-    found[name] = SWITCHES["malloc_async"](SimpleNamespace(statistics=lambda counted=counted: counted))({})
+    found[name] = SWITCHES["malloc_async"](on_a_gpu(counted))({})
 print(json.dumps(found))
