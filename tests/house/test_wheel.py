@@ -23,7 +23,8 @@ from tests.processes import ROOT
 CASE = "transformer/torch/train/fp32/b4/tiny"
 # and what is beside them in environments of their own
 FRAMEWORKS = {
-    "torch", "torchao", "bitsandbytes", "deepspeed", "torchvision", "transformers", "jax", "flax", "optax", "jittor", "jittor_utils",
+    "torch", "torchao", "bitsandbytes", "deepspeed", "torchvision", "transformers", "jax", "flax", "optax", "jittor",
+    "jittor_utils",
 }  # fmt: skip
 
 

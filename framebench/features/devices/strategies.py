@@ -40,7 +40,7 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
         for name in strategies
     )
     caption = (
-        f"MiB of {device.gib:,.2f} GiB. Predicted, not measured: PyTorch's reserved peak by a simulated step, JAX's by XLA's "
+        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured: PyTorch's reserved peak by a simulated step, JAX's by XLA's "
         f"own plan. They count different things: compare within a column. x {baseline} = over the same column's {baseline}."
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)

@@ -57,7 +57,7 @@ UNWRITTEN = {  # by source
     "axlearn PR 1171": "card, batch and sequence are not in the text",
     "forgather peak-memory experiments": "the model is assembled from the project's own templates; three of seven are compiled",
     "jax issue 14056": "the model is not in the text",
-    "marin issue 5394": "an expert model over eight cards; the same step had 15 and 54 GiB under two compilers",
+    "marin issue 5394": "an expert model over eight cards; the same step had 15GiB and 54GiB under two compilers",
     "mesh-transformer-jax PR 8": "inference in JAX by its platform allocator, written to one digit",
     "openxla PR 10803": "a plan of XLA, held against the planner of JAX and not against a simulation",
     "optimum-benchmark (CUDA runs)": "card, batch and length are not stated",
