@@ -41,7 +41,8 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
     )
     caption = (
         f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured: PyTorch's reserved peak by a simulated step, JAX's by "
-        f"XLA's own plan. They count different things: compare within a column. x {baseline} = over the same column's {baseline}."
+        "XLA's own plan. They count different things: compare within a column. "
+        f"x {baseline} = over the same column's {baseline}."
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)
     return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(_reasons(peaks)))
