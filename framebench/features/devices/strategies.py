@@ -13,7 +13,7 @@ from framebench.suite.case import Case
 from framebench.suite.registry import names
 
 FEWEST = 3  # strategies that make a table
-HEAD = ("strategy", "PyTorch simulated", "x fp32", "JAX planned", "x fp32")
+HEAD = ("strategy", "PyTorch allocated", "x fp32", "reserved", "JAX planned", "x fp32")
 Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
 
 
@@ -36,12 +36,17 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
 def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) -> Comparison:
     baseline = Case.of(next(iter(peaks.values())).case).stage.baseline
     rows = tuple(
-        (name, *_cells(peaks, "torch", name, baseline, device), *_cells(peaks, "jax", name, baseline, device))
+        (
+            name,
+            *_cells(peaks, "torch", name, baseline, device),
+            mib(reserved.peak_bytes) if (reserved := peaks.get(("torch", name))) else "-",
+            *_cells(peaks, "jax", name, baseline, device),
+        )
         for name in strategies
     )
     caption = (
-        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured: PyTorch's reserved peak by a simulated step, JAX's by "
-        "XLA's own plan. They count different things: compare within a column. "
+        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. PyTorch: the most in use in a simulated step, and what the "
+        "allocator has taken from the card by then. JAX: XLA's own plan. They count different things: compare within a column. "
         f"x {baseline} = over the same column's {baseline}."
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)
@@ -49,12 +54,16 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
 
 
 def _cells(peaks: Peaks, framework: str, strategy: str, baseline: str, device: Device) -> tuple[str, str]:
-    planned, base = peaks.get((framework, strategy)), peaks.get((framework, baseline))
-    if planned is None or planned.peak_bytes is None:
-        refused = planned is not None and planned.outcome == "refused"
-        return (share(planned, device) if planned and refused else "-"), "-"
-    ratio = f"{planned.peak_bytes / base.peak_bytes:.2f}" if base and base.peak_bytes else "-"
-    return mib(planned.peak_bytes), ratio
+    planned = peaks.get((framework, strategy))
+    size, base = (_bytes(peaks.get((framework, name))) for name in (strategy, baseline))
+    if size is None:
+        return (share(planned, device) if planned and planned.outcome == "refused" else "-"), "-"
+    return mib(size), f"{size / base:.2f}" if base else "-"
+
+
+def _bytes(planned: Planned | None) -> int | None:
+    """Of a simulation what was in use at once, of a plan all of it."""
+    return planned.parts.get("allocated", planned.peak_bytes) if planned else None
 
 
 def _reasons(peaks: Peaks) -> Iterator[str]:

@@ -12,7 +12,9 @@ H100 = find("h100-80gb")
 
 
 def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
-    told = {"outcome": "planned", "peak_bytes": size and size * MIB, "parts": {}, "source": "allocator.simulated"} | fields
+    parts = {} if size is None else {"allocated": size * MIB}
+    reserved = size and (size + 100) * MIB
+    told = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
     case = f"transformer/torch/train/{strategy}/b{batch}/full"
     return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **told)
 
@@ -32,9 +34,9 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
     (table,) = tables(every, H100)
     rows = [tuple(row) for row in table.data.to_numpy()]
     assert rows == [
-        ("fp32", "1,000.0", "1.00", "2,000.0", "1.00"),
-        ("checkpoint", "500.0", "0.50", "500.0", "0.25"),
-        ("compile", "-", "-", "-", "-"),
+        ("fp32", "1,000.0", "1.00", "1,100.0", "2,000.0", "1.00"),
+        ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
+        ("compile", "-", "-", "-", "-", "-"),
     ]
     assert any("not predicted: torch compile: a compiler decides" in note for note in table.notes)
     assert "batch 8, size full, on one NVIDIA H100" in table.title
