@@ -45,9 +45,9 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
         for name in strategies
     )
     caption = (
-        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. PyTorch: the most in use in a simulated step, and what the "
-        "allocator has taken from the card by then. JAX: XLA's own plan. They count different things: compare within a column. "
-        f"x {baseline} = over the same column's {baseline}."
+        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. PyTorch: the most in use in a simulated step, and what "
+        "the allocator has taken from the card by then. JAX: XLA's own plan. They count different things: compare within a "
+        f"column. x {baseline} = over the same column's {baseline}."
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)
     return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(_reasons(peaks)))
