@@ -148,6 +148,8 @@ def simulate(
         for handle in handles:
             handle.remove()
         peak = _peak_event(watch.lives, began, len(trace))
+        if watch.refused:
+            raise watch.refused
         return _summary(watch, by_step, between, peak)
 
 

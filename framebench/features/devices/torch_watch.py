@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices import torch_attention, torch_kernels
 from framebench.features.devices.allocator import Allocator
-from framebench.features.devices.blocks import Block
+from framebench.features.devices.blocks import Block, OutOfMemory
 from framebench.features.devices.torch_card import Card
 from framebench.features.devices.torch_device import NAME
 
@@ -60,6 +60,7 @@ class Watch(TorchDispatchMode):
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.labels: dict[int, str] = {}
+        self.refused: OutOfMemory | None = None  # the first request for which the card had no room
         self.sum: tuple[torch.UntypedStorage, Life] | None = None  # of two gradients, and the first one's storage
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -160,10 +161,20 @@ class Watch(TorchDispatchMode):
         line = line_of(sys._getframe(1))
         self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
         phase = self.phase if threading.get_ident() == self.home else "backward"
-        block = self.allocator.malloc(size)
+        block = self.malloc(size)
         life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind, line=line)
         self.lives.append(life)
         return life
+
+    def malloc(self, size: int) -> Block:
+        """Where the card has no room the step goes on without a limit, and `refused` says so: what is raised in autograd's own
+        threads ends the process."""
+        try:
+            return self.allocator.malloc(size)
+        except OutOfMemory as error:
+            self.refused = self.refused or error
+            self.allocator.settings = replace(self.allocator.settings, limit=None)
+            return self.allocator.malloc(size)
 
     def forget(self, key: int, life: Life) -> None:
         if self.known.get(key) is life:
