@@ -12,6 +12,7 @@ from framebench.features.devices.table import NAMES, by_reason
 from framebench.models.spec import OWN
 from framebench.suite.strategy import TITLES
 
+ASSUMED = "jax: what its plans may be off by is assumed, not measured: none was held against a card"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 
 
@@ -60,6 +61,8 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
+        *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
+        *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
         *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
