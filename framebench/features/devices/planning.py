@@ -113,7 +113,9 @@ def _now(
     ready = {case.framework: environment for case in able} if environment else _ready(able, device, say, version)
     workers = 1 if device.kind == "tpu" else AT_ONCE
     with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_one, case, device, ready.get(case.framework), version): case for case in cases}
+        # the fingerprint here: CPython 3.11's `ast` shares a counter between threads (python/cpython#106905)
+        tasks = [(case, device, ready.get(case.framework), version, fingerprint(case, device)) for case in cases]
+        waiting = [pool.submit(_one, *task) for task in tasks]
         try:
             for done in as_completed(waiting):
                 planned = done.result()
@@ -149,7 +151,7 @@ def _ready(cases: Sequence[Case], device: Device, say: Say, version: str | None)
     return ready
 
 
-def _one(case: Case, device: Device, environment: Environment | SetupError | None, version: str | None) -> Planned:
+def _one(case: Case, device: Device, environment: Environment | SetupError | None, version: str | None, code: str) -> Planned:
     """What became of it; never raises for a planner's fault."""
     start = time.monotonic()
     if why := obstacle(case, device):
@@ -162,7 +164,7 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     release = version or pinned_version(case.framework)
     told: dict[str, Any] = {
         "case": case.id, "device": device.name, "framework": case.framework, "framework_version": release,
-        "source": SOURCES.get(case.framework), "origin": _origin(case, device, versions, start),
+        "source": SOURCES.get(case.framework), "origin": _origin(code, versions, start),
     }  # fmt: skip
     try:
         return Planned(**told, **said)
@@ -170,10 +172,10 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
         return Planned(**told, outcome="failed", reason=f"the prediction does not hold: {_short(str(error))}")
 
 
-def _origin(case: Case, device: Device, versions: dict[str, str], start: float) -> Origin:
+def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
     return Origin(
         planned_at=datetime.now(UTC), command=provenance.command(), commit=provenance.commit(), dirty=provenance.dirty(),
-        code=fingerprint(case, device), versions=versions, wall_s=round(time.monotonic() - start, 1),
+        code=code, versions=versions, wall_s=round(time.monotonic() - start, 1),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,3 +220,17 @@ def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
     assert json.loads(framebench("explain", CASE, *asked, "--json").stdout)["largest"][0]["count"] == 2
     many = framebench("explain", "transformer/jax/train/*/b4/tiny", *asked)
     assert (many.returncode, "explain is about one" in many.stderr) == (2, True)
+
+
+def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    playing(f"print({json.dumps(ANSWER)!r})")
+    readers: list[str] = []
+
+    def read(*_: object) -> str:
+        readers.append(threading.current_thread().name)
+        return "sources"
+
+    monkeypatch.setattr(planning, "fingerprint", read)
+    plan(tmp_path, CASE, CASE.replace("/b1/", "/b2/"))
+    assert readers
+    assert set(readers) == {threading.main_thread().name}, "CPython 3.11's ast.parse fails now and then beside another thread's"
