@@ -20,7 +20,7 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
-from tests.processes import ROOT, run_inside
+from tests.processes import ROOT, quickly, run_inside
 from tests.suite.cells import every, fewest, shares_a_process
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -28,14 +28,7 @@ MEASURE = PROGRAMS / "strategies_measure.py"
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
-    # compiled programs are kept from one run of the tests to the next
-    kept = environments.cache() / "tests"
-    caches = {
-        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
-    }
-    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=caches | variables)
+    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=quickly() | variables)
     assert isinstance(rows, dict)
     return rows
 
