@@ -18,6 +18,6 @@ def devices(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
         return
-    from framebench.features.devices import table
+    from framebench.features.devices.tables import table
 
     table.catalog().terminal(out)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.devices import strategies, table
 from framebench.features.devices.catalog import DEVICES
 from framebench.features.devices.judge.table import of_folder
-from framebench.features.devices.planned import every
+from framebench.features.devices.plans.planned import every
+from framebench.features.devices.tables import strategies, table
 
 
 def documents(results: Results) -> list[Comparison]:
