@@ -5,6 +5,7 @@ from __future__ import annotations
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import DEVICES
+from framebench.features.devices.judge import at_home
 from framebench.features.devices.judge.table import of_folder
 from framebench.features.devices.plans.planned import every
 from framebench.features.devices.tables import strategies, table
@@ -14,4 +15,6 @@ def documents(results: Results) -> list[Comparison]:
     predictions = list(every(results.root))
     releases = (table.of_releases(predictions, device) for device in DEVICES)
     by_strategy = (made for device in DEVICES for made in strategies.tables(predictions, device))
-    return [table.catalog(), *(made for made in releases if made), *by_strategy, *of_folder(results.root)]
+    measured = at_home.table(results.records, predictions)
+    made = [table.catalog(), *(one for one in releases if one), *by_strategy, *of_folder(results.root)]
+    return [*made, measured] if measured else made
