@@ -21,7 +21,7 @@ from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from tests.processes import ROOT, quickly, run_inside
-from tests.suite.cells import every, fewest, shares_a_process
+from tests.suite.cells import every, fewest, shares_a_process, usual
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
@@ -88,8 +88,8 @@ def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_fewest_cells_leave_no_strategy_out(framework: str) -> None:
-    """Of what shares a process: strategies, pairs in combinations, kinds of cells, switches and their options."""
-    all_of_them, few = filter(shares_a_process, every(framework)), fewest(framework)
+    """Of what is usual: strategies, pairs in combinations, kinds of cells, switches and their options."""
+    all_of_them, few = usual(framework), fewest(framework)
 
     def seen(cases: Iterable[Case]) -> dict[str, set[object]]:
         cases = list(cases)
