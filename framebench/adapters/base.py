@@ -239,7 +239,7 @@ class Adapter(ABC):
 
     def named_elsewhere(self) -> dict[str, int]:
         """As far as Python sees it."""
-        return held(globals_of(self.workload.facts["file"]), array_storage, ())
+        return held(globals_of(self.case.user_file), array_storage, ())
 
     def resting_bytes(self) -> int:
         """All that a step finds in memory when it begins."""

@@ -311,7 +311,7 @@ class TorchAdapter(Adapter):
     def named_elsewhere(self) -> dict[str, int]:
         """What this adapter keeps for itself is not the user's."""
         ours = [*self.known(), *(t for state in self.first_states.values() for t in state.values() if isinstance(t, Tensor))]
-        roots = [*attributes(self.model), *globals_of(self.workload.facts["file"])]
+        roots = [*attributes(self.model), *globals_of(self.case.user_file)]
         return held(roots, storages, addresses(ours), every_tensor())
 
     def lasting(self) -> list[Tensor]:

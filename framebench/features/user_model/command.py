@@ -164,7 +164,7 @@ def show(
 
     rows = frames.frame(records)
     if told := report.contradiction(rows):
-        fail(told)
+        fail(told, 1)
     elsewhere = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
     tables = [report.table(rows, left_out, elsewhere), *([report.batches(fits)] if fits else [])]
     sentences = [report.within(rows, budget_bytes)] if budget_bytes else []

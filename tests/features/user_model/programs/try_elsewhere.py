@@ -1,5 +1,5 @@
-"""Peaks of small files that hold memory in each way that Python has: as framebench reads them, and by VmHWM of a plain loop that
-knows nothing of framebench, each in a process of its own that has imported and warmed up nothing but PyTorch."""
+"""Peaks of small files that hold memory in each way that Python has: as framebench reads them, and by VmHWM of a plain loop
+that knows nothing of framebench, each in a process of its own that has imported and warmed up nothing but PyTorch."""
 
 import ctypes
 import gc
