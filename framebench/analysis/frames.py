@@ -44,6 +44,9 @@ class Row(NamedTuple):
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
+    elsewhere_bytes: Annotated[
+        int, "bytes", "that a user's program holds beside these: globals, closures, attributes; in the peak"
+    ]
     activation_bytes: Annotated[
         int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
     ]
@@ -210,6 +213,7 @@ def _memory(read: Record) -> dict[str, Any]:
         "host_rss_bytes": read.peaks.get("host.rss"),
         "cold_peak_bytes": read.cold_peaks.get(instrument) if instrument else None,
         "live_bytes": read.live_bytes,
+        "elsewhere_bytes": sum(read.elsewhere.values()),
         "activation_bytes": read.effect.evidence.get("activation_bytes") if read.effect else None,
     }
 

@@ -188,6 +188,7 @@ class Record(Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
+    elsewhere: dict[str, Bytes] = {}  # what a user's program holds beside these, by holder; part of the peak
     allocator: dict[str, Bytes] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     first_step_s: Duration | None = None
     step_s: list[Duration] = []
