@@ -183,8 +183,8 @@ def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]
 
 
 def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
-    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision is
-    that of each layer's inputs and output, which are moved, too."""
+    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision
+    is that of each layer's inputs and output, which are moved, too."""
     seen = {}
     for precision, off in ROUNDOFF.items():
         one = _loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter

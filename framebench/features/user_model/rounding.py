@@ -5,16 +5,16 @@ rounds its result, and products their factors too (`torch_rounding.py`); in Flax
 layer's inputs and outputs as well. Each draw is a right computation, so how far it lies from the baseline is a sample of what
 rounding explains.
 
-1. Each tensor has its own scale: the root mean square, over the draws, of its error relative to its norm. A largest error would
-   be a random number itself; a mean square has a known distribution.
-2. A draw counts as one degree of freedom, however many numbers a tensor has: rounding upstream moves all of them together, along
-   one direction. So an error divided by the scale follows Student's distribution with as many degrees as there were draws.
+1. Each tensor has its own scale: the root mean square, over the draws, of its error relative to its norm. The largest of a few
+   errors would be a random number itself; a mean square has a known distribution.
+2. A draw counts as one degree of freedom, however many numbers a tensor has: rounding upstream may move all of them along one
+   direction. So an error divided by the scale follows Student's distribution with as many degrees as there were draws.
 3. An error is called wrong beyond the quantile that a right one exceeds once in 1 / `FALSE_ALARM`. Fewer draws mean a wider
    tolerance, by Student's table and not by hand.
 4. A family of tensors, the same weight of each block, has the largest scale among its members. The losses share theirs.
 5. Nothing is narrower than the floors of `suite/tolerance.py`; a loss in bfloat16 may be off by one whole rounding.
-6. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose tolerance reaches 1 would pass without a
-   gradient: it is counted, and told.
+6. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose tolerance reaches 1 would pass with no
+   gradient at all: it is counted, and told.
 """
 
 from __future__ import annotations
@@ -56,13 +56,11 @@ def _beyond(value: float, degrees: int) -> float:
 def explained(draws: list[Observed], observed: Observed, lost: set[str]) -> Errors:
     """What these draws explain of each family of tensors, without those that are lost. `tolerance` takes MULTIPLE times it."""
     share = student(len(draws)) / MULTIPLE
-    scales: Errors = {
-        kind: largest(
-            {name: _scale([errors(d.tensors[kind][name], summary) for d in draws], share) for name, summary in each.items()}
-        )
-        for kind, each in observed.tensors.items()
-        if (each := {name: summary for name, summary in each.items() if name not in lost})
-    }
+    scales: Errors = {kind: {} for kind in observed.tensors}
+    for kind, summaries in observed.tensors.items():
+        left = {name: summary for name, summary in summaries.items() if name not in lost}
+        off = {name: [errors(draw.tensors[kind][name], summary) for draw in draws] for name, summary in left.items()}
+        scales[kind] = largest({name: _scale(pairs, share) for name, pairs in off.items()})
     scales["update"] = largest({name: _scale([(d.updates[name],) * 2 for d in draws], share) for name in observed.updates})
     scales["value"] = _values(draws, observed, share)
     return scales

@@ -16,8 +16,8 @@ PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_dot_product
 EXACT = {
     "detach", "clone", "copy", "_to_copy", "empty", "zeros", "ones", "full", "fill", "zero", "arange", "index", "index_select",
     "gather", "embedding", "cat", "stack", "where", "masked_fill", "relu", "threshold_backward", "neg", "constant_pad_nd",
-    "max", "maximum", "max_pool2d_with_indices", "select_backward", "slice_backward", "lift_fresh", "_unsafe_view", "roll", "flip",
-    "new_zeros", "zeros_like", "ones_like", "full_like", "empty_like", "new_empty", "new_full", "scalar_tensor",
+    "max", "maximum", "max_pool2d_with_indices", "select_backward", "slice_backward", "lift_fresh", "_unsafe_view", "roll",
+    "flip", "new_zeros", "zeros_like", "ones_like", "full_like", "empty_like", "new_empty", "new_full", "scalar_tensor",
 }  # fmt: skip
 
 
@@ -39,8 +39,8 @@ def imitated(adapter: Any, roundoff: float, seed: int) -> Iterator[None]:
 
 
 class Rounds(TorchDispatchMode):
-    """Moves results by random shares of their size: each number by its own, and all of one result by another, since numbers that
-    are equal round alike. The draws are its own: the model's random numbers stay what they are."""
+    """Moves results by random shares of their size: each number by its own, and all of one result by another, since numbers
+    that are equal round alike. The draws are its own: the model's random numbers stay what they are."""
 
     def __init__(self, roundoff: float, seed: int, device: torch.device) -> None:
         super().__init__()
