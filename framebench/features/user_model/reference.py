@@ -19,7 +19,8 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.features.user_model.rounding import DRAWS, explained
+from framebench.features.user_model import checks
+from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
@@ -30,16 +31,12 @@ from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.worker import Emit, WorkerError, serve
 
-# By how much results are moved, relative: what bfloat16 rounds by at most. In float32 it is sums that differ, as they are added
-# up in another order: some hundred terms then differ by as much as if each moved by eight roundoffs.
-ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-8}
 UNDETERMINED = (
     0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
 )
 # A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
 # time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
 GROWN = 10.0
-RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,12 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
+        if case.stage.trains:
+            facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
+            facts["accumulation"] = "" if facts["couples"] else checks.accumulation(adapter, observed)
         emit({"phase": "first steps, rounded otherwise"})
         facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
+        facts["unsharp"] = checks.unsharp(rounding["bf16"], observed)
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
@@ -154,21 +155,19 @@ def _loaded(case: Case, options: dict[str, Any]) -> Adapter:
 
 
 def same(adapter: Adapter, observed: Observed) -> Adapter:
-    """The adapter, once it was run again. Raises Fault where the same weights give another loss, with the tensor that differs
-    most, and where that begins."""
+    """The adapter, once it was run again. Raises Fault where the same weights give another loss or gradient, with the tensor
+    that differs most, and where that begins."""
     adapter = anew(adapter, adapter.case)
     again = first_steps(adapter)[1]
-    off = max(
-        abs(again.values[name] / value - 1) for name, value in observed.values.items() if name.startswith("loss") and value
-    )
-    if off <= RANDOM:
+    what, off = checks.apart(again, observed)
+    if off <= checks.SAME:
         return adapter
     module = adapter.model_module
     each = _differences(again, observed)
     kind, name = max(each, key=lambda pair: each[pair])
     where = module.first_random(adapter)
     raise Fault(
-        f"{module.user().line('model')}: two runs from the same weights differ, the loss by {off:.1%}, most the {kind} of "
+        f"{module.user().line('model')}: two runs from the same weights differ, the {what} by {off:.1%}, most the {kind} of "
         f"{name} by {each[kind, name]:.0%}{f', {where}' if where else ''}: something in the model is random, and nothing can "
         f"be verified. Dropout, for instance, has to be off (p = 0)"
     )
@@ -187,12 +186,13 @@ def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list
     is that of each layer's inputs and output, which are moved, too."""
     seen = {}
     for precision, off in ROUNDOFF.items():
-        one = _loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
+        one = _loaded(case, {"roundoff": off}) if precision == "bf16" and case.framework == "jax" else adapter
         seen[precision] = [_drawn(one, case, seed, off) for seed in range(DRAWS[precision])]
     lost = _lost(seen["fp32"], observed, UNDETERMINED) | _lost(seen["bf16"], observed, GROWN)
-    rounding = {precision: explained(draws, observed, lost) for precision, draws in seen.items()}
+    scales = {precision: explained(draws, observed, lost) for precision, draws in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
-    return sorted(lost), rounding | {"bf16": joined([rounding["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+    coarse = joined([scales["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])
+    return sorted(lost), {"fp32": with_branches(scales["fp32"], scales["coarse"]), "bf16": coarse}
 
 
 def _lost(draws: list[Observed], observed: Observed, limit: float) -> set[str]:
@@ -225,12 +225,15 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
 def _drawn(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
     """The baseline as it comes out with other roundings of this size (`rounding.py`)."""
     imitated = getattr(adapter.model_module, "imitated", None)
-    if imitated is None:  # where no operation is seen by itself: from weights that are rounded otherwise
-        rounded = _Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
-        return first_steps(anew(adapter, rounded))[1]
-    adapter = anew(adapter, case)
-    with imitated(adapter, roundoff, seed):
-        return first_steps(adapter)[1]
+    if imitated is not None:
+        adapter = anew(adapter, case)
+        with imitated(adapter, roundoff, seed):
+            drawn = first_steps(adapter)[1]
+        if all(map(math.isfinite, drawn.values.values())):
+            return drawn
+    # where no operation is seen by itself, or one must not be rounded: from weights that are rounded otherwise
+    rounded = _Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
+    return first_steps(anew(adapter, rounded))[1]
 
 
 if __name__ == "__main__":

@@ -12,8 +12,11 @@ rounding explains.
 3. An error is called wrong beyond the quantile that a right one exceeds once in 1 / `FALSE_ALARM`. Fewer draws mean a wider
    tolerance, by Student's table and not by hand.
 4. A family of tensors, the same weight of each block, has the largest scale among its members. The losses share theirs.
-5. Nothing is narrower than the floors of `suite/tolerance.py`; a loss in bfloat16 may be off by one whole rounding.
-6. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose tolerance reaches 1 would pass with no
+5. Branches (a ReLU, a largest of several, a choice of experts) are taken otherwise in a few runs of many, which a scale from a
+   few draws misses. They show in draws that round 2^7 times more coarsely: what is smooth is off by 2^7 times as much there. For
+   a tensor that is off by more than `BRANCHES` times that, the coarser draws give float32's scale.
+6. Nothing is narrower than the floors of `suite/tolerance.py`; a loss in bfloat16 may be off by one whole rounding.
+7. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose tolerance reaches 1 would pass with no
    gradient at all: it is counted, and told.
 """
 
@@ -26,10 +29,14 @@ from functools import cache
 import numpy as np
 
 from framebench.suite.tensors import errors, largest
-from framebench.suite.tolerance import MULTIPLE, Errors, Pair
+from framebench.suite.tolerance import MULTIPLE, Errors, Pair, larger
 from framebench.worker.observe import Observed
 
-DRAWS = {"fp32": 4, "bf16": 12}  # even numbers. In float32 a wide tolerance is narrow still
+# By how much results are moved, relative: what bfloat16 rounds by at most. In float32 it is sums that differ, as they are added
+# up in another order: some hundred terms then differ by as much as if each moved by eight roundoffs.
+ROUNDOFF = {"fp32": 2.0**-21, "coarse": 2.0**-14, "bf16": 2.0**-8}
+DRAWS = {"fp32": 4, "coarse": 4, "bf16": 12}  # even numbers. In float32 a wide tolerance is narrow still
+BRANCHES = 4.0
 FALSE_ALARM = 1e-5  # of one comparison; a trial makes some thousand, many of which go together
 
 
@@ -51,6 +58,17 @@ def _beyond(value: float, degrees: int) -> float:
         term *= (2 * k - 1) / (2 * k) * (1 - sine**2)
         total += term
     return 1 - sine * total
+
+
+def with_branches(fine: Errors, coarse: Errors) -> Errors:
+    """The scales of float32, from draws of both roundoffs."""
+    linear = ROUNDOFF["coarse"] / ROUNDOFF["fp32"]
+    scales = {kind: dict(families) for kind, families in fine.items()}
+    for kind, families in coarse.items():
+        for name, pair in families.items():
+            if max(pair) > BRANCHES * linear * max(fine[kind][name]):
+                scales[kind][name] = larger(fine[kind][name], pair)
+    return scales
 
 
 def explained(draws: list[Observed], observed: Observed, lost: set[str]) -> Errors:

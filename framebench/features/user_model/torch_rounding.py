@@ -1,4 +1,8 @@
-"""A lower precision imitated in PyTorch's float32: every operation of the forward and the backward pass rounds at random."""
+"""A lower precision imitated in PyTorch's float32: operations of the forward and the backward pass round at random.
+
+In float32 every operation does. In bfloat16 those do that autocast gives bfloat16: products, and what is computed of nothing else
+than their results. A time that is embedded, a position or a running mean stays in float32.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_dot_product", "addmv", "mv", "dot", "_mkldnn", "mkldnn")
-# What computes no number, by whole names: a result that was rounded before is not rounded again.
+# What computes no number, by whole names: a result that was rounded before is not rounded again. And what picks one: its
+# gradient goes to those that are equal to it.
 EXACT = {
     "detach", "clone", "copy", "_to_copy", "empty", "zeros", "ones", "full", "fill", "zero", "arange", "index", "index_select",
     "gather", "embedding", "cat", "stack", "where", "masked_fill", "relu", "threshold_backward", "neg", "constant_pad_nd",
-    "max", "maximum", "max_pool2d_with_indices", "select_backward", "slice_backward", "lift_fresh", "_unsafe_view", "roll",
-    "flip", "new_zeros", "zeros_like", "ones_like", "full_like", "empty_like", "new_empty", "new_full", "scalar_tensor",
+    "select_backward", "slice_backward", "lift_fresh", "_unsafe_view", "roll", "flip", "new_zeros", "zeros_like", "ones_like",
+    "full_like", "empty_like", "new_empty", "new_full", "scalar_tensor", "abs", "sign", "round", "floor", "ceil", "repeat",
+    "max", "min", "maximum", "minimum", "amax", "amin", "aminmax", "topk", "sort", "median", "kthvalue", "mode", "cummax",
+    "clamp", "clamp_min", "clamp_max", "hardtanh", "leaky_relu", "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "tril",
+    "triu",
 }  # fmt: skip
+
+
+MARK = "framebench_rounded"  # an attribute of tensors that autocast would have in the lower precision
+WIDEST = 2.0**-9  # roundoffs below it are not of a lower precision: all is rounded
 
 
 @contextmanager
@@ -45,20 +58,35 @@ class Rounds(TorchDispatchMode):
     def __init__(self, roundoff: float, seed: int, device: torch.device) -> None:
         super().__init__()
         self.roundoff, self.random = roundoff, torch.Generator(device).manual_seed(seed)
+        self.everywhere = roundoff < WIDEST
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = operator._schema.name.removeprefix("aten::")
         if name.startswith(PRODUCTS):
             args = tree_map(lambda a: self.moved(a.clone()) if floating(a) else a, args)
+        rounds = self.everywhere or name.startswith(PRODUCTS) or of_rounded(name, args)
         result = operator(*args, **(kwargs or {}))
         exact = operator.is_view or name.removesuffix("_") in EXACT or torch.Tag.nondeterministic_seeded in operator.tags
-        return result if exact else tree_map(lambda a: self.moved(a) if floating(a) else a, result)
+        for tensor in filter(floating, tree_leaves(result)):
+            if rounds and not exact:
+                self.moved(tensor)
+            setattr(tensor, MARK, rounds)
+        return result
 
     def moved(self, tensor: Tensor) -> Tensor:
         """In place."""
         shares = torch.empty_like(tensor, dtype=tensor.dtype.to_real()).uniform_(-1, 1, generator=self.random)
         alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
         return tensor.mul_(shares.add_(alike).mul_(self.roundoff).add_(1))
+
+
+def of_rounded(name: str, args: Any) -> bool:
+    """Whether an operation gets nothing wider than the lower precision. Norms, whose factors are in float32, and backward
+    functions, which get what the forward pass saved, give the precision of their first argument."""
+    tensors = [a for a in tree_leaves(args) if floating(a) and a.ndim]
+    if "norm" in name or "backward" in name:
+        tensors = tensors[:1]
+    return bool(tensors) and all(getattr(a, MARK, False) for a in tensors)
 
 
 def floating(tensor: Any) -> bool:
