@@ -108,8 +108,8 @@ def _moved(tensors: Summaries, kind: str) -> list[str]:
 
 
 def unsharp(rounding: Errors, observed: Observed) -> tuple[int, float]:
-    """How many gradients rounding may move by as much as they are, and their share of the whole gradient."""
-    wide = {name for name, pair in rounding.get("gradient", {}).items() if MULTIPLE * max(pair) >= 1}
+    """How many gradients could be missing without a word (`tolerance` of a norm reaches 1), and their share of the whole."""
+    wide = {name for name, (norm, rest) in rounding.get("gradient", {}).items() if max(MULTIPLE * norm, rest) >= 1}
     norms = {name: summary[0] ** 2 for name, summary in observed.tensors.get("gradient", {}).items()}
     lost = [norm for name, norm in norms.items() if family(name) in wide]
     return len(lost), sum(lost) / (sum(norms.values()) or 1.0)

@@ -12,12 +12,12 @@ rounding explains.
 3. An error is called wrong beyond the quantile that a right one exceeds once in 1 / `FALSE_ALARM`. Fewer draws mean a wider
    tolerance, by Student's table and not by hand.
 4. A family of tensors, the same weight of each block, has the largest scale among its members. The losses share theirs.
-5. Branches (a ReLU, a largest of several, a choice of experts) are taken otherwise in a few runs of many, which a scale from a
-   few draws misses. They show in draws that round 2^7 times more coarsely: what is smooth is off by 2^7 times as much there. For
-   a tensor that is off by more than `BRANCHES` times that, the coarser draws give float32's scale.
+5. Branches (a ReLU, a largest of several, a choice of experts) are taken otherwise in a few runs of many, which a scale from
+   a few draws misses. They show in draws that round 2^7 times more coarsely, where what is smooth is off by 2^7 times as much.
+   If a tensor is off by more than `BRANCHES` times that, the coarser draws give its scale in float32.
 6. Nothing is narrower than the floors of `suite/tolerance.py`; a loss in bfloat16 may be off by one whole rounding.
-7. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose tolerance reaches 1 would pass with no
-   gradient at all: it is counted, and told.
+7. A tensor whose gradient is rounding alone is not compared (`reference.py`). One whose norm may be off by all of it would
+   pass with no gradient at all: it is counted, and told.
 """
 
 from __future__ import annotations

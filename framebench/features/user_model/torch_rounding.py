@@ -1,7 +1,7 @@
 """A lower precision imitated in PyTorch's float32: operations of the forward and the backward pass round at random.
 
-In float32 every operation does. In bfloat16 those do that autocast gives bfloat16: products, and what is computed of nothing else
-than their results. A time that is embedded, a position or a running mean stays in float32.
+In float32 every operation does. In bfloat16 those do that autocast gives bfloat16: products, and what is computed of nothing
+but their results and weights. A time that is embedded, a position or a running mean stays in float32.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -81,9 +81,10 @@ class Rounds(TorchDispatchMode):
 
 
 def of_rounded(name: str, args: Any) -> bool:
-    """Whether an operation gets nothing wider than the lower precision. Norms, whose factors are in float32, and backward
-    functions, which get what the forward pass saved, give the precision of their first argument."""
-    tensors = [a for a in tree_leaves(args) if floating(a) and a.ndim]
+    """Whether an operation gets nothing wider than the lower precision; weights may be cast, as the bias of a layer is. Norms,
+    whose factors are in float32, and backward functions, which get what the forward pass saved, give the precision of their
+    first argument."""
+    tensors = [a for a in tree_leaves(args) if floating(a) and a.ndim and not isinstance(a, nn.Parameter)]
     if "norm" in name or "backward" in name:
         tensors = tensors[:1]
     return bool(tensors) and all(getattr(a, MARK, False) for a in tensors)
