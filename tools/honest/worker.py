@@ -1,4 +1,4 @@
-"""Every model given, with every seed, under every strategy that applies: `python -m tools.honest.worker '{"files": ...}'`.
+"""Every model given, with every seed, under every strategy that applies: `python -m tools.honest.worker ORDERS`.
 
 Runs in PyTorch's environment and prints a line of JSON for each verdict. Each model and seed has a process of its own, forked
 before anything was computed.
@@ -71,8 +71,9 @@ def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
             accumulation=found["facts"]["accumulation"], without_gradient=found["facts"]["without_gradient"],
             unsharp=found["facts"]["unsharp"],
         )  # fmt: skip
+        bugs = ["", *(BUGS if seed < orders["bug_seeds"] else ())]
         for case in cases(file, orders["compile"]):
-            for bug in orders["bugs"]:
+            for bug in bugs:
                 if not bug or case.strategy in PLAIN:
                     verdict(case, file, seed, bug)
 
