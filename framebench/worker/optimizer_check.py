@@ -7,6 +7,8 @@ textbook says for the moments that the optimizer holds.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from framebench.adapters.base import Adapter
@@ -57,7 +59,11 @@ class OptimizerCheck:
             if name in self.change and array.dtype == np.float32:
                 off = np.linalg.norm(array.astype(np.float64) - before[name] - self.change[name])
                 rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(before[name].astype(np.float64))
-                errors_by_tensor[name] = float(
-                    np.maximum(off - rounding, 0) / np.linalg.norm(self.change[name].astype(np.float64))
-                )
+                size = float(np.linalg.norm(self.change[name].astype(np.float64)))
+                errors_by_tensor[name] = relative(float(np.maximum(off - rounding, 0)), size)
         return errors_by_tensor
+
+
+def relative(off: float, size: float) -> float:
+    """What should not move at all, as a weight without a gradient, must not."""
+    return off / size if size else math.inf if off else 0.0

@@ -81,7 +81,8 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
             dtype = next(a.dtype for a in args if isinstance(a, Tensor))
             self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
         if name == "convolution":
-            last = args[0].is_contiguous(memory_format=CHANNELS_LAST[args[0].ndim])
+            layout = CHANNELS_LAST.get(args[0].ndim)  # none of sequences, which have three axes
+            last = layout is not None and args[0].is_contiguous(memory_format=layout)
             self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
         return out
 

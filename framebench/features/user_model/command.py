@@ -119,7 +119,8 @@ def measure(
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
     with err.status(f"{model.file.name}: reference") as status:
         seen = trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
-    say(trial.in_short(model, seen["facts"]))
+    for line in (trial.in_short(model, seen["facts"]), *trial.notes(seen["facts"])):
+        say(line)
     cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
         say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")

@@ -175,3 +175,15 @@ def in_short(model: UserModel, facts: dict[str, Any]) -> str:
     blocks = f"{len(facts['blocks'])} blocks ({facts['block']})" if facts["blocks"] else "no blocks"
     shape = " x ".join(map(str, facts["input"]))
     return f"{model.file.name}: {facts['parameters']:,} parameters, {blocks}, input {shape}, optimizer {facts['optimizer']}"
+
+
+def notes(facts: dict[str, Any]) -> list[str]:
+    """What verification cannot see in this model."""
+    said, gets = [], facts.get("without_gradient", {"first": 0, "ever": [], "weights": 0})
+    if gets["ever"]:
+        said.append(f"{len(gets['ever'])} of {gets['weights']} weights get no gradient, such as {gets['ever'][0]}")
+    elif gets["first"]:
+        said.append(f"{gets['first']} of {gets['weights']} weights get no gradient in the first step: the second verifies them")
+    if wide := facts.get("unsharp", (0, 0.0))[0]:
+        said.append(f"{wide} gradients are so sensitive to rounding that in bfloat16 they are hardly compared")
+    return said

@@ -19,6 +19,8 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
+from framebench.features.user_model import checks
+from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
@@ -29,18 +31,12 @@ from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.worker import Emit, WorkerError, serve
 
-# By how much weights are moved, relative. What bfloat16 rounds moves by half a unit in its last place. In float32 it is sums
-# that differ, as they are added up in another order: some hundred terms then differ by as much as if each moved by eight
-# roundoffs.
-ROUNDOFF = {"fp32": 2.0**-21, "bf16": 2.0**-9}
-NUDGES = {"fp32": 3, "bf16": 5}  # runs from weights that are rounded otherwise: a loss is one number, and may be close by luck
 UNDETERMINED = (
     0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
 )
 # A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
 # time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
 GROWN = 10.0
-RANDOM = 1e-4  # two runs from the same weights whose losses differ by more, relative, are not of one computation
 
 
 @dataclass(frozen=True)
@@ -81,8 +77,12 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
-        emit({"phase": "first steps, from other weights"})
+        if case.stage.trains:
+            facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
+            facts["accumulation"] = "" if facts["couples"] else checks.accumulation(adapter, observed)
+        emit({"phase": "first steps, rounded otherwise"})
         facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
+        facts["unsharp"] = checks.unsharp(rounding["bf16"], observed)
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
@@ -155,21 +155,19 @@ def _loaded(case: Case, options: dict[str, Any]) -> Adapter:
 
 
 def same(adapter: Adapter, observed: Observed) -> Adapter:
-    """The adapter, once it was run again. Raises Fault where the same weights give another loss, with the tensor that differs
-    most, and where that begins."""
+    """The adapter, once it was run again. Raises Fault where the same weights give another loss or gradient, with the tensor
+    that differs most, and where that begins."""
     adapter = anew(adapter, adapter.case)
     again = first_steps(adapter)[1]
-    off = max(
-        abs(again.values[name] / value - 1) for name, value in observed.values.items() if name.startswith("loss") and value
-    )
-    if off <= RANDOM:
+    what, off = checks.apart(again, observed)
+    if off <= checks.SAME:
         return adapter
     module = adapter.model_module
     each = _differences(again, observed)
     kind, name = max(each, key=lambda pair: each[pair])
     where = module.first_random(adapter)
     raise Fault(
-        f"{module.user().line('model')}: two runs from the same weights differ, the loss by {off:.1%}, most the {kind} of "
+        f"{module.user().line('model')}: two runs from the same weights differ, the {what} by {off:.1%}, most the {kind} of "
         f"{name} by {each[kind, name]:.0%}{f', {where}' if where else ''}: something in the model is random, and nothing can "
         f"be verified. Dropout, for instance, has to be off (p = 0)"
     )
@@ -184,22 +182,22 @@ def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]
 
 
 def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
-    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. PyTorch's autocast rounds
-    what goes into products, as weights that are moved do; in Flax a lower precision is that of each layer's inputs and output,
-    which are moved, too."""
+    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision
+    is that of each layer's inputs and output, which are moved, too."""
     seen = {}
     for precision, off in ROUNDOFF.items():
-        one = _loaded(case, {"roundoff": off}) if precision != "fp32" and case.framework == "jax" else adapter
-        seen[precision] = [_nudged(one, case, seed, off) for seed in range(NUDGES[precision])]
+        one = _loaded(case, {"roundoff": off}) if precision == "bf16" and case.framework == "jax" else adapter
+        seen[precision] = [_drawn(one, case, seed, off) for seed in range(DRAWS[precision])]
     lost = _lost(seen["fp32"], observed, UNDETERMINED) | _lost(seen["bf16"], observed, GROWN)
-    rounding = {p: joined(_errors_of(one, observed, lost) for one in nudged_runs) for p, nudged_runs in seen.items()}
+    scales = {precision: explained(draws, observed, lost) for precision, draws in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
-    return sorted(lost), rounding | {"bf16": joined([rounding["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])}
+    coarse = joined([scales["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])
+    return sorted(lost), {"fp32": with_branches(scales["fp32"], scales["coarse"]), "bf16": coarse}
 
 
-def _lost(nudged_runs: list[Observed], observed: Observed, limit: float) -> set[str]:
+def _lost(draws: list[Observed], observed: Observed, limit: float) -> set[str]:
     """The tensors whose gradient moved by more than this, relative."""
-    each = [_differences(one, observed) for one in nudged_runs]
+    each = [_differences(one, observed) for one in draws]
     return {name for moved in each for (kind, name), off in moved.items() if kind == "gradient" and off > limit}
 
 
@@ -224,23 +222,18 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
     return {"weight": largest(errors_by_state)}
 
 
-def _nudged(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
-    """From weights that are rounded otherwise."""
+def _drawn(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
+    """The baseline as it comes out with other roundings of this size (`rounding.py`)."""
+    imitated = getattr(adapter.model_module, "imitated", None)
+    if imitated is not None:
+        adapter = anew(adapter, case)
+        with imitated(adapter, roundoff, seed):
+            drawn = first_steps(adapter)[1]
+        if all(map(math.isfinite, drawn.values.values())):
+            return drawn
+    # where no operation is seen by itself, or one must not be rounded: from weights that are rounded otherwise
     rounded = _Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
     return first_steps(anew(adapter, rounded))[1]
-
-
-def _errors_of(one: Observed, other: Observed, lost: set[str]) -> Errors:
-    """The largest of each family of tensors, without those that are lost."""
-    errors_by_kind: Errors = {
-        kind: largest({name: errors(summary, other.tensors[kind][name]) for name, summary in each.items() if name not in lost})
-        for kind, each in one.tensors.items()
-    }
-    errors_by_kind["update"] = largest({name: (error, error) for name, error in one.updates.items()})
-    off = {name: abs(value / other.values[name] - 1) for name, value in one.values.items()}
-    losses = max((share for name, share in off.items() if name.startswith("loss")), default=0.0)
-    errors_by_kind["value"] = {name: (max(share, losses * name.startswith("loss")), 0.0) for name, share in off.items()}
-    return errors_by_kind
 
 
 if __name__ == "__main__":

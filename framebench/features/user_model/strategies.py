@@ -8,6 +8,7 @@ from framebench.suite.registry import STRATEGIES, find, names
 from framebench.suite.strategy import Strategy
 
 SCENARIOS = ("train", "eval")
+LOST = 0.5  # of the squared gradient: where rounding may hide more, no verdict is worth its name
 # by `how` of the row: what needs nothing that only the suite's models have
 GENERAL = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "offload_streamed",
@@ -39,6 +40,10 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
     if plan.micro_batches > 1 and facts.get("couples"):
         return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
+    if plan.micro_batches > 1 and facts.get("accumulation"):
+        return str(facts["accumulation"])
+    if plan.precision in ("bf16", "fp16") and facts.get("unsharp", (0, 0.0))[1] > LOST:
+        return "rounding moves most of the gradient by as much as it is: nothing could be verified"
     if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
         return "is for convolutions over inputs of four axes"
     return None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.features.user_model import blocks
+from framebench.features.user_model.torch_rounding import imitated as imitated
 from framebench.models.spec import OWN, workload
 from framebench.suite.user_file import DoesNotApply, Fault, UserFile, kind
 

@@ -1,0 +1,115 @@
+"""What is asked of a user's model before anything is compared with it: is it random, do micro-batches add up to the batch,
+which weights get a gradient, and is bfloat16 fine enough for it. Gradients answer: a loss says nothing while a head is zero."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from framebench.adapters.base import Adapter
+from framebench.suite.tensors import Summaries, Summary, errors, family, summaries
+from framebench.suite.tolerance import MULTIPLE, Errors
+from framebench.worker.observe import Observed, gradients
+from framebench.worker.stepping import timed_step
+
+SAME = 1e-4  # relative: float32's rounding explains less, in the gradients of all weights together
+PROPORTIONAL = "momentum", "first moment"  # states that are the first step's gradient, but for a factor
+HALVES = 2
+SUM = "the loss is a sum over the batch, and accumulation divides it by the number of micro-batches: return the mean"
+COUPLED = "samples look at each other, as with batch norm or in-batch negatives, so that micro-batches are other mathematics"
+
+
+def apart(one: Observed, other: Observed) -> tuple[str, float]:
+    """In what two runs from the same weights differ most, and by how much, relative. Of weights nothing is asked: an optimizer
+    that divides by a second moment moves what is rounding as far as what is none."""
+    off = {name: abs(one.values[name] / value - 1) for name, value in other.values.items() if name.startswith("loss") and value}
+    off |= {kind: _together(one.tensors[kind], other.tensors[kind]) for kind in other.tensors if kind != "weight"}
+    most = max(off, key=lambda what: off[what], default="loss")
+    return most.split("_")[0], off.get(most, 0.0)
+
+
+def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
+    """The error of all tensors of a kind, relative to their norm."""
+    norms = {name: summary[0] for name, summary in other.items()}
+    square = sum((max(errors(one[name], summary)) * norms[name]) ** 2 for name, summary in other.items() if norms[name])
+    stray = any(one[name][0] for name, norm in norms.items() if not norm)
+    return math.inf if stray else math.sqrt(square / (sum(norm**2 for norm in norms.values()) or 1.0))
+
+
+def accumulation(adapter: Adapter, observed: Observed) -> str:
+    """Why micro-batches are other mathematics for this model; empty where they are not.
+
+    The batch's gradient is fitted by those of its halves. For a mean both count one half; for a sum both count once; for a mean
+    over unequal numbers of tokens by their share; and where samples look at each other nothing fits. Projections are linear in
+    the gradient, so that they are fitted in its place; weight decay adds the weights to it.
+    """
+    x, y = adapter.workload.batch(adapter.config, adapter.case.batch)
+    if adapter.case.batch % HALVES:
+        return ""
+    halves = [_first_update(adapter, *half) for half in zip(np.split(x, HALVES), np.split(y, HALVES))]
+    adapter.inputs = adapter.put(x, y)
+    adapter.restore()
+    mean = sum(half.values["loss_0"] for half in halves) / HALVES
+    alike = abs(mean - observed.values["loss_0"]) <= SAME * abs(observed.values["loss_0"])
+    if not any(kind in observed.tensors for kind in PROPORTIONAL):
+        return "" if alike else "the loss of a batch is not the mean of its halves' losses: micro-batches are other mathematics"
+    return in_words(*_fitted(adapter, observed, halves), alike)
+
+
+def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
+    """`shares` of the halves; `left`: what they leave of the batch's gradient, relative."""
+    if left > SAME:
+        return COUPLED
+    if np.allclose(shares, 1 / HALVES, atol=10 * SAME) and alike:
+        return ""
+    if np.allclose(shares, 1, atol=10 * SAME):
+        return SUM
+    counted = " and ".join(f"{share:.0%}" for share in shares)
+    return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
+
+
+def _first_update(adapter: Adapter, x: np.ndarray, y: np.ndarray) -> Observed:
+    adapter.inputs = adapter.put(x, y)
+    adapter.restore()
+    timed_step(adapter)
+    return Observed({"loss_0": adapter.loss()}, {"gradient": summaries(gradients(adapter))})
+
+
+def _fitted(adapter: Adapter, observed: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
+    """The share of each half in the batch's gradient, and what they leave of it."""
+    wanted = observed.tensors["gradient"]
+    weights = summaries((name, adapter.case.weights[name]) for name in wanted if name in adapter.case.weights)
+    columns = [_projections(each, wanted) for each in (*(half.tensors["gradient"] for half in halves), weights)]
+    matrix, vector = np.stack(columns, 1), _projections(wanted, wanted)
+    solution = np.linalg.lstsq(matrix, vector, rcond=None)[0]
+    return solution[:HALVES], float(np.linalg.norm(vector - matrix @ solution) / (np.linalg.norm(vector) or 1.0))
+
+
+def _projections(tensors: dict[str, Summary], names: dict[str, Summary]) -> np.ndarray:
+    nothing = (0.0,) * len(next(iter(names.values())))
+    return np.concatenate([tensors.get(name, nothing)[1:] for name in names])
+
+
+def without_gradient(params: list[tuple[str, list[int], bool]], observed: Observed) -> dict[str, Any]:
+    """How many weights get no gradient in the first step, and which get none in the second either."""
+    trained = [name for name, _, trainable in params if trainable]
+    first = [name for name in trained if not observed.tensors["gradient"].get(name, (0.0,))[0]]
+    ever = {name for kind in observed.tensors if kind not in ("buffer",) for name in _moved(observed.tensors, kind)}
+    return {"weights": len(trained), "first": len(first), "ever": [name for name in first if name not in ever]}
+
+
+def _moved(tensors: Summaries, kind: str) -> list[str]:
+    """Weight decay moves a weight, too: where there are states these say whether there was a gradient."""
+    if kind == "weight" and any(name in tensors for name in PROPORTIONAL):
+        return []
+    return [name for name, summary in tensors[kind].items() if summary[0]]
+
+
+def unsharp(rounding: Errors, observed: Observed) -> tuple[int, float]:
+    """How many gradients could be missing without a word (`tolerance` of a norm reaches 1), and their share of the whole."""
+    wide = {name for name, (norm, rest) in rounding.get("gradient", {}).items() if max(MULTIPLE * norm, rest) >= 1}
+    norms = {name: summary[0] ** 2 for name, summary in observed.tensors.get("gradient", {}).items()}
+    lost = [norm for name, norm in norms.items() if family(name) in wide]
+    return len(lost), sum(lost) / (sum(norms.values()) or 1.0)

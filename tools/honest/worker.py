@@ -1,0 +1,112 @@
+"""Every model given, with every seed, under every strategy that applies: `python -m tools.honest.worker ORDERS`.
+
+Runs in PyTorch's environment and prints a line of JSON for each verdict. Each model and seed has a process of its own, forked
+before anything was computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # which optimizers import: once, before processes are forked
+
+from framebench import adapters
+from framebench.features.user_model import strategies as applicable
+from framebench.features.user_model.reference import survey
+from framebench.features.user_model.spec import VARIABLE
+from framebench.suite import user_file
+from framebench.suite.case import Case
+from framebench.suite.user_file import defined
+from framebench.worker.observe import first_steps
+from framebench.worker.verification import verify
+from tools.honest.bugs import BUGS
+
+BATCH = 8
+PLAIN = "fp32", "amp_bf16", "accumulate"  # what bugs are planted in: each kind of rounding
+
+
+def main(orders: dict[str, Any]) -> None:
+    for file in orders["files"]:
+        runpy.run_path(file)  # what it imports is imported once
+        for seed in orders["seeds"]:
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                torch.set_num_threads(1)
+                try:
+                    tried(Path(file), seed, orders)
+                except BaseException as error:
+                    traceback.print_exc()
+                    say(file, seed, "", status=f"{type(error).__name__}: {error}")
+                sys.stdout.flush()
+                os._exit(0)
+            os.waitpid(child, 0)
+
+
+def say(file: Path | str, seed: int, strategy: str, **said: Any) -> None:
+    print(json.dumps({"model": Path(file).stem, "seed": seed, "strategy": strategy} | said), flush=True)
+
+
+def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
+    """The survey, then verdicts."""
+    user_file.SEED = seed  # type: ignore[misc]
+    names = [name for name in ("optimizer", "blocks") if name in defined(str(file))]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[VARIABLE] = folder
+        (Path(folder) / "own.json").write_text(
+            json.dumps({"file": str(file), "framework": "torch", "batch": BATCH, "defined": names})
+        )
+        began = time.monotonic()
+        found = survey(case_of("fp32", file), lambda message: None)
+        say(file, seed, "", status="surveyed", seconds=time.monotonic() - began, lost=found["facts"]["undetermined"],
+            accumulation=found["facts"]["accumulation"], without_gradient=found["facts"]["without_gradient"],
+            unsharp=found["facts"]["unsharp"],
+        )  # fmt: skip
+        bugs = ["", *(BUGS if seed < orders["bug_seeds"] else ())]
+        for case in cases(file, orders["compile"]):
+            for bug in bugs:
+                if not bug or case.strategy in PLAIN:
+                    verdict(case, file, seed, bug)
+
+
+def case_of(strategy: str, file: Path) -> Case:
+    return Case.of(f"own/torch/train/{strategy}/b{BATCH}/{file.stem}")
+
+
+def cases(file: Path, compiled: bool) -> list[Case]:
+    """The default strategies of `framebench try` here."""
+    every = [case_of(name, file) for name in applicable.strategies("train")]
+    here = [case for case in every if case.support.supported and not case.support.gpu and not case.spec.refuses(case.plan)]
+    return [case for case in here if compiled or not any(part.how.startswith("compile") for part in case.parts)]
+
+
+def verdict(case: Case, file: Path, seed: int, bug: str) -> None:
+    adapter = adapters.load(case)
+    try:
+        adapter.build()
+        if bug and not BUGS[bug](adapter):
+            return
+        verification = verify(adapter, first_steps(adapter)[1])
+    except Exception as error:
+        return say(file, seed, case.strategy, bug=bug, status=f"{type(error).__name__}: {error}"[:300])
+    worst = max(verification["tensors"].items(), key=lambda item: item[1]["error"] / item[1]["tolerance"])
+    say(
+        file, seed, case.strategy, bug=bug, status="right" if verification["passed"] else "wrong",
+        margin=verification["margin"],
+        compared=sum(each["count"] for each in verification["tensors"].values()), kind=worst[0], worst=worst[1],
+        reason=verification.get("reason", ""), values=verification["relative_error"],
+    )  # fmt: skip
+    return None
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
