@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from packaging.specifiers import SpecifierSet
+
+from framebench.models.spec import names
+from framebench.records.provenance import ROOT
+from framebench.records.record import INSTRUMENTS
 
 Device = Literal["cpu", "gpu"]
 HERE = "Python"  # what every program of this suite is written in
@@ -32,6 +37,9 @@ class Needs:
     cpu_flag: str = ""  # such as amx_bf16
     version: str = ""  # such as "jax>=0.5"
     language: str = ""  # other than Python, none is ever met here
+    workload: str = ""  # a model that the suite must have
+    instrument: str = ""  # what must be readable: a name of `records.record.INSTRUMENTS`
+    listing: str = ""  # a file of examples/articles: what an article prints
 
     def unmet(self, here: Conditions) -> str:
         """What is not as the claim needs it; empty if all is."""
@@ -46,6 +54,11 @@ class Needs:
             f"needs size {self.size}: this is {here.size or 'no size'}" if self.size and self.size != here.size else "",
             f"needs a processor with {self.cpu_flag}: {told}" if self.cpu_flag and self.cpu_flag not in (flags or ()) else "",
             self._version(here),
+            f"needs a workload {self.workload}: the suite has none" if self.workload not in ("", *names()) else "",
+            f"needs {self.instrument}: no instrument of the suite reads it"
+            if self.instrument not in ("", *INSTRUMENTS)
+            else "",
+            f"needs the listing {self.listing}: it is not kept" if self.listing and not listing(self.listing).exists() else "",
         )
 
     def _version(self, here: Conditions) -> str:
@@ -58,4 +71,12 @@ class Needs:
         return f"needs {self.version}: this is {release or 'unknown'}"
 
 
+def listing(name: str) -> Path:
+    """What an article prints, as a program: `<framework>_<what>`."""
+    return ROOT / "examples" / "articles" / f"{name}.py"
+
+
 ANYWHERE = Needs()
+CARD = Needs(device="gpu")
+FULL_ON_A_CARD = Needs(size="full", device="gpu")
+JULIA = Needs(language="Julia", device="gpu")

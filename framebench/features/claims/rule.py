@@ -6,7 +6,7 @@ direction, the departure is the *gain*, and then, in this order:
 
 - **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the opposite effect.
 - **no effect worth having**: it lies at or below the smallest that matters.
-- **weaker**: the article states a size; the interval lies above the smallest that matters, and wholly below the size less a fifth.
+- **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below that size less a fifth.
 - **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
 - **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that matters, where none is stated.
 - **undecided**: it lies across one of these limits.

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.analysis.statistics import Ratio
-from framebench.features.claims import probed_record
+from framebench.features.claims import plans, probed_record
+from framebench.features.claims.measures import Measure, Planned
+from framebench.features.claims.needs import Conditions, Device
+from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
-from framebench.records.record import Record
+from framebench.records.record import Provenance, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+
+NAMES, SNIPPET = "names", "snippet-"  # the probe that looks names up, and those that run what articles print
+SOFTWARE = (NAMES, SNIPPET, "report-jittor-602")  # counted, and the same wherever the release runs
 
 
 class Measured:
@@ -36,7 +43,8 @@ class Measured:
             if r.status == "ok":
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
-        self.probes = probes(results.root / "claims" / machine)
+        self.probes = of_software(results.root / "claims") | probes(results.root / "claims" / machine)
+        self.plans = plans.kept(results.root)
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -66,12 +74,50 @@ class Measured:
         """The newest result of a probe."""
         return self.probes[name][1] if name in self.probes else None
 
+    def plan(self, case: Case) -> Plan | None:
+        return self.plans.get(case.id)
+
+    def planned_files(self, cases: list[Case]) -> list[str]:
+        """Of predictions, relative to the results folder."""
+        return [plan.file.relative_to(self.results.root).as_posix() for case in cases if (plan := self.plan(case))]
+
+    def conditions(self, measure: Measure, size: str) -> Conditions:
+        """Under which an arm's numbers came about, or would."""
+        if isinstance(measure, Planned):
+            cases = measure.planned()
+            found = [plan for case in cases if (plan := self.plan(case))]
+            return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {})
+        cases = measure.cases(size)
+        probed = self.probe(measure.probe) if measure.probe else None
+        origins = [r.provenance for case in cases for r in self.records(case)] + ([probed.provenance] if probed else [])
+        gpu = any(case.support.gpu for case in cases) and not origins
+        return Conditions(
+            cases[0].size if cases else "", "gpu" if gpu and not self.on_cpu else device(origins), flags(origins),
+            {name: version for origin in origins for name, version in origin.versions.items()},
+        )  # fmt: skip
+
     def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
         """The files behind them, relative to the results folder; of times those of all blocks."""
         case_records = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
         names = [self.file[id(r)] for r in case_records if r.timed or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
+
+
+def device(origins: Sequence[Provenance]) -> Device:
+    return "gpu" if any(origin.hardware.get("device", "cpu") != "cpu" for origin in origins) else "cpu"
+
+
+def flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
+    """Of the processors' instructions those for bfloat16, which alone are recorded; None where one does not tell."""
+    told = [origin.hardware["bfloat16"] for origin in origins if "bfloat16" in origin.hardware]
+    return frozenset.intersection(*map(frozenset, told)) if origins and len(told) == len(origins) else None
+
+
+def of_software(folder: Path) -> dict[str, tuple[Path, Probed]]:
+    """What is the same wherever a release runs: which names it has, and what a snippet does."""
+    found = {name: probed for path in sorted(folder.glob("*")) for name, probed in probes(path).items()}
+    return {name: probed for name, probed in found.items() if name.startswith(SOFTWARE)}
 
 
 def probes(folder: Path) -> dict[str, tuple[Path, Probed]]:

@@ -1,4 +1,4 @@
-"""Numbers of a card that is not here: the published error of a prediction is in the interval, on the side that is against it."""
+"""Numbers of a card that is not here: a prediction's published error is in the interval, against it on both sides."""
 
 from __future__ import annotations
 
