@@ -31,6 +31,7 @@ def claims(
     ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or R3; all of them if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
+    cases: Annotated[bool, typer.Option(help="with --run: measure cases, not only run probes, listings and plans")] = True,
     machine: Machine = None,
     size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
     blocks: Blocks = 5,
@@ -52,7 +53,7 @@ def claims(
         chosen = REGISTRY.chosen(ids or [])
     except UnknownClaim as error:
         fail(str(error), 2)
-    failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
+    failed = measure(chosen, size, (evidence, cases), blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
     entries = _by_default(folder, size, ids or []) if not (machine or run) else []
     entries = entries or ledger(
@@ -86,15 +87,18 @@ def _by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
     return sorted(merged, key=lambda entry: entry.machine != here)
 
 
-def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:
-    """Measure the cases and run the probes that these claims lack here. Returns what failed."""
+def measure(
+    chosen: tuple[Claim, ...], size: str, also: tuple[bool, bool], blocks: int, time_limit: float, results: Path
+) -> list[str]:
+    """Run the probes that these claims lack here, plan, and measure: `also` evidence and cases. Returns what failed."""
     from framebench.analysis.results import Results as Folder
     from framebench.features.claims.ledger import names
     from framebench.features.claims.registry import REGISTRY
     from framebench.features.claims.store import Measured
     from framebench.features.claims.wanted import wanted
 
-    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    evidence, cases = also
+    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence, cases)
     missing = any(not runner.unsupported(case) for case in lacking.cases)
     if not missing and not lacking.probes and not lacking.plans:
         say("nothing is missing that this machine can measure")

@@ -223,9 +223,8 @@ CLAIMS = (
         arms=(Arm("transformer/torch peak seen / peak", OfProbe("monitor", probed.seen, "change", "b4"), Target(1, 0.95)),),
         evidence=(
             Arm("transformer/torch time", OfProbe("monitor", probed.overhead, "error", "b4"), below(0.05)),
-            snippet("torch_monitor", "as printed, without a card: bytes seen", of_all("most"), SOME),
         ),
-        note="The listing reads torch.cuda.memory_allocated(), which is 0 without a card; the arm reads resident memory",
+        note="The thread reads the process's resident memory",
     ),
     Claim(
         "C16", "PyTorch's caching allocator takes the best fit.", "best fit", "the block that is taken", False, ALLOCATOR,
@@ -266,5 +265,11 @@ CLAIMS = (
     Claim(
         "C23", "The listing of a hook shows each layer's memory.", "it runs", "the listing's run", True, AUTOGRAD,
         (Advice("Ask `framebench explain CASE`: it tells the peak by layer."),), needs=Needs(listing="torch_layer_hook"),
+    ),
+    Claim(
+        "C24", "The listing of a thread that reads torch.cuda.memory_allocated() shows memory.", "more than 0", "bytes that it saw at the most",
+        False, ALLOCATOR, (GPU_FIRST,),
+        arms=(snippet("torch_monitor", "as printed", of_all("most"), SOME),),
+        needs=CARD,
     ),
 )  # fmt: skip

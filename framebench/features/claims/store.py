@@ -20,13 +20,16 @@ from framebench.features.claims.measures import Measure, Planned
 from framebench.features.claims.needs import Conditions, Device
 from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
+from framebench.records.pins import pinned_version
 from framebench.records.record import Provenance, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.strategy import FRAMEWORKS
 
 NAMES, SNIPPET = "names", "snippet-"  # the probe that looks names up, and those that run what articles print
-SOFTWARE = (NAMES, SNIPPET, "report-jittor-602")  # counted, and the same wherever the release runs
+# what is counted and not timed, by no instrument that differs from machine to machine: any machine's run stands for it
+COUNTED = (NAMES, SNIPPET, "report-jittor-602", "halving-", "inputs")
 
 
 class Measured:
@@ -43,8 +46,14 @@ class Measured:
             if r.status == "ok":
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
-        self.probes = of_software(results.root / "claims") | probes(results.root / "claims" / machine)
+        self.probes = self._probes()
         self.plans = plans.kept(results.root)
+
+    def _probes(self) -> dict[str, tuple[Path, Probed]]:
+        """The newest of this machine's under the records' protocol, and of what is counted the newest of any machine's."""
+        folder = self.results.root / "claims"
+        own = probes(folder / self.machine, self.protocol)
+        return own | {name: one for name, one in probes(folder, self.protocol).items() if name.startswith(COUNTED)}
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -96,6 +105,11 @@ class Measured:
             {name: version for origin in origins for name, version in origin.versions.items()},
         )  # fmt: skip
 
+    def unasked(self, names: Sequence[str]) -> list[str]:
+        """Names that the last look-up did not look for."""
+        looked_up = self.probe(NAMES)
+        return [name for name in names if looked_up is None or name not in looked_up.names]
+
     def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
         """The files behind them, relative to the results folder; of times those of all blocks."""
         case_records = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
@@ -114,18 +128,21 @@ def flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
     return frozenset.intersection(*map(frozenset, told)) if origins and len(told) == len(origins) else None
 
 
-def of_software(folder: Path) -> dict[str, tuple[Path, Probed]]:
-    """What is the same wherever a release runs: which names it has, and what a snippet does."""
-    found = {name: probed for path in sorted(folder.glob("*")) for name, probed in probes(path).items()}
-    return {name: probed for name, probed in found.items() if name.startswith(SOFTWARE)}
-
-
-def probes(folder: Path) -> dict[str, tuple[Path, Probed]]:
-    """By name the newest result of each probe below the folder, and its file."""
+def probes(folder: Path, protocol: int) -> dict[str, tuple[Path, Probed]]:
+    """By name the newest result of each probe below the folder that is of this protocol and of the pinned release, and its
+    file."""
     every = []
     for path in folder.rglob("*.json"):
         try:
-            every.append((path, probed_record.read(path)))
+            probed = probed_record.read(path)
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+            continue
+        if probed.provenance.protocol == protocol and of_pinned_release(probed.provenance):
+            every.append((path, probed))
     return {probed.probe: (path, probed) for path, probed in sorted(every, key=lambda each: each[1].provenance.measured_at)}
+
+
+def of_pinned_release(origin: Provenance) -> bool:
+    """A probe names the frameworks that ran in it."""
+    return all(version.split("+")[0] == pinned_version(name) for name, version in origin.versions.items() if name in FRAMEWORKS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from framebench.features.claims.claim import Arm, Claim
-from framebench.features.claims.ledger import applies
+from framebench.features.claims.ledger import applies, names
 from framebench.features.claims.measures import Nothing, OfCases, Planned, Unpaired
 from framebench.features.claims.samples import SHARE, TIME
 from framebench.features.claims.store import NAMES, Measured
@@ -29,22 +29,24 @@ class Wanted:
         return list(dict.fromkeys([*self.timed, *(case for pair in self.pairs for case in pair), *self.once]))
 
 
-def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True) -> Wanted:
-    """What these claims need and this machine lacks; for the deciding arms first, but a workload's cases together."""
+def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: bool = True, cases: bool = True) -> Wanted:
+    """What these claims need and this machine lacks; for the deciding arms first, but a workload's cases together. Without
+    `cases`, probes and plans alone."""
     claims = list(claims)
     arms = [arm for claim in claims for arm in claim.arms] + [arm for claim in claims for arm in claim.evidence if evidence]
     arms = [arm for arm in arms if applies(arm, size)]
-    lacking = [(arm, _lacked(arm, measured, size)) for arm in arms]
+    lacking = [(arm, _lacked(arm, measured, size)) for arm in arms if cases]
     timed, pairs = dict[Case, None](), dict[tuple[Case, Case], None]()
-    for arm, cases in lacking:
-        if _in_blocks(arm) and cases and not _shares_baseline(*cases):
-            pairs[cases[0], cases[1]] = None
+    for arm, missed in lacking:
+        if _in_blocks(arm) and missed and not _shares_baseline(*missed):
+            pairs[missed[0], missed[1]] = None
         elif _in_blocks(arm):
-            timed |= dict.fromkeys(cases)
-    every = dict.fromkeys(case for _, cases in lacking for case in cases)
+            timed |= dict.fromkeys(missed)
+    every = dict.fromkeys(case for _, missed in lacking for case in missed)
     once = [case for case in every if case not in timed and not any(case in pair for pair in pairs)]
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
-    missing = [probe for probe in needed if measured.probe(probe) is None]
+    unasked = measured.unasked(names(claims))
+    missing = [probe for probe in needed if measured.probe(probe) is None or (probe == NAMES and unasked)]
     planned = [case for arm in arms if isinstance(arm.measure, Planned) for case in arm.measure.planned()]
     plans = [case for case in dict.fromkeys(planned) if measured.plan(case) is None]
     return Wanted(together(once), together(timed), list(pairs), missing, plans)

@@ -17,7 +17,7 @@ from framebench.features.claims.samples import TIME
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import AlwaysOn
 
-IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 23), ("D", 11), ("R", 15)) for n in range(1, last + 1)]
+IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D", 11), ("R", 15)) for n in range(1, last + 1)]
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory gradient", "B11": "peak states", "D5": "speed collector",
     "B19": "memory speed version", "B21": "states memory speed",
