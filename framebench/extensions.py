@@ -33,6 +33,7 @@ HOOKS = {
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",
     "explain_on_device": "(case, device's name, results, as_json): print what its peak on a device not here is made of",
     "planned_for": "(cases or selectors, device's name, results, say, version) -> predictions, made now unless there",
+    "kept_plans": "(results folder, device's name) -> by case what is kept of predictions: it, its file, what it may be off by",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
     "advise_on_device": "(parts of a selector, device's name, budget, results, as_json) -> whether none fits, printed",
     "fit_on_device": "(cases, why others are left out, device's name, budget, results, as_json, environment) -> as before",

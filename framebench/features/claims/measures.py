@@ -9,17 +9,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from framebench.analysis import statistics
-from framebench.analysis.lower_bound import lower_bound
+from framebench.features.claims.plans import CARD, FULL, Plan, planned_ratio
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import TIME, Estimate, Quantity
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
-from framebench.suite.hypothetical import named
 from framebench.suite.registry import OVER_RANKS
 
 
@@ -29,6 +28,10 @@ class Nothing(Exception):
 
 class Unpaired(Nothing):
     """Step times that were never taken in one block."""
+
+
+class DoesNotRun(Nothing):
+    """A snippet that ends with an error; the message is the error."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Store(Protocol):
         """Of step times; None if the two share no block."""
 
     def probe(self, name: str) -> Probed | None: ...
+
+    def plan(self, case: Case) -> Plan | None:
+        """What the case needs on the card of `plans.CARD`, if that was planned."""
 
 
 class Measure(Protocol):
@@ -338,6 +344,8 @@ class OfProbe:
         probe_record = store.probe(self.probe)
         if probe_record is None:
             raise Nothing(f"probe {self.probe} was not run")
+        if probe_record.error:
+            raise DoesNotRun(probe_record.error)
         try:
             return self.of(probe_record.found)
         except KeyError as missing:
@@ -345,22 +353,36 @@ class OfProbe:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Change / base of the activations that the analytic lower bound counts (framebench/analysis/lower_bound.py), at any
-    batch. Nothing is measured: there is no interval, and arms of it never decide."""
+class Planned:
+    """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, or `added` to what is alive
+    between two steps. The interval is the prediction's published error, taken against the ratio on both sides."""
 
-    change: str  # full case ids
-    base: str
+    quantity: Literal["peak", "added"]
+    change: Ref
+    base: Ref
     form: str = "change"
     probe: str = ""
-    about: str = "predicted activations"
+
+    @property
+    def about(self) -> str:
+        return f"planned {self.quantity}"
 
     def where(self, size: str) -> str:
-        return place([named(self.base)])
+        return f"{place(self.planned())} on one {CARD}"
+
+    def planned(self) -> list[Case]:
+        return _all_of([self.base, self.change], FULL)
 
     def cases(self, size: str) -> list[Case]:
+        """None of a machine's."""
         return []
 
     def effect(self, store: Store, size: str) -> Effect:
-        change, base = (lower_bound(named(case)).activations for case in (self.change, self.base))
-        return Effect(*[change / base] * 3)
+        plans = [(case, store.plan(case)) for case in self.planned()]
+        for case, plan in plans:
+            if plan is None:
+                raise Nothing(f"{case.id} was not planned for {CARD}")
+            if plan.reason:
+                raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
+        base, change = (plan for _, plan in plans if plan)
+        return planned_ratio(change, base, self.quantity)

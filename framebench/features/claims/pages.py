@@ -10,7 +10,8 @@ from typing import Any
 
 from framebench.analysis.comparison import Comparison
 from framebench.extensions import Page
-from framebench.features.claims.ledger import Entry, ledger
+from framebench.features.claims.entries import Entry
+from framebench.features.claims.ledger import ledger
 from framebench.features.claims.show import detail, table
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.claims.ledger import NOT_MEASURED, Entry, Line, ledger, measured_there
-from framebench.features.claims.rule import MEASURED
+from framebench.features.claims.entries import Entry, Line
+from framebench.features.claims.ledger import ledger, measured_there
+from framebench.features.claims.rule import MEASURED, NOT_MEASURED
 from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
@@ -51,7 +52,7 @@ def row(entry: Entry) -> tuple[str, ...]:
         entry.says,
         entry.claimed,
         f"{entry.metric}; {where(entry)}" if where(entry) else entry.metric,
-        entry.measured_and_predicted,
+        entry.measured,
         verdict,
         transfers(entry),
         entry.recommendation,

@@ -12,6 +12,7 @@ FEATURE = Feature(
         "fit_on_device": "fit.advice:fit_on_device",
         "explain_on_device": "show:explain_on_device",
         "planned_for": "plans.planning:planned_for",
+        "kept_plans": "fit.kept:kept_plans",
     },
     workers=("xla.jax_plan", "simulation.torch_plan", "judge.torch_worker"),
     records={"planned": "plans.planned:Planned", "measured_elsewhere/predicted": "judge.judged:Judged"},

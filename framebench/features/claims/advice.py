@@ -1,0 +1,41 @@
+"""What to do: given only where the arms that it rests on are there, and say what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from framebench.features.claims.claim import Advice, Claim
+from framebench.features.claims.entries import Line, hull, shown
+from framebench.features.claims.rule import UNMET
+
+NONE = "None: the arms do not carry one."
+
+
+def advice(claim: Claim, lines: Sequence[Line]) -> str:
+    """The first of the claim's that its arms carry, with the arms and the sign that it rests on."""
+    return next((said(one, rests_on(one, lines)) for one in claim.advice if carried(one, lines)), NONE)
+
+
+def rests_on(one: Advice, lines: Sequence[Line]) -> list[Line]:
+    """Arms that were tried and can have no number are left out: they are named among the remarks."""
+    named = [line for line in lines if (one.arms in line.name if one.arms else line.decides)]
+    return [line for line in named if line.verdict != UNMET and not (line.value is None and line.tried)]
+
+
+def carried(one: Advice, lines: Sequence[Line]) -> bool:
+    """Whether no arm is missing and none disagrees."""
+    arms = rests_on(one, lines)
+    return one.sign is None or (bool(arms) and all(line.sign == one.sign for line in arms))
+
+
+def said(one: Advice, arms: Sequence[Line]) -> str:
+    if one.sign is None:
+        return one.text
+    ranked = sorted(arms, key=lambda line: abs((line.value or 0) - line.null))
+    least, most = ranked[0], ranked[-1]
+    text = one.text.format(
+        measured=shown(*hull(arms), arms[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
+        least=least.figure, most=most.figure, least_arm=least.name, most_arm=most.name,
+    )  # fmt: skip
+    which = f"{one.arms!r}" if one.arms else "deciding"
+    return f"{text} [{len(arms)} {which} arm{'s' if len(arms) > 1 else ''}: {one.sign}]"
