@@ -6,7 +6,7 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import DEVICES
 from framebench.features.devices.judge.table import of_folder
-from framebench.features.devices.plans.planned import every
+from framebench.features.devices.plans.store import every
 from framebench.features.devices.tables import strategies, table
 
 

@@ -39,7 +39,7 @@ def test_words_and_places_do_not_count(tmp_path: Path, same: str) -> None:
     assert meaning(written(tmp_path, "a.py", MODULE)) == meaning(written(tmp_path, "b.py", same))
 
 
-@pytest.mark.parametrize("before, after", [("512", "256"), ("import torch", "import numpy"), ("blocks", "segments")])
+@pytest.mark.parametrize(("before", "after"), [("512", "256"), ("import torch", "import numpy"), ("blocks", "segments")])
 def test_what_a_module_does_counts(tmp_path: Path, before: str, after: str) -> None:
     assert meaning(written(tmp_path, "a.py", MODULE)) != meaning(written(tmp_path, "b.py", MODULE.replace(before, after)))
 

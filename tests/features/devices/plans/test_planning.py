@@ -13,8 +13,7 @@ import pytest
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices.catalog import find
-from framebench.features.devices.plans import planned as store
-from framebench.features.devices.plans import planning
+from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
