@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from framebench.engine import environments, releases
@@ -38,6 +39,7 @@ PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environmen
 PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
+OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
@@ -182,6 +184,12 @@ def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
     )  # fmt: skip
 
 
+def planner(environment: Environment) -> str:
+    """The feature's worker that plans in this environment."""
+    older = environment.framework == "jax" and Version(environment.version) < OLDER_THAN
+    return OLDER if older else PLANNERS[environment.framework]
+
+
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -192,7 +200,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
     ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
     paths = {**ours, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
-    module = worker_module("devices", PLANNERS[case.framework])
+    module = worker_module("devices", planner(environment))
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
         command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
