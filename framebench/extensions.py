@@ -33,6 +33,8 @@ HOOKS = {
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",
     "explain_on_device": "(case, device's name, results, as_json): print what its peak on a device not here is made of",
     "planned_rows": "(results folder) -> what was predicted for devices that are not here, as a DataFrame",
+    "report_on_device": "(device's name, results) -> tables of what was predicted for it",
+    "releases_on_device": "(selectors, device's name, releases of JAX, results, say) -> a table of what they plan, made now",
     "planned_for": "(cases or selectors, device's name, results, say, version) -> predictions, made now unless there",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
     "advise_on_device": "(parts of a selector, device's name, budget, results, as_json) -> whether none fits, printed",

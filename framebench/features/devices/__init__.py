@@ -13,6 +13,8 @@ FEATURE = Feature(
         "advise_on_device": "fit.advice:advise_on_device",
         "fit_on_device": "fit.advice:fit_on_device",
         "explain_on_device": "show:explain_on_device",
+        "report_on_device": "documents:reported",
+        "releases_on_device": "releases.table:on_device",
         "planned_for": "plans.planning:planned_for",
     },
     workers=("xla.jax_plan", "releases.jax_older", "simulation.torch_plan", "judge.torch_worker"),
