@@ -57,6 +57,9 @@ def report(
     docs: Annotated[
         list[Path] | None, typer.Option(callback=documents, help="a document whose tables, of any machine, are made anew")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")
+    ] = None,
 ) -> None:
     """Comparison tables on the terminal and (of all cases) as results/tables/<machine>.md; or a site, figures, notebooks."""
     from framebench.analysis.results import Results as Folder
@@ -65,6 +68,8 @@ def report(
         fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
+    if device is not None:
+        return _of_device(device, results)
     folder = Folder(results)
     if notebooks:
         return _run_notebooks(notebooks, folder, machine_of(folder, machine), to)
@@ -77,6 +82,15 @@ def report(
     if html:
         return site(shown, folder, to or SITE)
     tables(shown, folder, machines if not selectors else [], docs or [])
+
+
+def _of_device(name: str, results: Path) -> None:
+    """What was predicted before; nothing is planned now."""
+    made = needed("report_on_device", "devices")(name, results)
+    if not made:
+        fail(f"no tables for {name} under {results}; predict first: framebench predict CASES --device {name}", 1)
+    for comparison in made:
+        comparison.terminal(out)
 
 
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:

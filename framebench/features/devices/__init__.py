@@ -7,13 +7,17 @@ FEATURE = Feature(
     {
         "commands": "command",
         "documents": "documents:documents",
+        "figures": "figure:figures",
+        "planned_rows": "tables.frame:load",
         "predict_on_device": "show:predict_on_device",
         "advise_on_device": "fit.advice:advise_on_device",
         "fit_on_device": "fit.advice:fit_on_device",
         "explain_on_device": "show:explain_on_device",
+        "report_on_device": "documents:reported",
+        "releases_on_device": "releases.table:on_device",
         "planned_for": "plans.planning:planned_for",
         "kept_plans": "fit.kept:kept_plans",
     },
-    workers=("xla.jax_plan", "simulation.torch_plan", "judge.torch_worker"),
+    workers=("xla.jax_plan", "releases.jax_older", "simulation.torch_plan", "judge.torch_worker"),
     records={"planned": "plans.planned:Planned", "measured_elsewhere/predicted": "judge.judged:Judged"},
 )

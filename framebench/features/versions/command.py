@@ -47,12 +47,17 @@ def run(
     results: Results = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
+    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: plan for it, and measure nothing")] = None,
 ) -> None:
     """Measure the same cases in several versions, as arms of one block. An interrupted run goes on where it stopped.
 
     Exit code 1: some were wrong, crashed, or ran out of time.
+    With --device: what releases of JAX plan for a device that is not here, the last eight unless some are named by --version.
+    Exit code 3: some has no plan.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
+    if device is not None:
+        raise typer.Exit(planned.run(framework, version, selectors or [], device, results))
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
     options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]

@@ -1,21 +1,12 @@
-"""The record of what a case was told to need on a device, as a file below `results/planned`.
-
-`results/planned/<device>/<framework>-<version>/<case with dots>.json`, one per case: told again, it is written over.
-"""
+"""The record of what a case was told to need on a device. `store.py` keeps it."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import warnings
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from framebench.records.record import Bytes, Moment, Part
-from framebench.suite.case import Case
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on tensors without
 # numbers, each storage of which goes through a model of the device's allocator
@@ -25,10 +16,6 @@ Source = Literal["compiler.plan", "allocator.simulated"]
 Outcome = Literal["planned", "refused", "not planned", "failed"]
 PLAN = {"arguments", "outputs", "temporaries", "aliased"}
 BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the device but not in the plan; in the host's memory
-
-
-class PlannedWarning(UserWarning):
-    """A file was skipped."""
 
 
 class Buffer(Part):
@@ -96,42 +83,3 @@ class Planned(Part):
 def plan_bytes(parts: dict[str, int]) -> int:
     """Donated arguments are written over: what is aliased counts once."""
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
-
-
-def file(results: Path, device: str, environment: str, case: Case) -> Path:
-    """Where the prediction of a case lies; `environment` is for instance `jax-0.10.2`."""
-    return results / "planned" / device / environment / f"{case.id.replace('/', '.')}.json"
-
-
-def write(results: Path, planned: Planned) -> Path:
-    """Write atomically, over what was told before."""
-    environment = f"{planned.framework}-{planned.framework_version}"
-    target = file(results, planned.device, environment, Case.of(planned.case))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as out:
-            out.write(planned.model_dump_json(indent=1) + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return target
-
-
-def read(path: Path) -> Planned | None:
-    """None, and a warning, for what is no prediction of this version's; None without one where there is no file."""
-    try:
-        return Planned.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", PlannedWarning, stacklevel=2)
-        return None
-
-
-def every(results: Path) -> Iterator[Planned]:
-    """All that can be read, by device, framework and case."""
-    found = map(read, sorted((results / "planned").glob("*/*/*.json")))
-    return (planned for planned in found if planned)

@@ -17,16 +17,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.plans import planned as store
+from framebench.features.devices.plans import store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
-from framebench.features.devices.plans.planned import Origin, Planned
+from framebench.features.devices.plans.planned import Origin, Planned, Source
 from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, pinned_version, pins
@@ -38,7 +39,8 @@ PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environmen
 PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
-SOURCES: dict[str, store.Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
+OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
+SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
     "peak tells what its tensors take"
@@ -79,7 +81,7 @@ def plan_all(
 
     A TPU's compiler takes a lock, so of its cases one at a time. What failed is tried again when it is asked for again.
     """
-    found = {case: kept for case in cases if not again and (kept := take_up(case, device, results, version))}
+    found = {} if again else take_up(cases, device, results, version)
     for kept in found.values():
         told(kept, True)
     for planned in _now([case for case in cases if case not in found], device, results, say, version, environment):
@@ -96,14 +98,16 @@ def planned_for(cases: Sequence[Case | str], device: str, results: Path, say: Sa
     return plan_all(list(dict.fromkeys(chosen)), find(device), results, say, version=version)
 
 
-def take_up(case: Case, device: Device, results: Path, version: str | None = None) -> Planned | None:
-    """What was told before by the same code and version, if it was an answer. A user's file may have changed."""
-    if case.workload == spec.OWN:
-        return None
-    name = f"{case.framework}-{version or pinned_version(case.framework)}"
-    kept = store.read(store.file(results, device.name, name, case))
-    same = kept is not None and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
-    return kept if same else None
+def take_up(cases: Sequence[Case], device: Device, results: Path, version: str | None = None) -> dict[Case, Planned]:
+    """What was told before by the same code and version, where it was an answer. A user's file may have changed."""
+    frameworks = {case.framework for case in cases}
+    files = {f: store.file(results, device.name, f, version or pinned_version(f)) for f in frameworks}
+    kept = {case: planned for file in files.values() for case, planned in store.read(file).items()}
+    return {case: kept[case.id] for case in cases if case.id in kept and _good(kept[case.id], case, device)}
+
+
+def _good(kept: Planned, case: Case, device: Device) -> bool:
+    return case.workload != spec.OWN and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
 
 
 def _now(
@@ -180,6 +184,12 @@ def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
     )  # fmt: skip
 
 
+def planner(environment: Environment) -> str:
+    """The feature's worker that plans in this environment."""
+    older = environment.framework == "jax" and Version(environment.version) < OLDER_THAN
+    return OLDER if older else PLANNERS[environment.framework]
+
+
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -190,7 +200,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
     ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
     paths = {**ours, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
-    module = worker_module("devices", PLANNERS[case.framework])
+    module = worker_module("devices", planner(environment))
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
         command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from packaging.version import Version
-
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import DEVICES, GIB, Device
 from framebench.features.devices.plans.planned import Planned
@@ -78,29 +76,3 @@ def parts(planned: Planned, device: Device) -> Comparison:
         whole + held,
         left=3,
     )
-
-
-def of_releases(predictions: Sequence[Planned], device: Device) -> Comparison | None:
-    """Plans of the same cases by releases of JAX; None if no case was planned by two of them."""
-    peaks = {(p.case, p.framework_version): p for p in predictions if p.framework == "jax" and p.device == device.name}
-    versions = sorted({version for _, version in peaks}, key=Version)
-    cases = [case for case in dict.fromkeys(case for case, _ in peaks) if sum((case, v) in peaks for v in versions) > 1]
-    if not cases:
-        return None
-    rows = tuple((case, *(_cell(peaks.get((case, v))) for v in versions), _change(peaks, case, versions)) for case in cases)
-    return Comparison.of_text(
-        f"Releases of JAX by what they plan for one {device.title}",
-        "Planned by each release's own compiler, in MiB, not measured. Change: the newest that has a plan against the oldest.",
-        ("case", *versions, "change"),
-        rows,
-        left=1,
-    )
-
-
-def _cell(planned: Planned | None) -> str:
-    return "-" if planned is None else mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
-
-
-def _change(peaks: Mapping[tuple[str, str], Planned], case: str, versions: Sequence[str]) -> str:
-    found = [size for v in versions if (told := peaks.get((case, v))) and (size := told.peak_bytes)]
-    return f"{found[-1] / found[0] - 1:+.2%}" if len(found) > 1 else "-"

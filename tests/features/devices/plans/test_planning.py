@@ -13,8 +13,7 @@ import pytest
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices.catalog import find
-from framebench.features.devices.plans import planned as store
-from framebench.features.devices.plans import planning
+from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
@@ -234,3 +233,9 @@ def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkey
     plan(tmp_path, CASE, CASE.replace("/b1/", "/b2/"))
     assert readers
     assert set(readers) == {threading.main_thread().name}, "CPython 3.11's ast.parse fails now and then beside another thread's"
+
+
+@pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])
+def test_older_releases_of_jax_have_a_planner_of_their_own(version: str, worker: str) -> None:
+    assert planning.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
+    assert planning.planner(Environment("torch", "2.1.0", Path("python"))) == "simulation.torch_plan"

@@ -30,12 +30,3 @@ def test_what_no_peak_holds_is_said_once_and_so_is_each_reason() -> None:
     shown = table.of_cases([*told, failed], H100)
     assert len(shown.rows) == len(told)
     assert shown.notes[-2:] == (f"{CASE}: XLA did this.", f"not predicted: {CASE}: boom")
-
-
-def test_releases_stand_side_by_side_in_their_order() -> None:
-    old = [planned(framework_version=v, **larger(n)) for v, n in (("0.10.0", 0), ("0.9.2", 12))]
-    shown = table.of_releases([*old, planned(case=CASE.replace("fp32", "scan"))], H100)
-    assert shown
-    assert shown.head == ("case", "0.9.2", "0.10.0", "0.10.2", "change")
-    assert shown.rows == ((CASE, "24.0", "12.0", "-", "-50.00%"),)
-    assert table.of_releases([planned()], H100) is None
