@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from framebench.analysis import frames
+from framebench.analysis import answers, frames
 from framebench.analysis.searches import Searches, read
 from framebench.analysis.selection import select
 from framebench.records import provenance, store
@@ -76,6 +76,11 @@ class Results:
             )
         in_order = sorted(self.machines, key=lambda name: name != here)
         return named or next(filter(answers, in_order), in_order[0])
+
+    def answering(self, machines: Sequence[str]) -> pd.DataFrame:
+        """A row for each case, from the first of these machines that can answer (`answers.answering`)."""
+        every = [frames.rows(r for r in select(self.of_machine(name)) if r.parsed.ranks == 1) for name in machines]
+        return frames.of_rows(answers.answering(every))
 
     @cached_property
     def searches(self) -> Searches:
