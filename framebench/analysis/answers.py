@@ -57,10 +57,10 @@ def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def cost(row: Any) -> str:
-    """What it takes in time, with a comma before it."""
+    """What it takes in time."""
     if pd.isna(row.time_ratio):
-        return ", not timed"
+        return "not timed"
     low, high = (None if pd.isna(end) else float(end) for end in (row.time_ratio_low, row.time_ratio_high))
     if low is not None and not Ratio(row.time_ratio, low, high).decided:
-        return f", {low:.2f} to {high:.2f} x the time"
-    return f", {'about ' if low is None else ''}{row.time_ratio:.2f} x the time"
+        return f"{low:.2f} to {high:.2f} x the time"
+    return f"{'about ' if low is None else ''}{row.time_ratio:.2f} x the time"

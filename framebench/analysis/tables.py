@@ -109,6 +109,23 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
             yield replace(_of_strategies(f"{title}, in short", short), shown=SHORT)
 
 
+def index(df: pd.DataFrame) -> Comparison:
+    """What there is to ask for: a row for each workload, scenario and size, with the selector of its tables."""
+    found = []
+    for (workload, scenario, size), group in used(df).groupby(["workload", "scenario", "size"], sort=False):
+        batches = ", ".join(map(str, sorted(group["batch"].unique())))
+        counts = str(group["strategy"].nunique()), f"{int(group['usable'].sum())} of {len(group)}"
+        found.append((f"{workload}/*/{scenario}/*/*/{size}", batches, *counts))
+    return Comparison.of_text(
+        "Tables",
+        f"`framebench report SELECTOR` prints a table, such as `framebench report '{found[0][0]}'`." if found else "",
+        ("selector", "batches", "strategies", "with numbers"),
+        found,
+        left=2,
+        machine=str(df["machine"].iloc[0]) if len(df) else "",
+    )
+
+
 def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows that one table compares, and its title."""
     for (_, workload, size, scenario, batch), group in df.groupby(["machine", "workload", "size", "scenario", "batch"]):

@@ -41,12 +41,12 @@ def of_training(table: pd.DataFrame, machine: str) -> Words:
     for workload in sorted(map(spec.workload, spec.names()), key=lambda w: w.unit != "tokens"):
         group = rows.shown(mine[mine["workload"] == workload.name])
         if phrases := [line(*answer) for answer in least(compared(group))]:
-            lines.append(f"**{workload.title}**, training at batch {rows.usual_batch(group)}: {'; '.join(phrases)}.")
+            lines.append(f"**{workload.title}**, training at batch {rows.usual_batch(group)}. {' '.join(phrases)}")
     return Words(f"{machine}: in words", tuple(lines))
 
 
 def line(framework: str, row: Any) -> str:
     if row is None:
-        return f"in {framework} no strategy saves memory"
-    needs = f"{framework} needs {mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}`"
-    return f"{needs} ({row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`'s peak{cost(row)})"
+        return f"{framework}: no strategy saves memory."
+    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
+    return f"{framework}: {mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}`, {share} ({cost(row)})."

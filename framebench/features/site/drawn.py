@@ -188,7 +188,7 @@ class Drawn:
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
-            (f, f"{r.shared_ratio:.0%} of the peak{cost(r)}, with", r.strategy, r.case)
+            (f, f"{r.shared_ratio:.0%} of the peak, {cost(r)}, with", r.strategy, r.case)
             if r
             else (f, "no strategy saves", "", "")
             for f, r in least(self.compared)

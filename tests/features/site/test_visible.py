@@ -70,7 +70,7 @@ def undecided() -> list[Record]:
     ("found", "said", "time"),
     [
         (list(in_blocks(lab())), "50% of the peak, 1.50 x the time, with", "1.50"),
-        (undecided(), "50% of the peak, 0.40 to 9.00 x the time, with", "undecided"),
+        (undecided(), "50% of the peak, 0.70 to 5.11 x the time, with", "undecided"),
         (list(in_blocks(lab(), 2)), "50% of the peak, about 1.50 x the time, with", "~1.50"),
         (list(lab()), "50% of the peak, not timed, with", "-"),
     ],
