@@ -33,9 +33,8 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
     for axis, ends in ((grid.ax.xaxis, points["mib"]), (grid.ax.yaxis, points["throughput"])):
         page.logarithmic(axis, ends.min(), ends.max())
     for framework, mine in points.groupby("framework", observed=True):
-        grid.ax.vlines(
-            mine["mib"], mine["slowest"], mine["fastest"], color=page.COLOURS[str(framework)], linewidth=0.9, zorder=1
-        )
+        colour = page.COLOURS[str(framework)]
+        grid.ax.vlines(mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
     unit = points["unit"].iloc[0]
     grid.set_axis_labels(f"peak memory of a step, MiB ({', '.join(rows.instruments(points))})", f"{unit} per second")
     _name(grid.ax, points)
@@ -50,10 +49,8 @@ def timed(group: pd.DataFrame) -> pd.DataFrame:
         mib=group["shared_bytes"] / MIB, slowest=work / group["step_high_s"], fastest=work / group["step_low_s"],
         speed=group["throughput"], changes=[axis if axis in page.MARKERS else "other settings" for axis in axes],
     )  # fmt: skip
-    at_batch = made["batch"] == rows.usual_batch(made)
-    return rows.in_order(
-        made[made["usable"] & made["same_mathematics"] & made["mib"].notna() & made["speed"].notna() & at_batch]
-    )
+    proven = made["usable"] & made["same_mathematics"] & made["mib"].notna() & made["speed"].notna()
+    return rows.in_order(made[proven & (made["batch"] == rows.usual_batch(made))])
 
 
 def _name(axes: Axes, points: pd.DataFrame) -> None:
@@ -66,9 +63,6 @@ def _name(axes: Axes, points: pd.DataFrame) -> None:
 
 def _title(points: pd.DataFrame) -> str:
     """The fastest, and the one with the least memory of those that were timed."""
-    fast, lean = points.loc[points["throughput"].idxmax()], points.loc[points["mib"].idxmin()]
-    said = (
-        f"{r['framework']} {r['strategy']} ({r['mib']:,.0f} MiB, {r['throughput']:,.0f} {r['unit']}/s)" for r in (fast, lean)
-    )
-    head = f"{points['workload'].iloc[0]} {points['scenario'].iloc[0]}"
-    return "{}: fastest {}; least memory of what was timed {}".format(head, *said)
+    fast, lean = (next(rows.each(best)) for best in (points.nlargest(1, "throughput"), points.nsmallest(1, "mib")))
+    said = (f"{r.framework} {r.strategy} ({r.mib:,.0f} MiB, {r.throughput:,.0f} {r.unit}/s)" for r in (fast, lean))
+    return "{} {}: fastest {}; least memory of what was timed {}".format(fast.workload, fast.scenario, *said)

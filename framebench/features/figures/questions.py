@@ -15,7 +15,8 @@ from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
 
 OF_A_SCENARIO: dict[str, Question] = {
-    "memory-speed": memory_and_speed, "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts, "first-step": first_steps,
+    "memory-speed": memory_and_speed, "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts,
+    "first-step": first_steps,
 }  # fmt: skip
 OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
