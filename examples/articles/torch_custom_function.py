@@ -1,7 +1,7 @@
 """Article C, a `torch.autograd.Function` that saves every intermediate result, in the test phase under `no_grad`.
 
 `placebo` computes the same and saves nothing; `lean` saves its input alone. The profiler's events of the allocator tell what
-one call has in use at the most, temporaries included, and what it keeps when it is over; hooks count the tensors that are saved.
+one call has in use at most, temporaries included, and what it keeps when it is over; hooks count the tensors that are saved.
 """
 
 import json

@@ -17,10 +17,10 @@ from framebench.cli.shared import (
     Profile,
     Results,
     Selectors,
+    answering,
     app,
     chosen,
     fail,
-    machine_of,
     machines_of,
     out,
 )
@@ -32,6 +32,8 @@ from framebench.suite import profiles
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
+
+WIDE = 120  # columns that the support matrix takes with its reasons
 
 
 @app.command("list", rich_help_panel=READ)
@@ -53,7 +55,7 @@ def list_(
             ]
             typer.echo(json.dumps(rows, indent=1))
         else:
-            for part in support.every_table():
+            for part in support.every_table() if out.width >= WIDE else support.in_short():
                 part.terminal(out)
         return
     chosen_cases = chosen(selectors, profiles.profile(), profile)
@@ -116,9 +118,9 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
 
 @app.command(rich_help_panel=READ)
 def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
-    """One table: what each workload needs in each framework, what saved most memory, and where the rest is."""
+    """One table: what training needs in each framework, which strategy saves most memory, and at what price."""
     from framebench.analysis.reports.answer import answer as table
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    table(folder.table(machine_of(folder, machine))).terminal(out)
+    table(folder.answering(answering(folder, machine))).terminal(out)

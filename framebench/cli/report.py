@@ -9,6 +9,7 @@ import typer
 
 from framebench.cli.reading import has, kept
 from framebench.cli.shared import (
+    ALL,
     READ,
     Machines,
     Results,
@@ -55,13 +56,14 @@ def report(
     ] = None,
     to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="the folder for one of these")] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(callback=documents, help="a document whose tables, of any machine, are made anew")
+        list[Path] | None, typer.Option(callback=documents, help="a document to make anew, from committed machines")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")
     ] = None,
 ) -> None:
-    """Comparison tables on the terminal and (of all cases) as results/tables/<machine>.md; or a site, figures, notebooks."""
+    """The tables of the cases that are named; without any a summary, and all tables as results/tables/MACHINE.md. Or a site,
+    figures, notebooks."""
     from framebench.analysis.results import Results as Folder
 
     if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
@@ -70,12 +72,13 @@ def report(
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
     if device is not None:
         return _of_device(device, results)
-    folder = Folder(results)
+    tracked = machine is None and (docs or ((figures or notebooks) and not to))
+    folder = Folder.committed(results) if tracked else Folder(results)
     if notebooks:
         return _run_notebooks(notebooks, folder, machine_of(folder, machine), to)
     if figures:
         return _draw(folder, machine_of(folder, machine), to or FIGURES)
-    machines = machines_of(folder, machine, has(folder, selectors))
+    machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
     shown = kept(selectors, machines, folder)
     if not shown:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
@@ -94,27 +97,38 @@ def _of_device(name: str, results: Path) -> None:
 
 
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
-    """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
+    """Of some cases on the terminal; of whole machines a summary there, and all as files; then those of documents."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.analysis.reports.report import generated, of_records
 
     if whole:
         writable(folder.root / "tables")
     comparisons = of_records(shown, folder.root)
-    for comparison in comparisons:
-        if whole or comparison.machine:  # of some cases no comparison with what others have published
+    for comparison in comparisons if not whole else ():
+        if comparison.machine:  # of some cases no comparison with what others have published
             comparison.terminal(out)
     for name in whole:
+        _summary(folder, name)
         target = folder.root / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(c.markdown() for c in comparisons if c.machine == name))
-        say(f"the same as Markdown: {target}")
+        say(f"every table: {target}")
     every = generated(folder) if docs else []
     for document in docs:
         try:
             document.write_text(refresh(document.read_text(), every))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+
+
+def _summary(folder: Folder, machine: str) -> None:
+    """A page: what training needs, and what else there is to ask for."""
+    from framebench.analysis.reports.answer import answer
+    from framebench.analysis.tables import index
+
+    table = folder.table(machine)
+    for comparison in (answer(table), index(table)):
+        comparison.terminal(out)
 
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:

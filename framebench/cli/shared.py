@@ -96,6 +96,8 @@ def chosen(
     that of a selector which states none."""
     if not selectors:
         return profiles.profile(profile) if profile else default
+    if "" in (texts := [s.strip("/ ") for s in selectors]):
+        raise UnknownCase(f"{selectors[texts.index('')]!r} names no case; `*` names all, framebench list prints them")
     among = profiles.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
 
@@ -212,6 +214,17 @@ def machine_of(folder: Folder, named: str | None, answers: Callable[[str], bool]
 def machines_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
     """The same where `all` may be said. The one with the most records comes first."""
     return folder.machines if named == ALL and folder.machines else [machine_of(folder, named, answers)]
+
+
+def answering(folder: Folder, named: str | None) -> list[str]:
+    """Whose records answer a question: the machine's that is named; or else this one's, and those of the published one where
+    this one has not measured."""
+    if named is not None or (here := provenance.machine_name()) not in folder.machines:
+        return [machine_of(folder, named)]
+    if not (published := next((name for name in folder.machines if name != here), None)):
+        return [here]
+    say(f"machine {here}, this one; what it has not measured comes from {published} (--machine NAME takes one alone)")
+    return [here, published]
 
 
 class Parts(NamedTuple):

@@ -232,6 +232,12 @@ class Record(Part):
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
 
     @property
+    def shared_instrument(self) -> str | None:
+        """By which frameworks are compared, and which a limit on memory is about: on a CPU what the kernel counts."""
+        on_cpu = self.provenance.hardware.get("device") == "cpu"
+        return "host.rss" if on_cpu and "host.rss" in self.peaks else self.peak_instrument
+
+    @property
     def timed(self) -> bool:
         """Whether its times count: of a block, of enough rounds, and ok."""
         return self.status == "ok" and len(self.step_s) >= ROUNDS

@@ -90,7 +90,7 @@ def test_a_selector_that_is_none_is_answered(selector: str) -> None:
 def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     """By one selector, whose missing parts have defaults."""
     asked = []
-    monkeypatch.setattr(advice, "machine_of", lambda *_: "m")
+    monkeypatch.setattr(advice, "answering", lambda *_: ["m"])
 
     def remember(*parts: str) -> tuple[str, ...]:
         asked.append(parts)

@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machine, Results, app, fail, machine_of, needed, out, parse_bytes, parts, say
+from framebench.cli.shared import BUDGET, AsJson, Machine, Results, answering, app, fail, needed, out, parse_bytes, parts, say
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite import selectors
@@ -63,11 +62,14 @@ def advise(
     every: Annotated[
         bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
     ] = False,
+    sort: Annotated[str, typer.Option(help="`speed`: fastest first; `memory`: least memory first")] = "speed",
     as_json: AsJson = False,
 ) -> None:
-    """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
+    """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""
     from framebench.features.advise import advice
 
+    if sort not in ("speed", "memory"):
+        fail(f"--sort {sort!r}: choose speed or memory", 2)
     given = parts(asked)
     if device is not None:
         if have or machine or parameters or ranks:
@@ -97,6 +99,7 @@ def advise(
     shape = _shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
+        "memory" if sort == "memory" else "speed",
     )  # fmt: skip
     raise typer.Exit(_answered(question, have, machine, results, every, as_json))
 
@@ -108,17 +111,16 @@ def _answered(question: Question, have: str | None, machine: str | None, results
     from framebench.analysis.results import Results as Folder
     from framebench.features.advise import advice, show
 
-    evidence = cache(lambda name: evidence_about(results, name, question.workload, question.scenario))
     folder = Folder(results)
-    named = machine_of(folder, machine, lambda name: any(r.framework in question.frameworks for r in evidence(name)[0]))
-    rows, timed = evidence(named)
+    about = {name: evidence_about(results, name, question.workload, question.scenario) for name in answering(folder, machine)}
+    rows = [found for found, _ in about.values()]
     try:
         advised = advice.advise(rows, question, folder.searches)
         smaller = question.batch and not advised.fitting
         roomiest = advice.largest_that_fits(rows, question, folder.searches) if smaller else None
     except NoRecords as error:
         fail(str(error), 1)
-    changes = _changes_from(have, advised, question, timed) if have else []
+    changes = _changes_from(have, advised, question, about[advised.machine][1]) if have else []
     if as_json:
         typer.echo(json.dumps(show.as_json(advised, changes, roomiest), indent=1))
     else:

@@ -172,7 +172,7 @@ def show(
     if figure or html:
         from framebench.analysis.figures import fronts, page
 
-        drawn = fronts.pareto(report.named(rows), undecided=True)
+        drawn = fronts.pareto(report.named(rows))
         if drawn is None:
             say("nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more")
         elif figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.features.devices.fit.fitting import errors
-from framebench.features.devices.plans import planned as store
+from framebench.features.devices.plans import store
 from framebench.features.devices.plans.planned import Planned
 from framebench.records.pins import pinned_version
 
@@ -14,11 +14,8 @@ Kept = tuple[Planned, Path, float]
 
 def kept_plans(results: Path, device: str) -> dict[str, Kept]:
     """By case id the prediction of the pinned release, its file, and the share that it may be off by."""
-    allowed = errors(results)
-    found = {}
-    for framework, error in allowed.items():
-        folder = results / "planned" / device / f"{framework}-{pinned_version(framework)}"
-        for path in sorted(folder.glob("*.json")):
-            if (planned := store.read(path)) is not None:
-                found[planned.case] = (planned, path, error)
+    found: dict[str, Kept] = {}
+    for framework, error in errors(results).items():
+        path = store.file(results, device, framework, pinned_version(framework))
+        found |= {case: (planned, path, error) for case, planned in store.read(path).items()}
     return found
