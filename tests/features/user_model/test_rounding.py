@@ -22,8 +22,8 @@ def seen(array: np.ndarray, loss: float = 1.0) -> Observed:
 
 
 def test_right_computations_pass_though_the_scale_is_from_few_draws() -> None:
-    """A thousand times: twelve draws that move along one direction, and a thirteenth. Four times the largest of three would call
-    some of these wrong."""
+    """A thousand times: twelve draws that move along one direction, and a thirteenth. Four times the largest of three would
+    call some of these wrong."""
     rng = np.random.default_rng(0)
     plain, direction = rng.standard_normal(128), rng.standard_normal(128)
     margins, by_the_largest = [], []
