@@ -81,11 +81,20 @@ def sources(path: tuple[Any, ...], weights: Collection[str]) -> list[str]:
 
 
 def leaves(model: nnx.Module) -> Iterator[tuple[nnx.Module, tuple[Any, ...], nnx.Variable]]:
-    """(layer, path, variable) of every array of the model."""
+    """(layer, path, variable) of every array of the model that is no state of random numbers."""
     for path, module in nnx.iter_modules(model):
         for name, value in vars(module).items():
-            if isinstance(value, nnx.Variable):
-                yield module, (*path, name), value
+            for inner, variable in _variables(value):
+                yield module, (*path, name, *inner), variable
+
+
+def _variables(value: Any) -> Iterator[tuple[tuple[Any, ...], nnx.Variable]]:
+    """Linen's layers are dictionaries where NNX has modules."""
+    if isinstance(value, nnx.Variable) and not isinstance(value, nnx.RngState):
+        yield (), value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from (((name, *path), variable) for path, variable in _variables(inner))
 
 
 def load(model: nnx.Module, weights: Mapping[str, np.ndarray], dtype: Any) -> None:

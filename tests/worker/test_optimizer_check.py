@@ -12,7 +12,7 @@ from framebench.adapters.base import State
 from framebench.models.spec import Optimizer
 from framebench.suite.selectors import parse
 from framebench.worker.observe import Observed
-from framebench.worker.optimizer_check import OptimizerCheck
+from framebench.worker.optimizer_check import OptimizerCheck, relative
 from framebench.worker.verification import compare_updates
 
 ADAM = parse("transformer/torch/train/amp_bf16/b4/tiny")
@@ -79,6 +79,11 @@ def test_another_rule_is_wrong_whatever_the_gradients_are(case: Any, changed: di
     found = compare_updates(case, followed(case, **changed), 1.0)
     assert found.margin > 1
     assert found.failed
+
+
+@pytest.mark.parametrize(("off", "size", "error"), [(0.0, 0.0, 0.0), (1.0, 0.0, float("inf")), (1.0, 2.0, 0.5)])
+def test_a_weight_without_a_gradient_must_stay(off: float, size: float, error: float) -> None:
+    assert relative(off, size) == error
 
 
 def test_narrow_weights_are_left_out() -> None:

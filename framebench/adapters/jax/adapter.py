@@ -50,12 +50,19 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
 
 
 class Split(NamedTuple):
-    """A model taken apart: what is trained, what is not, and the running statistics, as nested dictionaries."""
+    """A model taken apart: what is trained, what is not, the running statistics, and what draws random numbers, as nested
+    dictionaries."""
 
     graph: nnx.GraphDef
     params: Tree
     frozen: Tree
     stats: Tree
+    draws: Tree
+
+
+def merged(graph: nnx.GraphDef, params: Tree, stats: Tree, constants: Tree) -> Any:
+    """The model, put together."""
+    return nnx.merge(graph, params, constants["frozen"], stats, constants.get("draws", {}))
 
 
 class JaxAdapter(Adapter):
@@ -93,6 +100,8 @@ class JaxAdapter(Adapter):
         self.names = self.naming(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
         self.constants["frozen"] = self.placed("frozen", parts.frozen)
+        if parts.draws:  # the same in each step, so that every strategy draws the same numbers
+            self.constants["draws"] = self.placed("draws", self.model_module.draws())
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
         self.optimizer_state: Any = self.first_state() if self.case.stage.trains else None
         if self.case.scenario == "varlen":
@@ -145,7 +154,7 @@ class JaxAdapter(Adapter):
 
     def split(self, model: nnx.Module) -> Split:
         trained = nnx.All(nnx.Param, lambda path, _: self.recipe.trained(flax_weights.canonical(path)))
-        graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat)
+        graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat, ...)
         return Split(graph, *map(nnx.to_pure_dict, states))
 
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
@@ -175,7 +184,7 @@ class JaxAdapter(Adapter):
         """
 
         def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
-            model = nnx.merge(graph, params, constants["frozen"], stats)
+            model = merged(graph, params, stats, constants)
             logits = model(x)
             return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)) if self.recipe.training else None
 
@@ -188,14 +197,14 @@ class JaxAdapter(Adapter):
 
     def plain_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
         """(parameters, statistics, constants, x, y) -> loss."""
-        return lambda params, stats, c, x, y: self.model_module.loss(nnx.merge(graph, params, c["frozen"], stats)(x), y)
+        return lambda params, stats, c, x, y: self.model_module.loss(merged(graph, params, stats, c)(x), y)
 
     def summed_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
-        return lambda params, stats, c, x, y: self.model_module.loss_sum(nnx.merge(graph, params, c["frozen"], stats)(x), y)
+        return lambda params, stats, c, x, y: self.model_module.loss_sum(merged(graph, params, stats, c)(x), y)
 
     def gradient(self, graph: nnx.GraphDef) -> Gradient:
         def objective(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[Array, tuple[Array, Tree]]:
-            model = nnx.merge(graph, params, constants["frozen"], stats)
+            model = merged(graph, params, stats, constants)
             loss = self.recipe.loss(model(x), x, y, constants)
             scaled = loss * constants["scale"] if "scale" in constants else loss
             return scaled, (loss, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)))

@@ -20,6 +20,8 @@ HALVES = 2
 SUM = "the loss is a sum over the batch, and accumulation divides it by the number of micro-batches: return the mean"
 COUPLED = "samples look at each other, as with batch norm or in-batch negatives, so that micro-batches are other mathematics"
 
+DRAWN = "random numbers are drawn anew for each micro-batch, as by dropout, so that their gradients add up to another one"
+
 
 def apart(one: Observed, other: Observed) -> tuple[str, float]:
     """In what two runs from the same weights differ most, and by how much, relative. Of weights nothing is asked: an optimizer

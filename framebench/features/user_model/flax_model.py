@@ -11,14 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
+from flax import linen, nnx
+from flax.nnx import bridge
 from jax import Array
 
 from framebench.features.user_model import blocks, flax_rounding
 from framebench.features.user_model.flax_rounding import floating
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
-from framebench.models.spec import OWN, workload
+from framebench.models.spec import OWN, SEED, workload
 from framebench.suite.user_file import Fault, UserFile, kind
 
 HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
@@ -65,9 +66,29 @@ def build(
 
 def plain() -> nnx.Module:
     model = user().made("model")
+    if isinstance(model, linen.Module):
+        return Linen(model)
     if not isinstance(model, nnx.Module):
-        raise Fault(f"{user().line('model')}: model() must return a flax.nnx.Module, and it returned {kind(model)}")
+        raise Fault(
+            f"{user().line('model')}: model() must return a flax.nnx.Module or a flax.linen.Module, and it returned {kind(model)}"
+        )
     return model
+
+
+class Linen(nnx.Module):
+    """A module of Flax's older interface, initialised by the file's own batch. What it updates are its running statistics."""
+
+    def __init__(self, module: linen.Module) -> None:
+        x, _ = user().batch(1, jax.Array | np.ndarray, "array")
+        self.inner = bridge.lazy_init(bridge.ToNNX(module, rngs=nnx.Rngs(SEED)), x)
+
+    def __call__(self, x: Any) -> Any:
+        return self.inner(x, mutable=["batch_stats"])
+
+
+def draws() -> dict[str, Any]:
+    """The states of random numbers as the model begins, in nested dictionaries."""
+    return nnx.to_pure_dict(nnx.state(plain(), nnx.RngState))
 
 
 def blocks_in(model: nnx.Module) -> list[Any]:
@@ -92,19 +113,26 @@ def optimizer() -> optax.GradientTransformation:
 
 def leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
     """(canonical name, variable, array in the canonical layout). Raises Fault for kinds of variables that are not supported."""
-    for module, path, variable in flax_weights.leaves(model):
-        if not isinstance(variable, nnx.Param | nnx.BatchStat):
+    for path, variable in nnx.to_flat_state(nnx.state(model)):
+        if not isinstance(variable, nnx.Param | nnx.BatchStat | nnx.RngState):
             where = ".".join(map(str, path))
             raise Fault(
-                f"{user().line('model')}: the model has {where}, a variable of the kind {kind(variable)}, and only nnx.Param "
-                f"and nnx.BatchStat are supported: leave out what draws random numbers, such as dropout"
+                f"{user().line('model')}: the model has {where}, a variable of the kind {kind(variable)}, and only nnx.Param, "
+                f"nnx.BatchStat and states of random numbers are supported: what else a step changes cannot be followed"
             )
+    for module, path, variable in flax_weights.leaves(model):
         value = np.asarray(variable.get_value(), np.float32)
         yield flax_weights.canonical(path), variable, flax_weights.BACK[flax_weights.layout_of(module, path[-1])](value)
 
 
 def weights() -> dict[str, np.ndarray]:
     """Weights and statistics as the model begins."""
+    return {name: array.copy() for name, array in _beginning().items()}
+
+
+@cache
+def _beginning() -> dict[str, np.ndarray]:
+    """Made once: Linen runs the model to initialise it."""
     return {name: array for name, _, array in leaves(plain())}
 
 
@@ -133,6 +161,8 @@ def facts(size_: int) -> dict[str, Any]:
         "block": ", ".join(sorted({type(block).__name__ for block in found_blocks})),
         "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
+        "draws": any(nnx.state(model, nnx.RngState)) and any(isinstance(m, nnx.Dropout | Linen) for _, m in every),
+        "linen": isinstance(model, Linen),
         "input": list(x.shape),
         "target": list(y.shape),
         "optimizer": "of the file" if _optimizer_given() else "SGD",

@@ -79,7 +79,8 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter = same(adapter, observed)
         if case.stage.trains:
             facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
-            facts["accumulation"] = "" if facts["couples"] else checks.accumulation(adapter, observed)
+            other = "" if facts["couples"] else checks.accumulation(adapter, observed)
+            facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
         emit({"phase": "first steps, rounded otherwise"})
         facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
         facts["unsharp"] = checks.unsharp(rounding["bf16"], observed)

@@ -173,7 +173,24 @@ BROKEN = {
     "dropout": (
         ("nn.ReLU()", "nn.Dropout(0.5)"), r"mine\.py:6: two runs .* by .*, first in the output of 1 \(Dropout\)",
     ),
-    "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias$"),
+    "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
+    "dropout before a zero": (
+        ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
+         "    nn.init.zeros_(layer.weight)\n    return [layer]"),
+        r"mine\.py:6: two runs .* the gradient by .*, first in the output of 1 \(Dropout\)",
+    ),
+    "a head of zeros": (
+        ("nn.Linear(8, 3))", "*zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
+         "    nn.init.zeros_(layer.weight)\n    return [layer]"),
+        r"\|  \| 2 without a gradient",
+    ),
+    "a sum": (("mean()", "sum()"), r"the loss is a sum over the batch, and accumulation divides"),
+    "unequal": (("((output - target) ** 2).mean()", "((output - target) ** 2)[target > 0.2].mean()"), r"tokens are unequal"),
+    "negatives": (("((output - target) ** 2).mean()", "torch.logsumexp(output @ target.T, 1).mean()"), r"samples look at each"),
+    "a sequence": (
+        ("nn.Linear(6, 8), nn.ReLU()", "nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten()"), r"^nothing:  \|",
+    ),
+    "a largest": (("nn.ReLU()", "nn.Unflatten(1, (2, 4)), nn.AdaptiveMaxPool1d(4), nn.Flatten()"), r"^nothing:  \|"),
     "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
 }  # fmt: skip
 

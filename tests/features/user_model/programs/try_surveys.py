@@ -18,6 +18,7 @@ for name, file in json.loads(sys.argv[1]).items():
         survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
+        said[name] += f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"
     except (Exception, SystemExit) as error:
         told = failure(error)
         said[name] = "OOM " * told["oom"] + told["blamed"]

@@ -1,0 +1,57 @@
+"""What is asked of a model before anything is compared with it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from framebench.features.user_model import checks
+from framebench.features.user_model.measure import notes
+from framebench.suite.tensors import summaries
+from framebench.worker.observe import Observed
+
+
+def seen(loss: float = 1.0, **gradients: float) -> Observed:
+    tensors = summaries((name, np.full(8, value)) for name, value in gradients.items())
+    return Observed({"loss_0": loss}, {"gradient": tensors, "weight": tensors})
+
+
+def test_gradients_differ_where_losses_do_not() -> None:
+    """While a head is zero, whatever lies before it leaves the loss alone."""
+    what, off = checks.apart(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
+    assert (what, off) == ("gradient", pytest.approx(0.01, rel=0.5))
+    assert checks.apart(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, "rounding alone"
+    assert math.isinf(checks.apart(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
+
+
+@pytest.mark.parametrize(
+    ("shares", "left", "said"),
+    [
+        ((0.5, 0.5), 0.0, ""),
+        ((1.0, 1.0), 0.0, "a sum over the batch, and accumulation divides it"),
+        ((0.2, 0.8), 0.0, "tokens are unequal: in the batch's loss its halves count 20% and 80%"),
+        ((0.5, 0.5), 0.3, "samples look at each other"),
+    ],
+)
+def test_why_micro_batches_are_other_mathematics(shares: tuple[float, float], left: float, said: str) -> None:
+    found = checks.in_words(np.array(shares), left, alike=True)
+    assert found.startswith(said) or said in found
+    assert bool(found) == bool(said)
+
+
+def test_weights_without_a_gradient_are_counted() -> None:
+    params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
+    observed = seen(head=1.0)
+    observed.tensors["first moment"] = summaries([("head", np.ones(8)), ("body", np.ones(8))])
+    assert checks.without_gradient(params, observed) == {"weights": 2, "first": 1, "ever": []}
+    observed.tensors["first moment"].pop("body")
+    found = checks.without_gradient(params, observed)
+    assert found["ever"] == ["body"]
+    assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, such as body"]
+
+
+def test_a_gradient_that_could_be_missing_without_a_word_is_counted() -> None:
+    found = checks.unsharp({"gradient": {"head": (0.3, 0.1), "body": (0.1, 0.1)}}, seen(head=2.0, body=1.0))
+    assert found == (1, pytest.approx(0.8))

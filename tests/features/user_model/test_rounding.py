@@ -1,0 +1,52 @@
+"""The rule by which a user's model may be off, and that a scale from few draws is treated as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from framebench.features.user_model.rounding import DRAWS, FALSE_ALARM, explained, student, with_branches
+from framebench.suite.tensors import errors, summaries
+from framebench.suite.tolerance import MULTIPLE
+from framebench.worker.observe import Observed
+
+
+@pytest.mark.parametrize("degrees", sorted({*DRAWS.values(), 2, 30}))
+def test_the_quantile_is_students(degrees: int) -> None:
+    assert student(degrees) == pytest.approx(stats.t.isf(FALSE_ALARM / 2, degrees), rel=1e-4)
+
+
+def seen(array: np.ndarray, loss: float = 1.0) -> Observed:
+    return Observed({"loss_0": loss, "loss_1": 2.0}, {"gradient": summaries([("norm.bias", array)])})
+
+
+def test_right_computations_pass_though_the_scale_is_from_few_draws() -> None:
+    """A thousand times: twelve draws that move along one direction, and a thirteenth. Four times the largest of three would
+    call some of these wrong."""
+    rng = np.random.default_rng(0)
+    plain, direction = rng.standard_normal(128), rng.standard_normal(128)
+    margins, by_the_largest = [], []
+    for _ in range(1000):
+        several = [seen(plain + 0.01 * rng.standard_normal() * direction) for _ in range(DRAWS["bf16"] + 1)]
+        found = explained(several[:-1], seen(plain), set())["gradient"]["norm.bias"][1]
+        off = [errors(one.tensors["gradient"]["norm.bias"], seen(plain).tensors["gradient"]["norm.bias"])[1] for one in several]
+        margins.append(off[-1] / (MULTIPLE * found))
+        by_the_largest.append(off[-1] / max(off[:3]))
+    assert max(margins) < 1
+    assert max(by_the_largest) > MULTIPLE, "three draws, and their largest"
+    assert max(margins) > 0.2, "nor is it so wide that nothing would be wrong"
+
+
+def test_what_is_lost_has_no_scale_and_losses_share_theirs() -> None:
+    plain = np.ones(4)
+    found = explained([seen(plain, 1.01), seen(plain, 1.0)], seen(plain), {"norm.bias"})
+    assert found["gradient"] == {}
+    assert found["value"]["loss_0"] == found["value"]["loss_1"] != (0.0, 0.0)
+
+
+def test_a_branch_that_few_draws_miss_shows_in_coarser_ones() -> None:
+    smooth, branch = (1e-6, 1e-6), (1e-6, 1e-3)
+    fine = {"gradient": {"smooth": smooth, "branchy": smooth}}
+    coarse = {"gradient": {"smooth": (2e-4, 2e-4), "branchy": (1e-2, 1e-3)}}
+    assert with_branches(fine, coarse)["gradient"] == {"smooth": smooth, "branchy": (1e-2, branch[1])}
