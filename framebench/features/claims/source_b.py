@@ -41,7 +41,7 @@ POOL = evidence("pool_bytes")
 SAME_GRADIENT, SAME_LOSS = below(1e-3), below(1e-2)  # relative
 ALL_OF_IT = Target(1, 0.0, 0.05, 1.0)  # of the difference between the large batch's peak and the small one's
 GPU_FIRST = Advice("Measure it on your card first.")
-COMPARE = Advice("Compare it in your model first: the arms disagree, or are too few.")
+COMPARE = Advice("Compare it in your model first.")
 COMPILER = "another back end generates the GPU's kernels"
 
 
