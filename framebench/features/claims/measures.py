@@ -30,6 +30,10 @@ class Unpaired(Nothing):
     """Step times that were never taken in one block."""
 
 
+class Outdated(Nothing):
+    """A probe's result that an older program of it gave."""
+
+
 class DoesNotRun(Nothing):
     """A snippet that ends with an error; the message is the error."""
 
@@ -353,7 +357,7 @@ class OfProbe:
         try:
             return self.of(probe_record.found)
         except KeyError as missing:
-            raise Nothing(f"the result of probe {self.probe} is an older one's, without {missing}") from None
+            raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ CLAIMS = (
     ),
     Claim(
         "B2", "Checkpointing costs one more forward pass.", "each block twice", "blocks run in a step, checkpoint / plain", True, SAME_CODE,
-        (Advice("Count every recomputed block twice ({range}); its time stands beside.", "more"),), part="speed",
+        (Advice("Count every recomputed block twice ({range}); its time stands beside.", "more"),), part="passes",
         note="Blocks are counted in PyTorch and Jittor; what a second forward pass takes is the device's, and stands beside. The "
         "JAX arm beside compares scanned and recomputed blocks with unrolled ones",
         arms=ratios("train/checkpoint", "train/fp32", TWICE, frameworks=(*TORCH, *JITTOR), quantity=BLOCK_RUNS),
