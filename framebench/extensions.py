@@ -53,7 +53,7 @@ class Page(NamedTuple):
     """A page of a machine on the site. `context` is asked for when the page is written."""
 
     name: str  # of its file, without the ending
-    title: str
+    title: str  # in the machine's menu; empty where another page leads to it
     template: str  # below `framebench/features`
     context: Callable[[], dict[str, Any]]
 

@@ -6,9 +6,10 @@ import jittor as jt
 
 x = jt.rand(256, 1024)  # one MiB
 x.sync()
-held = jt.flags.stat_allocator_total_alloc_byte
 jt.display_memory_info()
+held = jt.get_mem_info().total_cpu_used + jt.get_mem_info().total_cuda_used
 del x
 jt.clean()
 jt.gc()
-print(json.dumps({"bytes_counted": int(held)}))
+left = jt.get_mem_info().total_cpu_used + jt.get_mem_info().total_cuda_used
+print(json.dumps({"held": int(held), "left": int(left)}))

@@ -10,6 +10,7 @@ import pandas as pd
 from framebench.analysis import rows
 from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.comparison import mib
+from framebench.analysis.reports import stands_out
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
@@ -29,7 +30,9 @@ class Words:
 
 def every(results: Results) -> list[Words]:
     """Of each machine that has something to compare."""
-    all_words = [of_training(results.table(machine), machine) for machine in results.machines]
+    tables = {machine: results.table(machine) for machine in results.machines}
+    all_words = [of_training(table, machine) for machine, table in tables.items()]
+    all_words += [Words(f"{machine}: what stands out", stands_out.of_machine(table)) for machine, table in tables.items()]
     return [words for words in all_words if words.lines]
 
 

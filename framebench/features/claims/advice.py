@@ -23,19 +23,24 @@ def rests_on(one: Advice, lines: Sequence[Line]) -> list[Line]:
 
 
 def carried(one: Advice, lines: Sequence[Line]) -> bool:
-    """Whether no arm is missing and none disagrees."""
+    """Whether no arm is missing, none says otherwise, and most say for certain what the advice says."""
     arms = rests_on(one, lines)
-    return one.sign is None or (bool(arms) and all(line.sign == one.sign for line in arms))
+    agreeing = sum(line.sign == one.sign for line in arms)
+    missing = any(line.value is None for line in arms)
+    return one.sign is None or (
+        not missing and {line.sign for line in arms} <= {one.sign, "unclear"} and 2 * agreeing > len(arms)
+    )
 
 
 def said(one: Advice, arms: Sequence[Line]) -> str:
     if one.sign is None:
         return one.text
-    ranked = sorted(arms, key=lambda line: abs((line.value or 0) - line.null))
+    agree = [line for line in arms if line.sign == one.sign]
+    ranked = sorted(agree, key=lambda line: abs((line.value or 0) - line.null))
     least, most = ranked[0], ranked[-1]
     text = one.text.format(
-        measured=shown(*hull(arms), arms[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
+        measured=shown(*hull(agree), agree[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
         least=least.figure, most=most.figure, least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
-    which = f"{one.arms!r}" if one.arms else "deciding"
-    return f"{text} [{len(arms)} {which} arm{'s' if len(arms) > 1 else ''}: {one.sign}]"
+    which = f" with {one.arms!r}" if one.arms else " that decide"
+    return f"{text} [{one.sign}: {len(agree)} of {len(arms)} arms{which}]"

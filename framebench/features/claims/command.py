@@ -56,9 +56,8 @@ def claims(
     failed = measure(chosen, size, (evidence, cases), blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
     entries = _by_default(folder, size, ids or []) if not (machine or run) else []
-    entries = entries or ledger(
-        folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
-    )
+    where = provenance.machine_name() if run and not machine else machine_of(folder, machine)
+    entries = entries or ledger(folder, where, size, ids or [])
     if as_json:
         typer.echo(json.dumps([plain(entry) for entry in entries], indent=1))
     else:

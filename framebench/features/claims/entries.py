@@ -83,19 +83,24 @@ class Entry:
 
 
 def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:
-    """`-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value, and no number without an interval."""
+    """`-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value, and no number without an interval. What
+    prints as one number has no brackets."""
     if value is None:
         return "-"
     if low is None or high is None:
         return "no interval"
+    sign = "+" if form == "change" else ""
+    unit = {"points": " points", "change": " %", "share": " %", "error": " %"}.get(form, "")
+    v, lo, hi = (100 * (x - (form == "change")) if unit else x for x in (value, low, high))
+    digits = _digits(form, v, hi)
+    texts = [f"{x:{sign},.{digits}f}" for x in (v, lo, hi)]
+    return f"{texts[0]}{unit}" + (f" ({texts[1]} to {texts[2]})" if len(set(texts)) > 1 else "")
+
+
+def _digits(form: str, value: float, high: float) -> int:
     if form in ("change", "share", "points", "error"):
-        less = 1.0 if form == "change" else 0.0
-        v, lo, hi = (100 * (x - less) for x in (value, low, high))
-        sign, unit = ("+" if form == "change" else "", " points" if form == "points" else " %")
-        digits = 3 if form == "error" and abs(hi) < 0.1 else 1
-        return f"{v:{sign}.{digits}f}{unit} ({lo:{sign}.{digits}f} to {hi:{sign}.{digits}f})"
-    digits = 0 if form == "count" or abs(value) >= 1000 else 2
-    return f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+        return 3 if form == "error" and abs(high) < 0.1 else 1
+    return 0 if form == "count" or abs(value) >= 1000 else 2
 
 
 def hull(lines: Sequence[Line]) -> tuple[float | None, float | None, float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -72,7 +73,7 @@ def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     unmet = claim.needs.unmet(measured.conditions(arm.measure, size)) if found.decides else ""
     if not unmet and measured.on_cpu and any(Case.of(case).support.gpu for case in found.missing):
         unmet = "needs a GPU"
-    return replace(found, verdict=UNMET, remark=f"{found.name}: {unmet}") if unmet else found
+    return replace(found, verdict=UNMET, remark=unmet) if unmet else found
 
 
 def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
@@ -119,10 +120,17 @@ def remark(claim: Claim, lines: Sequence[Line]) -> str:
     absent = [one for one in counted if one.value is None]
     missing = f"{len(absent)} of {len(counted)} arms have no number." if absent else ""
     disagree = sides((one.name, one.verdict) for one in deciding)
-    unmet = claim.needs.unmet(Conditions()) if not claim.arms else ""
-    why = "; ".join(dict.fromkeys(one.remark for one in deciding if one.remark))
-    parts = (disagree, claim.definition and f"By definition: {claim.definition}", unmet, missing, why, claim.note)
+    why = "; ".join(dict.fromkeys(one.remark for one in counted if one.remark))
+    proof = claim.definition and f"By definition: {claim.definition}"
+    parts = (disagree, proof, _unmet(claim, deciding), missing, why, claim.note)
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
+
+
+def _unmet(claim: Claim, deciding: Sequence[Line]) -> str:
+    """What is not as the claim needs it, with the number of arms that are shown and do not decide."""
+    counts = Counter(one.remark for one in deciding if one.verdict == UNMET)
+    told = [f"{count} arms decide nothing: {why}" for why, count in counts.items()]
+    return claim.needs.unmet(Conditions()) if not claim.arms else ". ".join(told)
 
 
 def command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:

@@ -30,6 +30,10 @@ class Unpaired(Nothing):
     """Step times that were never taken in one block."""
 
 
+class Outdated(Nothing):
+    """A probe's result that an older program of it gave."""
+
+
 class DoesNotRun(Nothing):
     """A snippet that ends with an error; the message is the error."""
 
@@ -210,10 +214,14 @@ class Apart(_OfTwo):
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))
-        ratio = quotient(change, base)
-        ends = abs(ratio.low - 1), abs(ratio.high - 1)
-        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-        return Effect(abs(ratio.value - 1), nearest, max(ends))
+        return apart(quotient(change, base))
+
+
+def apart(ratio: Effect) -> Effect:
+    """How far a ratio is from 1, to either side."""
+    ends = abs(ratio.low - 1), abs(ratio.high - 1)
+    nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+    return Effect(abs(ratio.value - 1), nearest, max(ends))
 
 
 @dataclass(frozen=True)
@@ -349,18 +357,20 @@ class OfProbe:
         try:
             return self.of(probe_record.found)
         except KeyError as missing:
-            raise Nothing(f"the result of probe {self.probe} is an older one's, without {missing}") from None
+            raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
 
 
 @dataclass(frozen=True)
 class Planned:
     """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, or `added` to what is alive
-    between two steps. The interval is the prediction's published error, taken against the ratio on both sides."""
+    between two steps. The interval is the prediction's published error, taken against the ratio on both sides. With
+    `proportion`, how far the ratio is off from that, to either side."""
 
     quantity: Literal["peak", "added"]
     change: Ref
     base: Ref
     form: str = "change"
+    proportion: float = 0.0
     probe: str = ""
 
     @property
@@ -385,4 +395,5 @@ class Planned:
             if plan.reason:
                 raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
         base, change = (plan for _, plan in plans if plan)
-        return planned_ratio(change, base, self.quantity)
+        ratio = planned_ratio(change, base, self.quantity)
+        return apart(Effect(*(end / self.proportion for end in ratio))) if self.proportion else ratio

@@ -27,6 +27,7 @@ def framework_of(snippet: Path) -> str:
 def tried(snippet: Path, environment: Environment) -> tuple[Numbers, str]:
     """The numbers of its last line, and the error with which it ended, if it did."""
     variables = {**os.environ, **environment.variables(), "PYTHONPATH": import_path(None), "OMP_NUM_THREADS": "1"}
+    variables.pop("log_silent", None)  # in silence Jittor's own errors end nothing
     command = [str(environment.python), "-P", str(snippet)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -35,6 +36,7 @@ def tried(snippet: Path, environment: Environment) -> tuple[Numbers, str]:
 
 
 def _error(errors: str) -> str:
-    """The line of a traceback that names the exception, without places of this machine."""
-    named = [line for line in errors.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    return re.sub(r"/\S+/", "", (named or ["ended with an error that has no name"])[-1])[:200]
+    """The line of a traceback that names the exception, without colours, times and places of this machine."""
+    named = [line for line in re.sub(r"\x1b\[[\d;]*m", "", errors).splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    last = (named or ["ended with an error that has no name"])[-1]
+    return re.sub(r"/\S+/|\[[a-z] \d{4} [^]]*\] *", "", last).strip()[:200]

@@ -20,7 +20,7 @@ from framebench.features.claims.arms import (
 from framebench.features.claims.claim import Advice, Claim
 from framebench.features.claims.measures import Ratio
 from framebench.features.claims.needs import CARD, Needs
-from framebench.features.claims.probed import of_all
+from framebench.features.claims.probed import difference, of_all
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import FRAGMENTATION, RESERVED, TIME, evidence
 from framebench.suite.strategy import FRAMEWORKS
@@ -140,10 +140,11 @@ CLAIMS = (
         needs=CARD,
     ),
     Claim(
-        "A12", "Jittor shows what memory is held, and gives it back.", "it runs", "bytes that its counters tell of", True,
+        "A12", "Jittor shows what memory is held, and gives it back.", "less held", "bytes held after jt.gc() less before", True,
         "the same Python code runs on every device",
-        (Advice("Look at `jt.display_memory_info()` and the counters in `jt.flags`.", "more"),),
-        arms=(snippet("jittor_memory_tools", "jittor", of_all("bytes_counted"), SOME),),
+        (Advice("Look at `jt.display_memory_info()`; `jt.gc()` gives back what nobody holds ({measured} bytes).", "less"),),
+        arms=(snippet("jittor_memory_tools", "jittor", difference("left", "held"), Target(-1, 0.0, 0.5)),),
+        evidence=(snippet("jittor_memory_tools", "bytes that it shows", of_all("held"), SOME),),
     ),
     Claim(
         "A13", "Jittor has checkpointing.", "it exists", "names found", True, "the same Python code runs on every device",

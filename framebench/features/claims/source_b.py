@@ -41,7 +41,7 @@ POOL = evidence("pool_bytes")
 SAME_GRADIENT, SAME_LOSS = below(1e-3), below(1e-2)  # relative
 ALL_OF_IT = Target(1, 0.0, 0.05, 1.0)  # of the difference between the large batch's peak and the small one's
 GPU_FIRST = Advice("Measure it on your card first.")
-COMPARE = Advice("Compare it in your model first: the arms disagree, or are too few.")
+COMPARE = Advice("Compare it in your model first.")
 COMPILER = "another back end generates the GPU's kernels"
 
 
@@ -95,7 +95,7 @@ CLAIMS = (
     ),
     Claim(
         "B2", "Checkpointing costs one more forward pass.", "each block twice", "blocks run in a step, checkpoint / plain", True, SAME_CODE,
-        (Advice("Count every recomputed block twice ({range}); its time stands beside.", "more"),), part="speed",
+        (Advice("Count every recomputed block twice ({range}); its time stands beside.", "more"),), part="passes",
         note="Blocks are counted in PyTorch and Jittor; what a second forward pass takes is the device's, and stands beside. The "
         "JAX arm beside compares scanned and recomputed blocks with unrolled ones",
         arms=ratios("train/checkpoint", "train/fp32", TWICE, frameworks=(*TORCH, *JITTOR), quantity=BLOCK_RUNS),

@@ -43,7 +43,8 @@ CLAIMS = (
             Advice("Divide the batch over ranks: {range} per rank.", "less"),
             Advice("Count weights, states and buckets first: they are not divided, and where they dominate a rank needs more than one process."),
         ),
-        part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared",
+        part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared. "
+        "The U-Net has no records over ranks",
         arms=(
             *ratios("train/ddp@x2", "train/fp32", LESS, WITH_RANKS, TORCH),
             *ratios("train/replicated@x2", "train/fp32", LESS, WITH_RANKS, JAX, quantity=PLAN),
@@ -57,6 +58,7 @@ CLAIMS = (
         "B11", "Data parallelism spreads memory over devices: what stays between two steps.", "less per rank",
         "bytes alive per rank, 2 ranks / 1", True, COUNTED,
         (Advice("Shard weights and states: {range} of what stays.", "less", "fully sharded"),), part="states",
+        note="The U-Net has no records over ranks",
         arms=(
             *ratios("train/ddp@x2", "train/fp32", LESS, WITH_RANKS, TORCH, quantity=ALIVE),
             *ratios("train/replicated@x2", "train/fp32", LESS, WITH_RANKS, JAX, quantity=ALIVE),
@@ -120,7 +122,7 @@ CLAIMS = (
     ),
     Claim(
         "B26", "GradScaler keeps small gradients from becoming zero in float16.", "fewer zeros", "zeros among 1,000 gradients, scaled less plain",
-        True, SAME_CODE, (Advice("Scale the loss in float16: {measured} zeros.", "less"),),
+        True, SAME_CODE, (Advice("Scale the loss in float16: the zeros changed by {measured}.", "less"),),
         arms=(snippet("torch_grad_scaler", "torch", difference("zeros_scaled", "zeros"), Target(-1, 0.0, 0.5)),),
         note="Gradients of 1e-10 to 1e-6",
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from framebench.features.claims.claim import Arm, Claim
 from framebench.features.claims.ledger import applies, names
-from framebench.features.claims.measures import Nothing, OfCases, Planned, Unpaired
+from framebench.features.claims.measures import Nothing, OfCases, Outdated, Planned, Unpaired
 from framebench.features.claims.samples import SHARE, TIME
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import Case
@@ -45,11 +45,22 @@ def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: boo
     every = dict.fromkeys(case for _, missed in lacking for case in missed)
     once = [case for case in every if case not in timed and not any(case in pair for pair in pairs)]
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
-    unasked = measured.unasked(names(claims))
-    missing = [probe for probe in needed if measured.probe(probe) is None or (probe == NAMES and unasked)]
+    old = {arm.measure.probe for arm in arms if arm.measure.probe and _outdated(arm, measured, size)}
+    old |= {NAMES} if measured.unasked(names(claims)) else set()
+    missing = [probe for probe in needed if measured.probe(probe) is None or probe in old]
     planned = [case for arm in arms if isinstance(arm.measure, Planned) for case in arm.measure.planned()]
     plans = [case for case in dict.fromkeys(planned) if measured.plan(case) is None]
     return Wanted(together(once), together(timed), list(pairs), missing, plans)
+
+
+def _outdated(arm: Arm, measured: Measured, size: str) -> bool:
+    try:
+        arm.measure.effect(measured, size)
+    except Outdated:
+        return True
+    except Nothing:
+        pass
+    return False
 
 
 def together(cases: Iterable[Case]) -> list[Case]:

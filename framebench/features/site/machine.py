@@ -79,7 +79,11 @@ class Machine:
     @cached_property
     def pages(self) -> list[tuple[str, str]]:
         """File names without ending, and titles."""
-        others = [("figures", "Figures"), *((page.name, page.title) for page in self.of_features), ("cases", "All cases")]
+        others = [
+            ("figures", "Figures"),
+            *((page.name, page.title) for page in self.of_features if page.title),
+            ("cases", "All cases"),
+        ]
         return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
 
     @cached_property

@@ -278,7 +278,7 @@ def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) 
     put(results, "unet3d/torch/train/compile/b4/tiny", 130)
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
-    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. [2 deciding arms: less]"
+    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. [less: 2 of 2 arms that decide]"
 
 
 @pytest.mark.parametrize(("numbers", "error", "verdict"), [

@@ -21,7 +21,8 @@ IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D"
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory gradient", "B11": "peak states", "D5": "speed collector",
     "B19": "memory speed version", "B21": "states memory speed",
-} | dict.fromkeys(("B2", "B12", "B18", "D3"), "memory speed")  # fmt: skip
+    "B2": "memory passes",
+} | dict.fromkeys(("B12", "B18", "D3"), "memory speed")  # fmt: skip
 
 
 def test_every_claim_is_there_once() -> None:

@@ -15,7 +15,7 @@ from framebench.features.claims.store import SNIPPET
 from tests.processes import ROOT
 
 FAIL = {
-    "jittor_accumulate": "AttributeError",
+    "jittor_accumulate": "RuntimeError",
     "jittor_attention": "AttributeError",
     "jittor_memory_limit": "AttributeError",
     "jittor_volume_norm": "AttributeError",
