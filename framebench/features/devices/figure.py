@@ -16,6 +16,7 @@ from framebench.analysis.results import Results
 from framebench.features.devices.catalog import GIB, find
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
+from framebench.suite.registry import find as find_strategy
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
 WORTH = 0.05  # a change that is drawn
@@ -24,7 +25,8 @@ FEWEST = 3
 NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count different things: compare bars "
-    "of one colour. Left out: combinations, and strategies within 5 % of the baseline in both."
+    "of one colour. Without a bar there is no prediction. Left out: combinations, other models, and strategies within 5 % of "
+    "the baseline in both frameworks."
 )
 
 
@@ -45,11 +47,17 @@ def savings(df: pd.DataFrame) -> Figure | None:
 
 
 def worth_drawing(df: pd.DataFrame) -> pd.DataFrame:
-    """Single strategies that change a peak somewhere, and the baseline; of what was refused what it needs."""
+    """Single strategies of the same model that change a peak somewhere, and the baseline; of what was refused what it needs."""
     needed = df["used_bytes"].fillna(df["needs_bytes"])
-    known = df.assign(used_bytes=needed)[needed.notna() & ~df["strategy"].str.contains("+", regex=False)]
+    single = pd.Series([*map(_alone, df["scenario"], df["strategy"])], df.index, bool)
+    known = df.assign(used_bytes=needed)[needed.notna() & single]
     changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
     return known[known["strategy"].isin(changed) | known["baseline"]]
+
+
+def _alone(scenario: str, strategy: str) -> bool:
+    """No combination, and of the baseline's model and loss."""
+    return "+" not in strategy and find_strategy(scenario, strategy).same_loss
 
 
 def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
@@ -59,6 +67,8 @@ def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legen
         named, y="strategy", x="GiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
         errorbar=None, ax=axes, legend=legend,
     )  # fmt: skip
+    if made := axes.get_legend():
+        made.set_title("")
     card = find(device)
     axes.set(title=f"{card.title}: {card.gib:.1f} GiB", ylabel="", xlabel="GiB")
     if drawn["used_bytes"].max() > card.memory_bytes:
