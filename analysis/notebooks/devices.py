@@ -91,7 +91,6 @@ grid = sns.relplot(
     height=3.6,
     aspect=0.8,
 )
-grid.set(xscale="log", yscale="log")
 for axes in grid.axes.flat:
     for memory in df["device_bytes"].unique() / 2**30:
         axes.axhline(memory, color="0.6", linewidth=0.8)

@@ -14,6 +14,7 @@ from framebench.analysis import rows
 from framebench.analysis.figures import page
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import GIB, find
+from framebench.features.devices.plans.planned import code_of
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
 from framebench.suite.registry import find as find_strategy
@@ -88,8 +89,7 @@ def title(drawn: pd.DataFrame) -> str:
 
 def footer(drawn: pd.DataFrame) -> str:
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
-    code = ", ".join(sorted({str(commit)[:10] for commit in drawn["commit"].dropna()}))
-    return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. framebench predict --device, code {code}"
+    return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. {code_of(drawn['commit'].dropna())}"
 
 
 Question = Callable[[pd.DataFrame], Figure | None]
