@@ -76,13 +76,13 @@ sns.despine()
 # %%
 curves = df[(df["device"] == "h100-80gb") & (df["size"] == "full") & (df["scenario"] == "train")]
 curves = curves[curves["strategy"].isin(["fp32", "amp_bf16", "checkpoint"])]
-curves = curves.assign(GiB=curves["reserved_bytes"].fillna(curves["needs_bytes"]) / 2**30)
+curves = curves.assign(MiB=curves["reserved_bytes"].fillna(curves["needs_bytes"]) / 2**20)
 grid = sns.relplot(
     curves,
     kind="line",
     marker="o",
     x="batch",
-    y="GiB",
+    y="MiB",
     hue="strategy",
     style="framework",
     col="workload",
@@ -92,7 +92,7 @@ grid = sns.relplot(
     aspect=0.8,
 )
 for axes in grid.axes.flat:
-    for memory in df["device_bytes"].unique() / 2**30:
+    for memory in df["device_bytes"].unique() / 2**20:
         axes.axhline(memory, color="0.6", linewidth=0.8)
 grid.set_titles("{col_name}")
 

@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
+from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.results import Results
-from framebench.features.devices.catalog import GIB, find
+from framebench.features.devices.catalog import find
 from framebench.features.devices.plans.planned import code_of
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
@@ -62,18 +63,19 @@ def _alone(scenario: str, strategy: str) -> bool:
 
 
 def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
-    named = drawn.assign(GiB=drawn["used_bytes"] / GIB, told=drawn["framework"].map(NAMES))
+    named = drawn.assign(MiB=drawn["used_bytes"] / MIB, told=drawn["framework"].map(NAMES))
     colours = {name: page.COLOURS[framework] for framework, name in NAMES.items()}
     sns.barplot(
-        named, y="strategy", x="GiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
+        named, y="strategy", x="MiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
         errorbar=None, ax=axes, legend=legend,
     )  # fmt: skip
     if made := axes.get_legend():
         made.set_title("")
     card = find(device)
-    axes.set(title=f"{card.title}: {card.gib:.1f} GiB", ylabel="", xlabel="GiB")
+    axes.set(title=f"{card.title}: {card.memory_bytes / MIB:,.0f} MiB", ylabel="", xlabel="MiB")
+    axes.xaxis.set_major_formatter(page.PLAIN)
     if drawn["used_bytes"].max() > card.memory_bytes:
-        axes.axvline(card.gib, color="0.3", linewidth=0.9, linestyle="--")
+        axes.axvline(card.memory_bytes / MIB, color="0.3", linewidth=0.9, linestyle="--")
 
 
 def title(drawn: pd.DataFrame) -> str:

@@ -25,7 +25,7 @@ WORKER = worker_module("devices", "releases.jax_reported")
 SOURCES = ("releases/jax_reported.py", "releases/jax_older.py", "xla/jax_target.py")
 REPORTED = {  # what each says
     "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; 22 GB with it in 0.4.13)",
-    "marin 5394": "temporaries of a step with experts from 15 GiB in 0.8.0 to 54 GiB in 0.9.2, eight H100s",
+    "marin 5394": "temporaries of a step with experts from 15GiB in 0.8.0 to 54GiB in 0.9.2, eight H100s",
 }
 
 
