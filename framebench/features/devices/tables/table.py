@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.features.devices.catalog import DEVICES, GIB, Device
+from framebench.features.devices.catalog import DEVICES, Device
 from framebench.features.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
