@@ -13,11 +13,15 @@ FEATURE = Feature(
         "advise_on_device": "fit.advice:advise_on_device",
         "fit_on_device": "fit.advice:fit_on_device",
         "explain_on_device": "show:explain_on_device",
-        "report_on_device": "documents:reported",
+        "report_on_device": "documents:of_named",
         "releases_on_device": "releases.table:on_device",
         "planned_for": "plans.planning:planned_for",
         "kept_plans": "fit.kept:kept_plans",
     },
-    workers=("xla.jax_plan", "releases.jax_older", "simulation.torch_plan", "judge.torch_worker"),
-    records={"planned": "plans.planned:Planned", "measured_elsewhere/predicted": "judge.judged:Judged"},
+    workers=("xla.jax_plan", "releases.jax_older", "releases.jax_reported", "simulation.torch_plan", "judge.torch_worker"),
+    records={
+        "planned": "plans.planned:Planned",
+        "planned_reports": "releases.reported:Reported",
+        "measured_elsewhere/predicted": "judge.judged:Judged",
+    },
 )

@@ -11,6 +11,7 @@ from framebench.features.devices.fit.fitting import errors
 from framebench.features.devices.judge import at_home
 from framebench.features.devices.judge.table import of_folder
 from framebench.features.devices.plans.store import every
+from framebench.features.devices.releases import reported
 from framebench.features.devices.releases.table import of_releases
 from framebench.features.devices.tables import batches, frame, strategies, table
 
@@ -20,10 +21,11 @@ def of_device(device: Device, results: Path) -> list[Comparison]:
     predictions = list(every(results))
     releases = of_releases(predictions, device)
     by_strategy = strategies.tables(predictions, device)
-    return [*by_strategy, *batches.tables(predictions, device, errors(results)), *([releases] if releases else [])]
+    several = [*([releases] if releases else []), *reported.tables(results, device.name)]
+    return [*by_strategy, *batches.tables(predictions, device, errors(results)), *several]
 
 
-def reported(name: str, results: Path) -> list[Comparison]:
+def of_named(name: str, results: Path) -> list[Comparison]:
     """The same by the device's name, for `report --device`. Raises UnknownDevice."""
     return of_device(find(name), results)
 

@@ -11,11 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
+from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.results import Results
-from framebench.features.devices.catalog import GIB, find
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans.planned import code_of
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
+from framebench.suite.registry import find as find_strategy
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
 WORTH = 0.05  # a change that is drawn
@@ -24,7 +27,8 @@ FEWEST = 3
 NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count different things: compare bars "
-    "of one colour. Left out: combinations, and strategies within 5 % of the baseline in both."
+    "of one colour. Without a bar there is no prediction. Left out: combinations, other models, and strategies within 5 % of "
+    "the baseline in both frameworks."
 )
 
 
@@ -45,24 +49,33 @@ def savings(df: pd.DataFrame) -> Figure | None:
 
 
 def worth_drawing(df: pd.DataFrame) -> pd.DataFrame:
-    """Single strategies that change a peak somewhere, and the baseline; of what was refused what it needs."""
+    """Single strategies of the same model that change a peak somewhere, and the baseline; of what was refused what it needs."""
     needed = df["used_bytes"].fillna(df["needs_bytes"])
-    known = df.assign(used_bytes=needed)[needed.notna() & ~df["strategy"].str.contains("+", regex=False)]
+    single = pd.Series([*map(_alone, df["scenario"], df["strategy"])], df.index, bool)
+    known = df.assign(used_bytes=needed)[needed.notna() & single]
     changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
     return known[known["strategy"].isin(changed) | known["baseline"]]
 
 
+def _alone(scenario: str, strategy: str) -> bool:
+    """No combination, and of the baseline's model and loss."""
+    return "+" not in strategy and find_strategy(scenario, strategy).same_loss
+
+
 def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
-    named = drawn.assign(GiB=drawn["used_bytes"] / GIB, told=drawn["framework"].map(NAMES))
+    named = drawn.assign(MiB=drawn["used_bytes"] / MIB, told=drawn["framework"].map(NAMES))
     colours = {name: page.COLOURS[framework] for framework, name in NAMES.items()}
     sns.barplot(
-        named, y="strategy", x="GiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
+        named, y="strategy", x="MiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
         errorbar=None, ax=axes, legend=legend,
     )  # fmt: skip
+    if made := axes.get_legend():
+        made.set_title("")
     card = find(device)
-    axes.set(title=f"{card.title}: {card.gib:.1f} GiB", ylabel="", xlabel="GiB")
+    axes.set(title=f"{card.title}: {card.memory_bytes / MIB:,.0f} MiB", ylabel="", xlabel="MiB")
+    axes.xaxis.set_major_formatter(page.PLAIN)
     if drawn["used_bytes"].max() > card.memory_bytes:
-        axes.axvline(card.gib, color="0.3", linewidth=0.9, linestyle="--")
+        axes.axvline(card.memory_bytes / MIB, color="0.3", linewidth=0.9, linestyle="--")
 
 
 def title(drawn: pd.DataFrame) -> str:
@@ -78,8 +91,7 @@ def title(drawn: pd.DataFrame) -> str:
 
 def footer(drawn: pd.DataFrame) -> str:
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
-    code = ", ".join(sorted({str(commit)[:10] for commit in drawn["commit"].dropna()}))
-    return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. framebench predict --device, code {code}"
+    return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. {code_of(drawn['commit'].dropna())}"
 
 
 Question = Callable[[pd.DataFrame], Figure | None]

@@ -7,11 +7,9 @@ from pathlib import Path
 from framebench.analysis.figures.page import finding_and_source
 from framebench.analysis.results import Results
 from framebench.features.devices import figure
-from framebench.features.devices.catalog import GIB
 from framebench.features.devices.plans import store
 from framebench.features.devices.plans.planned import Planned
 from framebench.features.devices.tables.frame import frame
-from tests.features.devices.made import MIB
 from tests.features.devices.tables.test_strategies import plan, simulated
 
 STRATEGIES = {"fp32": 8192, "checkpoint": 4096, "accumulate": 2048, "foreach": 8100, "amp_bf16+checkpoint": 1024}
@@ -33,7 +31,7 @@ def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
         names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
         assert names == ["fp32", "checkpoint", "accumulate"], "strategies that change nothing, and combinations, are left out"
         for container, factor in zip(axes.containers, (1, 2)):
-            assert [round(bar.get_width() * GIB / MIB) for bar in container] == [factor * STRATEGIES[n] for n in names]
+            assert [round(bar.get_width()) for bar in container] == [factor * STRATEGIES[n] for n in names]
 
 
 def test_the_title_has_the_least_of_each_framework() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -83,3 +84,9 @@ class Planned(Part):
 def plan_bytes(parts: dict[str, int]) -> int:
     """Donated arguments are written over: what is aliased counts once."""
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
+
+
+def code_of(commits: Iterable[str | None]) -> str:
+    """For a caption: which commits planned it."""
+    known = sorted({commit[:10] for commit in commits if commit})
+    return f"Planned at commit {' and '.join(known)}." if known else "Which commit planned it is not known."

@@ -46,6 +46,11 @@ JITTOR = (
     "peak tells what its tensors take"
 )
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
+ALONE = {  # a planner's environment: one without a device
+    "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1",
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # which asks for NVIDIA's libraries
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # what is taken from a cache tells nothing of its plan
+}  # fmt: skip
 Listener = Callable[[Planned, bool], None]  # what was told, and whether it was there already
 
 
@@ -195,11 +200,8 @@ RUNNING: set[subprocess.Popen[str]] = set()
 
 def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
-    variables = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1"}
-    variables["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # which asks for NVIDIA's libraries
-    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
     ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    paths = {**ours, **environment.variables(), **variables, "PYTHONPATH": environments.import_path()}
+    paths = {**ours, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
     module = worker_module("devices", planner(environment))
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(

@@ -11,7 +11,7 @@ from packaging.version import Version
 from framebench.analysis.comparison import Comparison, mib
 from framebench.engine.environments import Say
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.plans.planned import Planned, code_of
 from framebench.features.devices.plans.planning import planned_for
 from framebench.features.devices.tables.table import by_reason
 
@@ -37,7 +37,8 @@ def _table(predictions: Sequence[Planned], device: Device) -> Comparison:
     rows = tuple((case, *(_cell(peaks.get((case, v))) for v in versions), _change(peaks, case, versions)) for case in cases)
     return Comparison.of_text(
         f"Releases of JAX by what they plan for one {device.title}",
-        "Planned by each release's own compiler, in MiB, not measured. Change: the newest that has a plan against the oldest.",
+        "Planned by each release's own compiler, in MiB, not measured. Change: the newest that has a plan against the oldest. "
+        f"{code_of(p.origin.commit for p in predictions)}",
         ("case", *versions, "change"),
         rows,
         left=1,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison
-from framebench.features.devices.catalog import GIB, Device, find
+from framebench.analysis.comparison import Comparison, mib
+from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fit.fitting import Offer, context
-from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.plans.planned import Planned, code_of
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 from framebench.suite.registry import names
@@ -33,18 +33,22 @@ def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, 
         several = {of: tried for of, tried in group.items() if len(tried) >= FEWEST and of[1] in known}
         order = sorted(several, key=lambda of: (FRAMEWORKS.index(of[0]), known.index(of[1])))
         if order:
+            code = code_of(one.origin.commit for of in order for one in several[of].values())
             rows = tuple((*of, _listed(several[of]), *_cells(several[of], device, errors[of[0]])) for of in order)
-            yield _table(f"{workload} {scenario}, size {size}", rows, device, errors)
+            yield _table(f"{workload} {scenario}, size {size}", rows, device, errors, code)
 
 
-def _table(what: str, rows: tuple[tuple[str, ...], ...], device: Device, errors: Mapping[str, float]) -> Comparison:
-    memory = ", ".join(f"{find(card).gib:,.2f} GiB" for card in CARDS.values())
+def _table(
+    what: str, rows: tuple[tuple[str, ...], ...], device: Device, errors: Mapping[str, float], code: str
+) -> Comparison:  # fmt: skip
+    memory = ", ".join(f"{mib(find(card).memory_bytes)} MiB" for card in CARDS.values())
     off = ", ".join(f"{errors[framework]:.1%} in {framework}" for framework in FRAMEWORKS if framework in errors)
-    least, most = (f"{size / GIB:,.2f}" for size in context(device))
+    least, most = (mib(size) for size in context(device))
     caption = (
         f"Predicted, not measured. The largest of the batches planned that fits for certain in the memory that such cards "
         f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows for a CUDA context of up to "
-        f"{most} GiB ({least} at the least), and for predictions that are off by {off}. or more: no larger one was planned."
+        f"{most} MiB ({least} at the least), and for predictions that are off by {off}. '... or more': no larger one was "
+        f"planned. {code}"
     )
     return Comparison.of_text(f"Largest batch that fits: {what}, as on one {device.title}", caption, HEAD, rows, left=3)
 

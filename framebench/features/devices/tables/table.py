@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.features.devices.catalog import DEVICES, GIB, Device
+from framebench.features.devices.catalog import DEVICES, Device
 from framebench.features.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
@@ -56,7 +56,7 @@ def by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
 def share(planned: Planned, device: Device) -> str:
     """Of the device's memory; what is more does not fit."""
     if planned.outcome == "refused":
-        needs = f": needs {planned.needs_bytes / GIB:,.1f} GiB" if planned.needs_bytes else ""
+        needs = f": needs {mib(planned.needs_bytes)} MiB" if planned.needs_bytes else ""
         return f"does not fit{needs}"
     if planned.peak_bytes is None:
         return "-"

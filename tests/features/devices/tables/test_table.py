@@ -18,7 +18,7 @@ def test_what_is_larger_than_the_device_does_not_fit() -> None:
     assert table.share(small, H100) == "0.0%"
     assert table.share(huge, H100).endswith("does not fit")
     refused = planned(outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30)
-    assert table.share(refused, H100) == "does not fit: needs 90.0 GiB"
+    assert table.share(refused, H100) == "does not fit: needs 92,160.0 MiB"
     assert table.share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100) == "-"
 
 
