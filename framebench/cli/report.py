@@ -49,14 +49,16 @@ def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
-    html: Annotated[bool, typer.Option("--html", help="a site instead, by default in site/")] = False,
-    figures: Annotated[bool, typer.Option("--figures", help="SVG of one machine, by default in docs/figures/")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw one machine's figures as SVG, by default to docs/figures/.")
+    ] = False,
     notebooks: Annotated[
-        list[str] | None, typer.Option(help="execute this one, or `all`, by default into analysis/notebooks/executed/")
+        list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
     ] = None,
-    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="the folder for one of these")] = None,
+    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="The folder for one of these.")] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(callback=documents, help="a document to make anew, from committed machines")
+        list[Path] | None, typer.Option(callback=documents, help="A document to make anew, from committed records.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")

@@ -1,4 +1,4 @@
-"""What README says stands out, beside the committed records: every paragraph has its numbers, and they bear it out."""
+"""docs/findings.md beside the committed records: every paragraph has its numbers, and they bear it out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ratio(table: pd.DataFrame) -> Ratio:
 
 def paragraphs() -> dict[str, str]:
     """By their bold beginnings, each on one line."""
-    text = (ROOT / "README.md").read_text().split("### What stands out")[1].split("\n### ")[0]
+    text = (ROOT / "docs" / "findings.md").read_text()
     return {found[1]: " ".join(found[2].split()) for found in re.finditer(r"^- \*\*(.+?)\*\*((?:.|\n(?!- ))*)", text, re.M)}
 
 
