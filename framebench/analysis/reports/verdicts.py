@@ -151,7 +151,7 @@ def table(base: Sequence[Record], change: Sequence[Record], machine_blocks: Bloc
     all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
     return Comparison.of_text(
         f"{change[0].case} against {base[0].case}",
-        f"ratio: change over base. Those of times come from paired rounds, so they can differ from the quotient of the columns. "
+        f"ratio: change over base. Those of times come from paired rounds, so they may differ from the quotient of columns. "
         f"A difference is claimed if it exceeds the minimum and p is at most 5 %. Instruction counts show whether the work "
         f"changed, not how fast it ran. {READING} Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
