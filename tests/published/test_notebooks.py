@@ -15,9 +15,9 @@ import nbformat
 import pytest
 
 import framebench
-from framebench.analysis import notebook
 from framebench.analysis.results import Results
 from framebench.features.claims.ledger import ledger
+from framebench.features.notebooks import notebook
 from framebench.features.versions import table as versions
 from tests.processes import ROOT
 
