@@ -21,7 +21,7 @@ DRAWING = ("matplotlib", "seaborn", "pandas", "numpy", "adjustText")
 UNUSED_S = 30 * 86400  # after so long a picture that nobody asked for is removed
 
 
-def kept(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence[str] | None:
+def once(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence[str] | None:
     """The texts that `make` returns for these arguments, which can be pickled; read from the cache if they were made before."""
     file = _folder() / f"{hashlib.sha256(_code() + pickle.dumps(arguments)).hexdigest()}.json"
     with contextlib.suppress(OSError, ValueError):
