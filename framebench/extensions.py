@@ -44,6 +44,7 @@ HOOKS = {
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",
     "evaluator": "(environment, options) -> (case, samples, budget) -> the evaluation; batches are halved when memory runs out",
+    "run_notebooks": "(names, results, machine, folder or None): execute notebooks on the machine's records, and save them",
     "build_site": "(results, folder, records) -> the pages of these records",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }

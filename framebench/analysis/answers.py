@@ -43,11 +43,11 @@ def compared(group: pd.DataFrame) -> pd.DataFrame:
     return group[group["usable"] & group["same_mathematics"] & group["shared_ratio"].notna() & usual]
 
 
-def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, Any]]:
-    """Of rows that can be compared: framework, and the row with the least memory; None where no strategy saves."""
+def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
+    """Of rows that can be compared: framework, and the strategies that save memory, the one that needs least first."""
     for framework, framework_rows in comparable_rows.groupby("framework", observed=True, sort=False):
         if len(framework_rows) > 1:
-            yield str(framework), next(rows.each(saving(framework_rows)), None)
+            yield str(framework), [*rows.each(saving(framework_rows))]
 
 
 def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:

@@ -46,9 +46,12 @@ class Ratio(NamedTuple):
     @property
     def decided(self) -> bool:
         """Whether it tells faster from slower, or that there is hardly a difference."""
-        if self.low is None or self.high is None:
-            return False
-        return not self.low <= 1 <= self.high or max(self.high / self.value, self.value / self.low) <= 1 + WIDE
+        return self.low is not None and self.high is not None and (self.narrow or not self.low <= 1 <= self.high)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its interval is `WIDE` or better to each side."""
+        return self.low is not None and self.high is not None and max(self.high / self.value, self.value / self.low) <= 1 + WIDE
 
     @property
     def text(self) -> str:

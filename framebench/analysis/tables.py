@@ -106,7 +106,7 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
         quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
         short = group[quick]
         if short["baseline"].any() and len(short) < len(group):
-            yield replace(_of_strategies(f"{title}, in short", short), shown=SHORT)
+            yield replace(_of_strategies(f"{title}, in short", short), shown=SHORT, caption=_briefly(short))
 
 
 def index(df: pd.DataFrame) -> Comparison:
@@ -130,6 +130,13 @@ def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows that one table compares, and its title."""
     for (_, workload, size, scenario, batch), group in df.groupby(["machine", "workload", "size", "scenario", "batch"]):
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
+
+
+def _briefly(group: pd.DataFrame) -> str:
+    """The caption of a table that stands among prose."""
+    first = group.iloc[0]
+    base = f"base: {BASELINES[first['scenario']]} of the same framework."
+    return f"{base} Peaks by {read_by(group)}. Machine {first['machine']}, {first['cpu']}. {READING}"
 
 
 def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:

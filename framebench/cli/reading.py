@@ -39,11 +39,11 @@ WIDE = 120  # columns that the support matrix takes with its reasons
 @app.command("list", rich_help_panel=READ)
 def list_(
     selectors: Selectors = None,
-    strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    strategies: Annotated[bool, typer.Option("--strategies", help="Show the support matrix, with reasons.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """The cases of a profile, those a selector names, or the support matrix."""
+    """List the cases of a profile or a selector, or the support matrix."""
     if strategies:
         from framebench.analysis.reports import support
 
@@ -72,7 +72,7 @@ def list_(
 def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
-    """The record of each case that counts, as lines or as one JSON array of flat rows."""
+    """Show the current record of each case, as lines or as JSON."""
     from framebench.analysis.frames import rows
     from framebench.analysis.results import Results as Folder
     from framebench.analysis.selection import select_cases

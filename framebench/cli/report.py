@@ -49,14 +49,16 @@ def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
-    html: Annotated[bool, typer.Option("--html", help="a site instead, by default in site/")] = False,
-    figures: Annotated[bool, typer.Option("--figures", help="SVG of one machine, by default in docs/figures/")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw one machine's figures as SVG, by default to docs/figures/.")
+    ] = False,
     notebooks: Annotated[
-        list[str] | None, typer.Option(help="execute this one, or `all`, by default into analysis/notebooks/executed/")
+        list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
     ] = None,
-    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="the folder for one of these")] = None,
+    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="The folder for one of these.")] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(callback=documents, help="a document to make anew, from committed machines")
+        list[Path] | None, typer.Option(callback=documents, help="A document to make anew, from committed records.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")
@@ -75,7 +77,7 @@ def report(
     tracked = machine is None and (docs or ((figures or notebooks) and not to))
     folder = Folder.committed(results) if tracked else Folder(results)
     if notebooks:
-        return _run_notebooks(notebooks, folder, machine_of(folder, machine), to)
+        return needed("run_notebooks", "notebooks")(notebooks, folder, machine_of(folder, machine), to)
     if figures:
         return _draw(folder, machine_of(folder, machine), to or FIGURES)
     machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
@@ -149,27 +151,3 @@ def _draw(folder: Folder, machine: str, to: Path) -> None:
     writable(to)
     for path in save_all(folder.table(machine), to, folder):
         typer.echo(path)
-
-
-def _run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
-    """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
-    from framebench.analysis import notebook
-
-    if not notebook.can_execute():
-        fail("notebooks are executed by nbclient, which is not installed here: call `make setup`", 1)
-    sources_by_name = {source.stem: source for source in notebook.sources()}
-    if wrong := [name for name in names if name not in (*sources_by_name, provenance.ALL)]:
-        fail(f"no notebook {wrong[0]!r}; there are: {', '.join(sources_by_name)}, and {provenance.ALL}", 2)
-    writable(to or notebook.EXECUTED)
-    empty = False
-    for name in sources_by_name if provenance.ALL in names else names:
-        say(f"running {name}")
-        try:
-            made = notebook.execute(sources_by_name[name], folder.root, machine)
-        except notebook.NotFilled as error:
-            empty = True
-            say(f"left out {name}: the records of {machine} do not fill it ({error})")
-        else:
-            typer.echo(notebook.save(made, (to or notebook.EXECUTED) / f"{name}.ipynb"))
-    if empty:
-        raise typer.Exit(1)

@@ -71,8 +71,8 @@ def test_speeds_of_a_cpu_rank_nothing_for_a_card() -> None:
 
 def test_the_least_memory_is_of_all_proven_strategies() -> None:
     table = frames.of_rows([r._replace(time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER])
-    ((framework, row),) = least(compared(rows.shown(table)))
-    assert (framework, row.strategy) == ("PyTorch", "checkpoint")
+    ((framework, found),) = least(compared(rows.shown(table)))
+    assert (framework, [row.strategy for row in found]) == ("PyTorch", ["checkpoint", "accumulate"])
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
-    ((_, row),) = least(compared(rows.shown(unproven)))
-    assert row.strategy == "accumulate"
+    ((_, found),) = least(compared(rows.shown(unproven)))
+    assert [row.strategy for row in found] == ["accumulate"]

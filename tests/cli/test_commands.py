@@ -50,7 +50,7 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
 
 def test_the_page_has_every_exit_code() -> None:
     assert [code for code, _ in EXAMPLES] == [0, 1, 2, 3, 130]
-    assert all(re.search(rf"\b{code} ", str(app.info.epilog)) for code, _ in EXAMPLES)
+    assert all(re.search(rf"\b{code}: ", str(app.info.epilog)) for code, _ in EXAMPLES)
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)

@@ -1,4 +1,4 @@
-"""What README says stands out, beside the committed records: every figure is counted again from them."""
+"""What docs/findings.md says stands out, beside the committed records: every figure is counted again from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table() -> pd.DataFrame:
 
 
 def paragraphs() -> dict[str, str]:
-    text = (ROOT / "README.md").read_text().split(f"{MACHINE}: what stands out -->")[1].split("<!-- end -->")[0]
+    text = (ROOT / "docs" / "findings.md").read_text().split(f"{MACHINE}: what stands out -->")[1].split("<!-- end -->")[0]
     return dict(re.findall(r"^- \*\*(.+?)\*\*: (.+)$", text, re.M))
 
 

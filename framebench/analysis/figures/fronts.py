@@ -105,7 +105,9 @@ def _name_front(axes: Axes, best: pd.DataFrame) -> None:
 def title(group: pd.DataFrame) -> str:
     """The least memory of each framework's proven strategies, timed or not, and what it costs."""
     parts = [
-        f"{framework} {row.strategy} ({rows.times(row.shared_ratio)} the peak, {cost(row)})" if row else f"{framework} none"
-        for framework, row in least(compared(group))
+        f"{framework} {found[0].strategy} ({rows.times(found[0].shared_ratio)} the peak, {cost(found[0])})"
+        if found
+        else f"{framework} none"
+        for framework, found in least(compared(group))
     ]
     return f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}, least memory: {rows.listed(parts)}"

@@ -48,8 +48,15 @@ def of_training(table: pd.DataFrame, machine: str) -> Words:
     return Words(f"{machine}: in words", tuple(lines))
 
 
-def line(framework: str, row: Any) -> str:
-    if row is None:
+def line(framework: str, saving: list[Any]) -> str:
+    """The least memory; where that was not timed, also the least of what was."""
+    if not saving:
         return f"{framework}: no strategy saves memory."
+    timed = [row for row in saving if pd.notna(row.time_ratio)]
+    shown = saving[:1] if saving[0] in timed[:1] else [*saving[:1], *timed[:1]]
+    return f"{framework}: {', or '.join(map(_needs, shown))}."
+
+
+def _needs(row: Any) -> str:
     share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
-    return f"{framework}: {mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}`, {share} ({cost(row)})."
+    return f"{mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {cost(row)})"

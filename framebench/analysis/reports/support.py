@@ -67,8 +67,8 @@ def _exclusions() -> Comparison:
     rows = [
         (", ".join(strategy_names), f"alternatives: {axis}") for axis, strategy_names in axes.items() if len(strategy_names) > 1
     ] + pairs
-    caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
-    return Comparison.of_text("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
+    caption = f"All others of one scenario may be combined as a+b. {GENERATED}"
+    return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), tuple(rows))
 
 
 def in_short() -> list[Comparison]:

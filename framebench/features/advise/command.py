@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.features.advise.advice import Advice, Change, Question
 
-ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
+ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits."
 
 
 def _number_of(text: str) -> float:
@@ -40,29 +40,25 @@ def _number_of(text: str) -> float:
 @app.command(rich_help_panel=BUDGET)
 def advise(
     budget: Annotated[
-        str | None, typer.Option(help="memory for tensors and workspaces, such as 1GiB; by default all that --device has")
+        str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
     ] = None,
     asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
-    have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
+    have: Annotated[str | None, typer.Option("--from", help="What you use now: a strategy, or a full case id.")] = None,
     machine: Machine = None,
     parameters: Annotated[
-        float | None, typer.Option(parser=_number_of, metavar="N", help="of a model that is only described, such as 124M")
+        float | None, typer.Option(parser=_number_of, metavar="N", help="Describe a model by its parameters, such as 124M.")
     ] = None,
-    sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=1, help="its tokens' kinds, by default 50304")] = None,
+    sequence: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of that model. Default: 1024.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Width of that model.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers of that model.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="Vocabulary of that model. Default: 50304.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="one that is not here, such as a100-40gb: judged by predictions; see framebench devices")
+        str | None, typer.Option(help="A device that is not here, such as a100-40gb. `framebench devices` lists them.")
     ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
-    ] = None,
+    ranks: Annotated[int | None, typer.Option(help="Predict strategies over this many ranks. The budget is per rank.")] = None,
     results: Results = runner.RESULTS,
-    every: Annotated[
-        bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
-    ] = False,
-    sort: Annotated[str, typer.Option(help="`speed`: fastest first; `memory`: least memory first")] = "speed",
+    every: Annotated[bool, typer.Option("--all", help="Also show the rest, other mathematics, and what is too large.")] = False,
+    sort: Annotated[str, typer.Option(help="`speed`: fastest first. `memory`: least memory first.")] = "speed",
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""

@@ -188,10 +188,10 @@ class Drawn:
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
-            (f, f"{r.shared_ratio:.0%} of the peak, {cost(r)}, with", r.strategy, r.case)
-            if r
+            (f, f"{found[0].shared_ratio:.0%} of the peak, {cost(found[0])}, with", found[0].strategy, found[0].case)
+            if found
             else (f, "no strategy saves", "", "")
-            for f, r in least(self.compared)
+            for f, found in least(self.compared)
         ]
 
 

@@ -111,11 +111,14 @@ class Machine:
 
 
 def machines(records: list[Record], results: Results) -> list[Machine]:
-    """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
+    """One for each machine's name: one that was not calibrated comes late, one that failed last; then the one with most
+    records, which README shows too."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(records, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return sorted((Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: m.doubt)
+    return sorted(
+        (Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: (m.doubt, -len(m.records))
+    )
 
 
 def all_cases(machine: Machine) -> Comparison:

@@ -23,21 +23,23 @@ CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "un
 
 @versions_app.command()
 def bisect(
-    first: Annotated[str, typer.Argument(help="the older release, such as 0.9.2")],
-    last: Annotated[str, typer.Argument(help="the newer one")],
-    case: Annotated[str, typer.Argument(help="such as unet3d/jax/train/fp32/b4/cpu")],
-    framework: Annotated[str, typer.Option(help="such as jax")],
-    instructions: Annotated[bool, typer.Option("--instructions", help="of a step, instead of peak memory")] = False,
-    threshold: Annotated[str, typer.Option(help="the least change that matters")] = "1%",
-    processes: Annotated[int, typer.Option(min=1, help="fresh ones of each release, whose differences are its noise")] = (
+    first: Annotated[str, typer.Argument(help="The older release, such as 0.9.2.")],
+    last: Annotated[str, typer.Argument(help="The newer release.")],
+    case: Annotated[str, typer.Argument(help="Such as unet3d/jax/train/fp32/b4/cpu.")],
+    framework: Annotated[str, typer.Option(help="Such as jax.")],
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Compare instructions per step instead of peak memory.")
+    ] = False,
+    threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
+    processes: Annotated[int, typer.Option(min=1, help="Processes of each release. Their differences are its noise.")] = (
         search.PROCESSES
     ),
-    keep: Annotated[bool, typer.Option("--keep", help="the environments made for it, which are removed else")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
     device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: by what XLA plans for it")] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Name the first release in which a case's peak memory changed. An interrupted search goes on where it stopped.
+    """Find the first release in which a case's peak memory changed. An interrupted search resumes.
 
     With --device: in which the plan of JAX's compiler for a device that is not here changed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from framebench.analysis.reports.generation import bytes_of_a_token, comparison
+from framebench.features.generation.table import bytes_of_a_token, comparison
 from framebench.records.record import Proof
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse

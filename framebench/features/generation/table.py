@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -38,3 +39,7 @@ def row(r: Record) -> tuple[str, ...]:
         r.provenance.machine, r.case, mib(size), f"{size / tokens:,.0f}", f"{bytes_of_a_token(case):,}", mib(r.peak_bytes),
         r.peak_instrument or "-",
     )  # fmt: skip
+
+
+def documents(results: Results) -> list[Comparison]:
+    return [comparison(results.records)]
