@@ -18,9 +18,10 @@ from tests.published.committed import tracked
 MACHINE = "xeon-2core"
 BATCH = {"resnet50": 8, "unet3d": 4, "transformer": 4}
 STRATEGIES = {
-    "Checkpointing": "train/checkpoint", "Scanned layers": "train/scan", "bfloat16": "train/amp_bf16", "Accumulation": "train/accumulate",
-    "Adam in 8 bits": "train/", "Weights in 8 bits": "eval/", "3-D convolutions": "train/rewrite",
-    "Evaluation with gradients on": "eval/grad", "Jittor without fusion": "eval/no_fuse", "Jittor's amp_level 3": "train/amp_level_3",
+    "Checkpointing": "train/checkpoint", "Scanned layers": "train/scan", "bfloat16": "train/amp_bf16",
+    "Accumulation": "train/accumulate", "Adam in 8 bits": "train/", "Weights in 8 bits": "eval/",
+    "3-D convolutions": "train/rewrite", "Evaluation with gradients on": "eval/grad", "Jittor without fusion": "eval/no_fuse",
+    "Jittor's amp_level 3": "train/amp_level_3",
 }  # fmt: skip
 WORKLOADS = {spec.workload(name).title: name for name in spec.names()}
 FRAMEWORKS = {title: name for name, title in TITLES.items()}
