@@ -170,7 +170,7 @@ class Adapter(ABC):
         """Model from the canonical weights, optimizer, `inputs` on the device (or the `loader`, or the stream)."""
 
     @abstractmethod
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+    def put(self, x: Any, y: Any) -> Batch:
         """A canonical batch on the device, in the framework's layout and precision."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ import importlib.util
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from framebench.models.spec import SEED
+from framebench.suite.trees import leaves
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
@@ -139,12 +140,43 @@ class UserFile:
                 raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
         return pair[0], pair[1]
 
+    def structured(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
+        """Inputs and targets, arrays of these types in any tree; no targets where the inputs have them. Raises Fault."""
+        pair, where = self.made("batch", size), self.line("batch")
+        if isinstance(pair, Mapping):
+            pair = (pair, None)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise Fault(
+                f"{where}: batch(n) must return (inputs, target), and it returned {kind(pair)}"
+                f"{f' of {len(pair)}' if isinstance(pair, tuple | list) else ''}; for a model that takes several, inputs is a "
+                f"tuple or, of keywords, a dict of {called}s"
+            )
+        for what, tree in zip(("inputs", "a target"), pair):
+            found = [*leaves(tree)]
+            if wrong := next((one for one in found if not isinstance(one, types)), None):
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong)}")
+            if (found or what == "inputs") and all(one.ndim == 0 or len(one) != size for one in found):
+                shape = tuple(found[0].shape) if found else kind(tree)
+                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+        return pair[0], pair[1]
+
     def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
-        """A single number. Raises Fault."""
-        loss_value = self.get("loss")(output, target)
+        """A single number: what the file's `loss` says, or where it has none the output's own. Raises Fault."""
+        loss_value = self.get("loss")(output, target) if "loss" in self else self.loss_of(output)
         if not isinstance(loss_value, types) or math.prod(loss_value.shape) != 1:
             what = (
                 f"{kind(loss_value)} of shape {tuple(loss_value.shape)}" if isinstance(loss_value, types) else kind(loss_value)
             )
-            raise Fault(f"{self.line('loss')}: loss(output, target) must return one number as {called}, and it returned {what}")
+            where = self.line("loss" if "loss" in self else "model")
+            raise Fault(f"{where}: loss(output, target) must return one number as {called}, and it returned {what}")
         return loss_value
+
+    def loss_of(self, output: Any) -> Any:
+        """Raises Fault."""
+        found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if found is None:
+            raise Fault(
+                f"{self.line('model')}: the file has no `loss`, and the model's output, {kind(output)}, has no `.loss`: write "
+                f"loss(output, target), or give the model its labels among the inputs"
+            )
+        return found

@@ -25,6 +25,7 @@ from framebench.adapters.torch.profiled import Profiled
 from framebench.instruments import host
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
+from framebench.suite.trees import called, leaves, mapped, split
 
 # of torch.cuda.memory_stats()
 PEAKS = {
@@ -113,8 +114,8 @@ class TorchAdapter(Adapter):
         self.recipe = Recipe(
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
-            forward=lambda x: self.model(x),
-            objective=lambda x, y: self.model_module.loss(self.recipe.forward(x), y),
+            forward=lambda *xs, **named: self.model(*xs, **named),
+            objective=lambda x, y: self.model_module.loss(called(self.recipe.forward, x), y),
             backward=lambda loss: self.recipe.scaler.scale(loss).backward(),
             optimizer=make_optimizer,
             scaler=torch.amp.GradScaler(self.where.type, enabled=False),  # passes everything through
@@ -159,11 +160,17 @@ class TorchAdapter(Adapter):
         """A model of this configuration with these weights, on the device, in the scenario's mode."""
         model = self.model_module.build(config, **self.recipe.model_options)
         model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
-        return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
+        return converted(model, self.where, self.recipe.dtype).train(not self.recipe.evaluates)
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        inputs, targets = (torch.from_numpy(a[self.recipe.share]).to(self.where) for a in (x, y))
-        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs), targets
+    def put(self, x: Any, y: Any) -> Batch:
+        return mapped(self.put_input, x), mapped(self.put_target, y)
+
+    def put_input(self, x: np.ndarray) -> Tensor:
+        inputs = self.put_target(x)
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
+
+    def put_target(self, y: np.ndarray) -> Tensor:
+        return torch.from_numpy(y[self.recipe.share] if y.ndim else y).to(self.where)
 
     def context(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
@@ -178,7 +185,7 @@ class TorchAdapter(Adapter):
         self.optimizer.zero_grad(**self.recipe.zero_grad_options)
         total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
         inputs, targets = self.next_batch()
-        for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
+        for x, y in zip(split(inputs, self.micro), split(targets, self.micro), strict=True):
             with self.context():
                 loss = self.recipe.objective(x, y) / self.micro
             self.recipe.backward(loss)
@@ -190,7 +197,7 @@ class TorchAdapter(Adapter):
     def eval_step(self) -> None:
         self.release()
         with self.context():
-            self.output = self.recipe.forward(self.inputs[0])
+            self.output = called(self.recipe.forward, self.inputs[0])
 
     def stream_step(self) -> None:
         """Mean loss over the tokens that are no padding; each batch's logits are dropped before the next."""
@@ -219,18 +226,27 @@ class TorchAdapter(Adapter):
     def loss(self) -> float:
         if self.case.scenario != "eval":
             return self.readings.mean_of_ranks(self.output).item()
-        return self.readings.mean_of_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
+        with torch.no_grad():
+            return self.readings.mean_of_ranks(self.model_module.loss(self.output, self.inputs[1])).item()
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.readings.decoded()
-        return self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()
+        return self.readings.rows_of_ranks(self.as_rows()).to("cpu", torch.float64).numpy()
+
+    def as_rows(self) -> Tensor:
+        """The output; of one with several arrays all numbers of each sample side by side."""
+        if isinstance(self.output, Tensor):
+            return self.output.detach()
+        floats = [t.detach() for t in leaves(self.output) if t.is_floating_point()]
+        rows = max(len(t) if t.ndim else 1 for t in floats)
+        return torch.cat([t.reshape(rows, -1).double() for t in floats if t.ndim and len(t) == rows], 1)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         with self.readings.gathered():
             for prefix, model in zip(("", "teacher."), self.held):
                 for name, tensor in model.state_dict().items():
-                    if tensor.is_floating_point():  # batch norm counts batches besides
+                    if tensor.is_floating_point() or tensor.is_complex():  # batch norm counts batches besides
                         yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
@@ -262,7 +278,8 @@ class TorchAdapter(Adapter):
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
-        kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
+        outputs = [*leaves(self.output)]
+        kept = {"graph_nodes": sum(map(graph_nodes, outputs)), "inference_tensor": all(t.is_inference() for t in outputs)}
         states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]  # codes are no numbers by themselves
         stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(states)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
@@ -306,7 +323,7 @@ class TorchAdapter(Adapter):
     def known(self) -> list[Tensor]:
         """Of which the harness knows what they are."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        return [self.output, *self.lasting(), *gradients, *self.state_tensors()]
+        return [*leaves(self.output), *self.lasting(), *gradients, *self.state_tensors()]
 
     def named_elsewhere(self) -> dict[str, int]:
         """What this adapter keeps for itself is not the user's."""
@@ -319,7 +336,7 @@ class TorchAdapter(Adapter):
         return [*self.parameters(), *(b for model in self.held for b in model.buffers()), *self.held_inputs()]
 
     def held_inputs(self) -> list[Tensor]:
-        return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
+        return [*leaves(self.stream if self.case.scenario == "varlen" else self.inputs)]
 
     def reset_peak(self) -> None:
         if self.where.type == "cuda":
@@ -368,6 +385,15 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def converted(model: nn.Module, where: torch.device, dtype: torch.dtype) -> nn.Module:
+    """On the device, its real numbers of this type. PyTorch's own `to` would make complex numbers real as well."""
+    if not any(t.is_complex() for t in (*model.parameters(), *model.buffers())):
+        return model.to(where, dtype)
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.to(where, dtype if tensor.is_floating_point() else tensor.dtype)
+    return model
 
 
 def on_host(tensor: Tensor) -> np.ndarray:

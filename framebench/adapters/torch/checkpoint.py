@@ -16,6 +16,7 @@ from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED, Observed
+from framebench.suite.trees import called
 
 switch = Switches()
 
@@ -67,7 +68,7 @@ SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 def _batched_products(run: TorchAdapter) -> int:
     """Of one forward pass: those of its attention."""
     with torch.no_grad(), run.context(), Observed([], []) as seen:
-        run.model(run.inputs[0])
+        called(run.model, run.inputs[0])
     return sum(seen.operators[name] for name in BATCHED)
 
 

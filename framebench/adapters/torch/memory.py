@@ -108,7 +108,7 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
     run.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
-    run.recipe.on_input = lambda x: x.to(memory_format=torch.channels_last)
+    run.recipe.on_input = lambda x: x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
     # an input with a single channel has both orders at once
     return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
 

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import FUSED, TorchAdapter
 from framebench.adapters.torch.observe import Arrays
+from framebench.suite.trees import called
 
 switch = Switches()
 
@@ -102,7 +103,7 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     def attach(model: Any) -> None:
         def gradients(x: Tensor, y: Tensor) -> Tensor:
-            loss: Tensor = run.model_module.loss(model(x), y)
+            loss: Tensor = run.model_module.loss(called(model, x), y)
             loss.backward()
             return loss.detach()
 

@@ -32,8 +32,8 @@ from framebench.suite.strategy import FRAMEWORKS
 from framebench.suite.user_file import Fault, defined, imported
 
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
-FUNCTIONS = ("model", "batch", "loss")
-OPTIONAL = ("optimizer", "blocks")
+FUNCTIONS = ("model", "batch")
+OPTIONAL = ("optimizer", "blocks", "loss")
 OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
@@ -71,7 +71,7 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = a
     if framework not in FRAMEWORKS:
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     if missing := [name for name in FUNCTIONS if name not in names]:
-        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}")
+        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}, loss")
     package = next((name for name in sorted(imported(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
     optional = tuple(name for name in OPTIONAL if name in names)
     return UserModel(file.absolute(), framework, batch, optional, package, scenario)

@@ -27,6 +27,7 @@ from framebench.models.spec import OWN, workload
 from framebench.suite.case import Case
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
+from framebench.suite.trees import leaves
 from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.worker import Emit, WorkerError, serve
@@ -53,7 +54,7 @@ class _Rounded(Case):
         return {name: self.off(array, rng) for name, array in plain.items()}
 
     def off(self, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not np.issubdtype(array.dtype, np.floating):
+        if not np.issubdtype(array.dtype, np.inexact):
             return array
         return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
@@ -112,10 +113,10 @@ def write(file: Path, content: dict[str, Any]) -> None:
 def _one_array(adapter: Adapter, user: UserFile) -> None:
     """Raises Fault where the model gives something else."""
     adapter.one_step()
-    if not hasattr(adapter.output, "shape"):
+    if not [*leaves(adapter.output)]:
         raise Fault(
             f"{user.line('model')}: the model returns {kind(adapter.output)}; in evaluation its output is compared, and must "
-            f"be one tensor or array: put a module around the model"
+            f"be or have tensors or arrays: put a module around the model"
         )
 
 
@@ -217,7 +218,7 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
     errors_by_state = {}
     for state in states:
         if state.kind == "first moment":
-            size = np.abs(state.array.astype(np.float64))
+            size = np.abs(state.array).astype(np.float64)
             share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
             errors_by_state[state.name] = (math.sqrt(share / (1 - share)),) * 2
     return {"weight": largest(errors_by_state)}
