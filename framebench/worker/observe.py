@@ -29,8 +29,11 @@ class Observed:
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """The steps that verification needs: their seconds, and what was observed."""
-    if not adapter.case.stage.trains:
-        return _evaluate(adapter)
+    with adapter.stilled():
+        return _train(adapter) if adapter.case.stage.trains else _evaluate(adapter)
+
+
+def _train(adapter: Adapter) -> tuple[list[float], Observed]:
     seconds, observed = _first_update(adapter)
     before, optimizer_check = _canonical(adapter), OptimizerCheck(adapter)
     for _ in range(LOSS_STEPS):

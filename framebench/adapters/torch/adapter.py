@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,11 +20,12 @@ from framebench.adapters.holders import globals_of, held
 from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault
-from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
+from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.profiled import Profiled
+from framebench.adapters.torch.still import Still
 from framebench.instruments import host
-from framebench.models.spec import OWN, Optimizer, workload
+from framebench.models.spec import OWN, SEED, Optimizer, workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, leaves, mapped, split
 
@@ -108,6 +110,8 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
+        self.restored_at = 0  # steps until the weights were last put back
+        self.closure, self.evaluations = False, 1  # of the loss in the last step
         self.blocks_before = host.large_blocks()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
@@ -149,6 +153,7 @@ class TorchAdapter(Adapter):
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
             self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **self.recipe.optimizer_options)
+            self.closure = asks_for_closure(self.optimizer)
             self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
 
@@ -181,7 +186,36 @@ class TorchAdapter(Adapter):
     def one_step(self) -> None:
         self.recipe.step()
 
+    def seed(self) -> None:
+        """Checkpointing restores the state of PyTorch's generator itself."""
+        if self.case.workload == OWN and self.workload.facts.get("random", True):
+            number = SEED + (self.steps - self.restored_at if self.case.stage.trains else 0)
+            random.seed(number)
+            np.random.seed(number)
+            torch.manual_seed(number)
+
+    def stilled(self) -> contextlib.AbstractContextManager[Any]:
+        return Still() if self.still else contextlib.nullcontext()
+
+    def draws(self) -> bool:
+        before = generators()
+        self.one_step()
+        self.synchronize()
+        return generators() != before
+
     def train_step(self) -> None:
+        if self.closure:
+            self.evaluations = 0
+            self.output = self.optimizer.step(self.backward_pass).detach()
+            return
+        total = self.backward_pass()
+        self.recipe.scaler.step(self.optimizer)
+        self.recipe.scaler.update()
+        self.output = total
+
+    def backward_pass(self) -> Tensor:
+        """Gradients, and the loss."""
+        self.evaluations += self.closure
         self.optimizer.zero_grad(**self.recipe.zero_grad_options)
         total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
         inputs, targets = self.next_batch()
@@ -190,9 +224,7 @@ class TorchAdapter(Adapter):
                 loss = self.recipe.objective(x, y) / self.micro
             self.recipe.backward(loss)
             total += loss.detach()
-        self.recipe.scaler.step(self.optimizer)
-        self.recipe.scaler.update()
-        self.output = total
+        return total
 
     def eval_step(self) -> None:
         self.release()
@@ -265,6 +297,7 @@ class TorchAdapter(Adapter):
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
         self.model.load_state_dict({k: torch.from_numpy(w) for k, w in self.case.weights.items()})
+        self.restored_at = self.steps
         for p, state in self.optimizer.state.items():
             state.clear()
             state.update(copy.deepcopy(self.first_states.get(p, {})))
@@ -308,7 +341,7 @@ class TorchAdapter(Adapter):
     def state_tensors(self) -> list[Tensor]:
         """The optimizer's, its counts too."""
         states = self.optimizer.state.values() if self.case.stage.trains else ()
-        return [v for state in states for v in state.values() if isinstance(v, Tensor)]
+        return [v for state in states for v in leaves(list(state.values())) if isinstance(v, Tensor)]
 
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.where)
@@ -385,6 +418,13 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def generators() -> list[Any]:
+    """The states of what random numbers are drawn from."""
+    cards = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numpys = np.random.get_state(legacy=False)["state"]
+    return [random.getstate(), str(numpys), *(state.tolist() for state in (torch.get_rng_state(), *cards))]
 
 
 def converted(model: nn.Module, where: torch.device, dtype: torch.dtype) -> nn.Module:

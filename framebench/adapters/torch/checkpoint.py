@@ -57,7 +57,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
         if "products_recomputed" in e:
             return e["products_recomputed"] >= run.micro * len(again) > 0
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+        return bool(again) and e["block_runs"] == run.micro * run.evaluations * (e["blocks"] + len(again))
 
     return proof
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,12 @@ def graph_nodes(output: Tensor) -> int:
             seen.add(node)
             ahead += [following for following, _ in node.next_functions]
     return len(seen)
+
+
+def asks_for_closure(optimizer: Any) -> bool:
+    """Whether its step computes the loss itself, as that of L-BFGS does, as often as it likes."""
+    parameter = inspect.signature(optimizer.step).parameters.get("closure")
+    return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:

@@ -24,7 +24,7 @@ from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, 
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
-from framebench.suite.case import Case
+from framebench.suite.case import STILL, Case
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
 from framebench.suite.trees import leaves
@@ -78,24 +78,40 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
+        facts["random"] = adapter.draws()
+        emit({"phase": "first steps, rounded otherwise"})
+        lost, rounding = _sensitivity(adapter, case, observed)
+        found, still = {case.golden_key: (observed, rounding)}, observed
+        if facts["random"]:
+            emit({"phase": "first steps, without random numbers"})
+            adapter.still = True
+            adapter = anew(adapter, case)
+            still = first_steps(adapter)[1]
+            lost_too, rounding = _sensitivity(adapter, case, still)
+            lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
+        facts["undetermined"] = lost
+        facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
             facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
-            other = "" if facts["couples"] else checks.accumulation(adapter, observed)
+            other = "" if facts["couples"] else checks.accumulation(adapter, still)
             facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
-        emit({"phase": "first steps, rounded otherwise"})
-        facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
-        facts["unsharp"] = checks.unsharp(rounding["bf16"], observed)
+        adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
-    key = case.golden_key
-    write(user_workload.folder / "golden.json", {"values": {key: observed.values}})
-    tensors = {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
-    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
-    errors_by_framework = {case.framework: {precision: {key: entries} for precision, entries in rounding.items()}}
+    write(user_workload.folder / "golden.json", {"values": {key: one.values for key, (one, _) in found.items()}})
+    tensors = {key: listed(one) for key, (one, _) in found.items()}
+    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
+    errors_by_framework = {
+        case.framework: {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in ROUNDOFF}
+    }
     write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
+
+
+def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
+    return {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
 
 
 def told(error: Exception, user: UserFile) -> WorkerError:
@@ -138,7 +154,9 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    return _loaded(case, model_options(adapter))
+    other = _loaded(case, model_options(adapter))
+    other.still = adapter.still
+    return other
 
 
 def model_options(adapter: Adapter) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from framebench.adapters.torch.observe import asks_for_closure
 from framebench.features.user_model import blocks
 from framebench.features.user_model.torch_rounding import imitated as imitated
 from framebench.models.spec import OWN, workload
@@ -84,9 +85,11 @@ def loss(output: Any, target: Any) -> Tensor:
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """The file's own, with these options in place of its own. Raises Fault."""
     made = user().get("optimizer")(list(parameters))
+    made = made[0] if isinstance(made, tuple | list) and made else made  # beside its schedule
     if not isinstance(made, torch.optim.Optimizer):
         where = user().line("optimizer")
         raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(made)}")
+    _at_full_rate(made)
     if not options:
         return made
     groups = [{name: value for name, value in group.items() if name not in options} for group in made.param_groups]
@@ -94,6 +97,13 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         return type(made)(groups, **options)
     except TypeError as error:
         raise DoesNotApply(f"your optimizer, {type(made).__name__}, has no option {', '.join(options)}") from error
+
+
+def _at_full_rate(made: torch.optim.Optimizer) -> None:
+    """A schedule may begin at a rate of 0, which moves nothing: then no update could be verified."""
+    for group in made.param_groups:
+        if "initial_lr" in group:  # which a schedule leaves there
+            group["lr"] = group["initial_lr"]
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -133,8 +143,18 @@ def facts(size: int) -> dict[str, Any]:
         "images": x.ndim == 4 and any(isinstance(m, nn.Conv2d) for m in model.modules()),
         "input": list(x.shape),
         "target": next((list(t.shape) for t in leaves(y)), []),
-        "optimizer": type(optimizer(model.parameters())).__name__ if "optimizer" in user() else "SGD",
+        **_of_optimizer(model),
+        "sparse": [name for name, m in model.named_modules() if getattr(m, "sparse", False) is True][:1],
     }
+
+
+def _of_optimizer(model: nn.Module) -> dict[str, Any]:
+    if "optimizer" not in user():
+        return {"optimizer": "SGD"}
+    made = optimizer(model.parameters())
+    rates = {group["initial_lr"] for group in made.param_groups if "initial_lr" in group}
+    at = f" at its full rate of {', '.join(map(str, sorted(rates)))}, without its schedule" if rates else ""
+    return {"optimizer": type(made).__name__ + at, "closure": asks_for_closure(made)}
 
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:

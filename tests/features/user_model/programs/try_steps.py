@@ -31,8 +31,9 @@ def tried(case: Case) -> dict[str, object]:
         losses.append(adapter.loss())
     later = again(adapter, losses)
     reason = (verification.get("reason"), later.get("reason"), later["passed"], verification.get("margin"))
+    effect = adapter.effect()
     return {
-        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": adapter.effect().proven,
+        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, "products": effect.evidence.get("products"),
         "margin": verification["margin"], "key": case.golden_key, "losses": losses,
     }  # fmt: skip
 
