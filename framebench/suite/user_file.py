@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from framebench.models.spec import SEED
-from framebench.suite.trees import leaves
+from framebench.suite.trees import mapped
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
@@ -151,11 +151,12 @@ class UserFile:
                 f"{f' of {len(pair)}' if isinstance(pair, tuple | list) else ''}; for a model that takes several, inputs is a "
                 f"tuple or, of keywords, a dict of {called}s"
             )
-        for what, tree in zip(("inputs", "a target"), pair):
-            found = [*leaves(tree)]
+        for what, tree in zip(("an input", "a target"), pair):
+            found: list[Any] = []
+            mapped(found.append, tree)
             if wrong := next((one for one in found if not isinstance(one, types)), None):
                 raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong)}")
-            if (found or what == "inputs") and all(one.ndim == 0 or len(one) != size for one in found):
+            if (found or what == "an input") and all(one.ndim == 0 or len(one) != size for one in found):
                 shape = tuple(found[0].shape) if found else kind(tree)
                 raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
         return pair[0], pair[1]

@@ -110,6 +110,7 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
+        self.first_states: dict[nn.Parameter, dict[str, Any]] = {}
         self.restored_at = 0  # steps until the weights were last put back
         self.closure, self.evaluations = False, 1  # of the loss in the last step
         self.blocks_before = host.large_blocks()

@@ -1,7 +1,7 @@
 """A step without chance: what PyTorch draws is replaced by what it draws on average, so that dropout does nothing.
 
 Some strategies draw in another order than the baseline: micro-batches one after the other, another memory format place by
-place. Their steps are verified like this. It is a dispatch mode, below autograd, and so checkpointing's second run sees it, too.
+place. Their steps are verified like this. It is a dispatch mode, below autograd: checkpointing's second run sees it, too.
 """
 
 from __future__ import annotations

@@ -166,14 +166,15 @@ BROKEN = {
     "no number": (("mean()", "mean() * float('nan')"), r"mine\.py:12: the loss of step 1 is nan"),
     "infinite": (("nn.ReLU()", "nn.Threshold(0, float('inf'))"), r"mine\.py:12: the loss .* output of 1 \(Threshold\)"),
     "many losses": (("mean()", "mean(0)"), r"mine\.py:12: loss.* one number as a tensor, .* shape \(3,\)"),
-    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return \(inputs, target\).* tuple of 3; .*a dict"),
+    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return \(inputs, target\).* of 3; .*a dict"),
     "no tensor": (("torch.randn(n, 3)", "object()"), r"mine\.py:9: batch\(n\) must give tensors, and a target has object"),
     "other batch": (("torch.randn(n, 6)", "torch.randn(n + 1, 6)"), r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)"),
     "no module": (("return nn.Sequential", "return print"), r"mine\.py:6: model\(\) must return .* NoneType"),
     "too large": (("return nn.Seq", "torch.ones(2**50)\n    return nn.Seq"), r"^OOM .*mine\.py:7: RuntimeError"),
     "dropout": (("nn.ReLU()", "nn.Dropout(0.5)"), r"^nothing:  \|"),
     "own randomness": (
-        ("mean()", "mean() * (1 + int.from_bytes(__import__('os').urandom(1), 'big') / 256)"), r"mine\.py:6: two runs .* by \S+%",
+        ("mean()", "mean() * (1 + int.from_bytes(__import__('os').urandom(1), 'big') / 256)"),
+        r"mine\.py:6: two runs .* by \S+%",
     ),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (

@@ -33,7 +33,8 @@ def tried(case: Case) -> dict[str, object]:
     reason = (verification.get("reason"), later.get("reason"), later["passed"], verification.get("margin"))
     effect = adapter.effect()
     return {
-        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, "products": effect.evidence.get("products"),
+        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, 
+        "products": effect.evidence.get("products"),
         "margin": verification["margin"], "key": case.golden_key, "losses": losses,
     }  # fmt: skip
 
