@@ -21,12 +21,20 @@ from framebench.suite.trees import mapped
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
 
+LISTENERS: list[Callable[[str], object]] = []  # are told which part of the file runs
+
+
 class Fault(Exception):
     """The user's file is at fault; the message says where."""
 
 
 class DoesNotApply(Exception):
     """What the file has cannot be used in this way; the message says why."""
+
+
+def announce(part: str) -> None:
+    for listener in LISTENERS:
+        listener(part)
 
 
 def loaded(file: str) -> ModuleType:
@@ -107,6 +115,7 @@ class UserFile:
 
     def __init__(self, file: str, seed: Callable[[int], object]) -> None:
         self.file, self.seed = file, seed
+        announce("import of the file")
         self.module = loaded(file)
 
     def __contains__(self, name: str) -> bool:
@@ -124,6 +133,7 @@ class UserFile:
 
     def made(self, name: str, *arguments: Any) -> Any:
         """What the function of this name makes, from the same seeds each time."""
+        announce(f"{name}()")
         random.seed(SEED)
         np.random.seed(SEED)
         self.seed(SEED)

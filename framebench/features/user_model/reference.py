@@ -11,6 +11,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, 
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
+from framebench.suite import user_file
 from framebench.suite.case import STILL, Case
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
@@ -38,6 +41,7 @@ UNDETERMINED = (
 # A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
 # time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
 GROWN = 10.0
+IMPORTS = 512 * 2**20  # bytes that packages and libraries take which a file imports, and which are no tensors
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,11 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
     emit({"phase": "import"})
-    module = user_workload.model(case.framework)
+    module, own = user_workload.model(case.framework), user_workload.facts
     try:
-        emit({"phase": "model()"})
-        facts = user_workload.facts | module.facts(case.batch)
+        with within(own.get("budget"), own.get("limit"), emit):
+            facts = own | module.facts(case.batch)
+        _fits(facts, module.user())
         write(user_workload.folder / "own.json", facts)
         emit({"phase": "build"})
         adapter = adapters.load(case)
@@ -108,6 +113,30 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
+
+
+@contextmanager
+def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
+    """What the file makes when it is imported, its weights and its batch, each told and held to the budget; what comes after
+    may take what the machine has to spare. On a card the budget is the card's."""
+    on_host = limits.card_bytes() is None
+    if on_host and limit is not None:
+        limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
+    user_file.LISTENERS.append(lambda part: emit({"phase": part}))
+    try:
+        yield
+    finally:
+        user_file.LISTENERS.pop()
+        if on_host and limit is not None:
+            limits.limit_growth(limit)
+
+
+def _fits(facts: dict[str, Any], user: UserFile) -> None:
+    """Raises Fault where the weights alone are too large."""
+    size = 4 * sum(math.prod(shape) for _, shape, _ in facts["params"])
+    if facts.get("budget") is not None and size > facts["budget"]:
+        told = [f"{number / 2**20:,.1f} MiB" for number in (size, facts["budget"])]
+        raise Fault(f"{user.line('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")
 
 
 def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
