@@ -92,7 +92,7 @@ site: $(MEASURES)
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(MEASURES)
-	$(BIN)/framebench report --machine all $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
+	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
 	$(BIN)/framebench report --figures --machine $(SHOWN)
 	$(MAKE) site
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import pandas as pd  # imported by `load`: commands and workers that need no table do not wait for it
 
-__all__ = ["folder", "load", "machines"]
+__all__ = ["folder", "load", "machines", "planned"]
 
 
 def folder() -> Path:
@@ -51,3 +51,17 @@ def machines(results: Path | str | None = None) -> list[str]:
     from framebench.analysis.results import Results
 
     return Results(folder() if results is None else Path(results)).machines
+
+
+def planned(results: Path | str | None = None) -> pd.DataFrame:
+    """What cases need on devices that are not here, as it was predicted: one row per case, device and release.
+
+    Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by default `folder()`.
+    docs/data.md has the columns. Raises LookupError where the feature `devices` was taken out.
+    """
+    from framebench import extensions
+
+    if not (load_rows := extensions.one("planned_rows")):
+        raise LookupError("nothing predicts for devices here: the feature `devices` was taken out")
+    table: pd.DataFrame = load_rows(folder() if results is None else Path(results))
+    return table

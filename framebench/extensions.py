@@ -32,7 +32,11 @@ HOOKS = {
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",
     "predict_on_device": "(selectors, device's name, results, as_json, again): print what each case needs on a device not here",
     "explain_on_device": "(case, device's name, results, as_json): print what its peak on a device not here is made of",
+    "planned_rows": "(results folder) -> what was predicted for devices that are not here, as a DataFrame",
+    "report_on_device": "(device's name, results) -> tables of what was predicted for it",
+    "releases_on_device": "(selectors, device's name, releases of JAX, results, say) -> a table of what they plan, made now",
     "planned_for": "(cases or selectors, device's name, results, say, version) -> predictions, made now unless there",
+    "kept_plans": "(results folder, device's name) -> by case what is kept of predictions: it, its file, what it may be off by",
     "advise_over_ranks": "(workload, frameworks, scenario, batch, size, ranks, budget, as_json) -> whether none fits, printed",
     "advise_on_device": "(parts of a selector, device's name, budget, results, as_json) -> whether none fits, printed",
     "fit_on_device": "(cases, why others are left out, device's name, budget, results, as_json, environment) -> as before",
@@ -40,6 +44,7 @@ HOOKS = {
     "causes": "(results folder) -> (case, base, change) -> why a peak changed between two versions, or None",
     "largest_batch": "(case, budget, environment, ...) -> the search for the largest batch within a budget",
     "evaluator": "(environment, options) -> (case, samples, budget) -> the evaluation; batches are halved when memory runs out",
+    "run_notebooks": "(names, results, machine, folder or None): execute notebooks on the machine's records, and save them",
     "build_site": "(results, folder, records) -> the pages of these records",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }
@@ -49,7 +54,7 @@ class Page(NamedTuple):
     """A page of a machine on the site. `context` is asked for when the page is written."""
 
     name: str  # of its file, without the ending
-    title: str
+    title: str  # in the machine's menu; empty where another page leads to it
     template: str  # below `framebench/features`
     context: Callable[[], dict[str, Any]]
 

@@ -43,7 +43,7 @@ QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
 def asked(found: list[Record], question: Question = QUESTION) -> Advice:
-    return advise(rows(found), question)
+    return advise([rows(found)], question)
 
 
 def rows(found: list[Record]) -> list[Row]:

@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 
 from framebench.cli.__main__ import main
+from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.records.provenance import ROOT
 
@@ -38,6 +39,18 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def quickly() -> dict[str, str]:
+    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next, and LLVM does
+    not optimize the code that XLA makes. XLA's own passes, its buffers and its mathematics are the usual ones."""
+    kept = environments.cache() / "tests"
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
+        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
 
 
 LEAVING = ROOT / "tests" / "leaving.py"

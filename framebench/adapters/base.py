@@ -20,16 +20,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from framebench import extensions
+from framebench.adapters.holders import array_storage, globals_of, held
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
-from framebench.instruments import limits
-from framebench.models.spec import STREAM
+from framebench.instruments import host, limits
+from framebench.models.spec import OWN, STREAM
 from framebench.suite.case import Case
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
+
+
+UNSEEN = "what no object of Python shows"
+RESOLUTION = 8 * 2**20  # bytes that kernels' libraries keep for themselves (1 to 5 MiB in six models): less is not told apart
 
 
 class Switches(dict[str, Switch]):
@@ -74,6 +79,7 @@ class Adapter(ABC):
     float64 = False  # set before build() to compute reference values
     biased_variance = False  # of batch norm's running statistics
     budget_s = math.inf  # seconds that all steps of the case may take
+    blocks_before: int | None = None  # of malloc, before the user's file was imported; where tensors are all that takes such
     teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
@@ -219,6 +225,26 @@ class Adapter(ABC):
     def live_bytes(self) -> int:
         """Bytes of the tensors alive between two steps: weights, gradients, optimizer states, inputs, last outputs."""
 
+    def elsewhere(self) -> dict[str, int]:
+        """Bytes by holder that lie in host memory between two steps and are none of `live_bytes`: what a user's program keeps
+        in globals, closures and attributes. The suite's own cases keep nothing."""
+        if self.case.workload != OWN:
+            return {}
+        named = self.named_elsewhere()
+        taken = host.large_blocks() if self.blocks_before is not None else None
+        if taken is None or self.blocks_before is None:
+            return named
+        rest = taken - self.blocks_before - self.live_bytes() - sum(named.values())
+        return named | ({UNSEEN: rest} if rest > RESOLUTION else {})
+
+    def named_elsewhere(self) -> dict[str, int]:
+        """As far as Python sees it."""
+        return held(globals_of(self.case.user_file), array_storage, ())
+
+    def resting_bytes(self) -> int:
+        """All that a step finds in memory when it begins."""
+        return self.live_bytes() + sum(self.elsewhere().values())
+
     def reset_peak(self) -> None:
         """Start of the region whose peak `own_peaks` reports."""
 
@@ -247,7 +273,7 @@ class Adapter(ABC):
         where nothing does, the measured peak decides alone."""
         if self.device() != "cpu":
             return False
-        limits.limit_growth(None if budget is None else budget - self.live_bytes())
+        limits.limit_growth(None if budget is None else budget - self.resting_bytes())
         return budget is not None
 
     def sample_losses(self) -> list[float]:

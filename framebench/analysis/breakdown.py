@@ -9,10 +9,11 @@ import pandas as pd
 
 from framebench.analysis.comparison import MIB, Comparison, Shown
 from framebench.analysis.lower_bound import LowerBound, lower_bound
-from framebench.analysis.tables import conditions
+from framebench.analysis.tables import conditions, read_by
 from framebench.models import spec
 from framebench.suite.hypothetical import named
 
+EXPLAINED = "docs/reading.md#where-the-peak-goes"
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
 
 
@@ -24,13 +25,13 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
     counted = table["workload"].isin([name for name in spec.names() if spec.workload(name).layers])
-    measured = table[counted & (table["status"] == "ok") & table["peak_bytes"].notna()].reset_index(drop=True)
+    measured = table[counted & (table["status"] == "ok") & table["shared_bytes"].notna()].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(f, part) for f in bounds]
     measured["lower_bound"] = [float(f.total) for f in bounds]
-    measured["rest"] = measured["peak_bytes"] - measured["lower_bound"]
-    measured["peak_over_bound"] = measured["peak_bytes"] / measured["lower_bound"]
+    measured["rest"] = measured["shared_bytes"] - measured["lower_bound"]
+    measured["peak_over_bound"] = measured["shared_bytes"] / measured["lower_bound"]
     return measured
 
 
@@ -43,10 +44,9 @@ def lower_bound_of(case_id: str) -> LowerBound:
 SHOWN = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
-    "peak_bytes": Shown("peak", ",.1f", 1 / MIB),
+    "shared_bytes": Shown("peak", ",.1f", 1 / MIB),
     **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
     "peak_over_bound": Shown("peak / lower bound", ".2f"),
-    "peak_instrument": Shown("instrument"),
 }
 
 
@@ -57,10 +57,8 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         machine, workload, size, scenario, batch = key
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            "MiB (2^20 bytes). The parts are counted by hand, at the moment when together they are most (gradients 0: at the "
-            "end of the forward pass), and sum to the lower bound, the least that any implementation needs; rest = measured "
-            "peak - lower bound: workspaces, gradients of activations, fragmentation, and what the framework keeps beyond "
-            f"the least. {conditions(group)}",
+            f"MiB, peaks by {read_by(group)}. The parts sum to the lower bound; rest: the measured peak less the lower bound "
+            f"({EXPLAINED}). {conditions(group)}",
             group,
             SHOWN,
             machine=str(machine),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 MIB = 2**20
+NOTES = 8  # below a table on a terminal; documents have them all
 
 
 class Shown(NamedTuple):
@@ -92,8 +93,10 @@ class Comparison:
             console.print(message, style="italic", markup=False, highlight=False)
         if self.caption:
             console.print(self.caption, style="dim italic", markup=False, highlight=False)
-        for note in self.notes:
+        for note in self.notes[:NOTES]:
             console.print(f"- {note}", markup=False, highlight=False)
+        if (more := len(self.notes) - NOTES) > 0:
+            console.print(f"- {more} more of this kind: `framebench show` has the reason of each case", highlight=False)
         console.print()
 
     def markdown(self) -> str:

@@ -42,8 +42,13 @@ class Row(NamedTuple):
     emptiest_rank_bytes: Annotated[int | None, "bytes", "peak of the rank that needs least"]
     predicted_bytes: Annotated[int | None, "bytes", "of the fullest rank: its peak as `framebench predict` says it"]
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
+    shared_bytes: Annotated[int | None, "bytes", "peak by `shared_instrument`: the one to compare frameworks by"]
+    shared_instrument: Annotated[str | None, "", "host.rss on a CPU; on another device `peak_instrument`"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
+    elsewhere_bytes: Annotated[
+        int, "bytes", "that a user's program holds beside these: globals, closures, attributes; in the peak"
+    ]
     activation_bytes: Annotated[
         int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
     ]
@@ -77,6 +82,7 @@ class Row(NamedTuple):
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
+    shared_ratio: Annotated[float | None, "", "the same of `shared_bytes`"]
     eager_ratio: Annotated[
         float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
     ]
@@ -187,6 +193,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
         peak_ratio=peak_ratio(m, base),
+        shared_ratio=peak_ratio(m, base, "shared_instrument"),
         eager_ratio=peak_ratio(m, eager),
         time_ratio=of_base and of_base.value,
         time_ratio_low=of_base and of_base.low,
@@ -208,8 +215,11 @@ def _memory(read: Record) -> dict[str, Any]:
         "emptiest_rank_bytes": min(of_ranks, default=None),
         "predicted_bytes": read.predicted_bytes,
         "host_rss_bytes": read.peaks.get("host.rss"),
+        "shared_bytes": read.peaks.get(read.shared_instrument or ""),
+        "shared_instrument": read.shared_instrument,
         "cold_peak_bytes": read.cold_peaks.get(instrument) if instrument else None,
         "live_bytes": read.live_bytes,
+        "elsewhere_bytes": sum(read.elsewhere.values()),
         "activation_bytes": read.effect.evidence.get("activation_bytes") if read.effect else None,
     }
 
@@ -254,11 +264,11 @@ def ratio(timed_blocks: Blocks, base: Measured | None, m: Measured) -> Ratio | N
     return Ratio(1.0, 1.0, 1.0, None, len(m.timed)) if base is m else timed_blocks.ratio(base.timed, m.timed)
 
 
-def peak_ratio(m: Measured, base: Measured | None) -> float | None:
+def peak_ratio(m: Measured, base: Measured | None, by: str = "peak_instrument") -> float | None:
     """Both are the largest over the steps of one process; None where two instruments read them."""
-    if base is None or m.read.peak_instrument != base.read.peak_instrument:
+    if base is None or not (instrument := getattr(m.read, by)) or instrument != getattr(base.read, by):
         return None
-    peak, other = m.read.peak_bytes, base.read.peak_bytes
+    peak, other = m.read.peaks[instrument], base.read.peaks[instrument]
     return peak / other if peak and other else None
 
 
@@ -277,8 +287,12 @@ def reference_share(timed: Sequence[Record]) -> float | None:
 def frame(all_records: Iterable[Record]) -> pd.DataFrame:
     """The `rows` of these records with the columns of COLUMNS, in the order of the published tables. What one rank of several
     needs is compared with other ranks alone, in `framebench.features.ranks.table`, and is in none of them."""
-    single = (r for r in all_records if r.parsed.ranks == 1)
-    table = pd.DataFrame(rows(single), columns=list(Row._fields))
+    return of_rows(rows(r for r in all_records if r.parsed.ranks == 1))
+
+
+def of_rows(every: Sequence[Row]) -> pd.DataFrame:
+    """As above, from rows."""
+    table = pd.DataFrame(every, columns=list(Row._fields))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     return in_order(table.astype({c.name: c.dtype for c in COLUMNS}))
 

@@ -9,6 +9,7 @@ batch fits, that is the answer.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,20 +46,10 @@ class Peak(NamedTuple):
         return math.ceil((max(self.value, self.high or 0) + self.kept) * MARGIN)
 
 
-def limited_instrument(r: Row) -> str | None:
-    """The instrument whose peak a limit on memory is about."""
-    return "host.rss" if r.device == "cpu" and r.host_rss_bytes else r.peak_instrument
-
-
-def limited_bytes(r: Row) -> int:
-    """The peak by it, 0 if there is none."""
-    return (r.host_rss_bytes if limited_instrument(r) == "host.rss" else r.peak_bytes) or 0
-
-
 def useless(r: Row) -> str | None:
     """Why a row cannot support a prediction; None if it can."""
     if r.usable:
-        return None if limited_bytes(r) else "it has no peak"
+        return None if r.shared_bytes else "it has no peak"
     if r.status != "ok":
         return f"{r.status}: {r.reason or 'no reason given'}"
     return "the strategy was not seen at work" if r.verified else "its result was not verified"
@@ -80,7 +71,18 @@ def bearing(every: Sequence[Row], case: Case) -> list[Row]:
     usable = sorted((r for r in strategy_rows if not useless(r)), key=lambda r: r.batch)
     if not usable:
         raise NoRecords("; ".join(f"{r.case}: {useless(r)}" for r in strategy_rows) or _nothing_of(case))
-    return [r for r in usable if limited_instrument(r) == limited_instrument(usable[-1])]
+    return of_one_origin(usable, case)
+
+
+def of_one_origin(usable: Sequence[Row], case: Case) -> list[Row]:
+    """Of one machine, version and instrument: those of the case itself, or else of most rows."""
+
+    def origin(r: Row) -> tuple[str, str | None, str | None]:
+        return r.machine, r.framework_version, r.shared_instrument
+
+    counts = Counter(map(origin, reversed(usable)))
+    best = next((origin(r) for r in usable if r.case == case.id), counts.most_common(1)[0][0])
+    return [r for r in usable if origin(r) == best]
 
 
 def _nothing_of(case: Case) -> str:
@@ -97,12 +99,12 @@ def expected(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak
 
 def peak_of(bearing_rows: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """`own`: the rows that bear on it. What was measured comes first, by a record or by a search."""
-    newest, kept = bearing_rows[-1], searches.kept(case) if limited_instrument(bearing_rows[-1]) == "host.rss" else None
+    newest, kept = bearing_rows[-1], searches.kept(case) if bearing_rows[-1].shared_instrument == "host.rss" else None
     exact = next((r for r in bearing_rows if r.case == case.id and not isinstance(case, Described)), None)
     if exact is not None:
-        return Peak("measured", "record", limited_bytes(exact), kept=kept or 0)
-    ran = searches.tried(case, newest.machine, newest.framework_version).ran(case.batch)
-    if ran is not None and (value := ran.peaks.get(limited_instrument(newest) or "")):
+        return Peak("measured", "record", exact.shared_bytes or 0, kept=kept or 0)
+    ran = searches.tried(case, newest.machine, newest.framework_version, newest.device).ran(case.batch)
+    if ran is not None and (value := ran.peaks.get(newest.shared_instrument or "")):
         return Peak("measured", "search under a limit", value, kept=ran.kept_bytes or 0)
     return predicted(bearing_rows, case)._replace(kept=kept or 0)
 
@@ -113,7 +115,7 @@ def predicted(bearing_rows: Sequence[Row], case: Case) -> Peak:
     batches = [r.batch for r in bearing_rows]
     if len(set(batches)) < 2:
         return _by_parts(bearing_rows[-1], case)
-    value, low, high = fit(batches, [limited_bytes(r) for r in bearing_rows]).at(case.batch)
+    value, low, high = fit(batches, [r.shared_bytes or 0 for r in bearing_rows]).at(case.batch)
     method, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
     if low is None or high is None:
         return Peak("predicted", method, max(value, least))
@@ -124,7 +126,7 @@ def _by_parts(r: Row, case: Case) -> Peak:
     """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
     is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
     measured_bound, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
-    peak, fixed = float(limited_bytes(r)), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
+    peak, fixed = float(r.shared_bytes or 0), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
     low, high = sorted((max(line, least.total), max(least.total + peak - measured_bound.total, least.total)))
     method = f"line through batch {r.batch} and what no batch changes"
@@ -137,7 +139,7 @@ def _by_ratio(bearing_rows: Sequence[Row], case: Case) -> Peak:
     The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
     holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [limited_bytes(r) / lower_bound(case_of(r.case)).total for r in bearing_rows]
+    ratios = [(r.shared_bytes or 0) / lower_bound(case_of(r.case)).total for r in bearing_rows]
     least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from framebench.analysis import frames
+from framebench.analysis import answers, frames
 from framebench.analysis.searches import Searches, read
 from framebench.analysis.selection import select
 from framebench.records import provenance, store
@@ -28,15 +28,26 @@ class UnknownMachine(LookupError):
 
 
 class Results:
-    """What lies under `root`, and which machine is meant where none is named."""
+    """What lies under `root`, of all machines or of those in `only`, and which machine is meant where none is named."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, only: Collection[str] | None = None) -> None:
+        self.root, self.only = root, only
+
+    def _meant(self, machine: str) -> bool:
+        return self.only is None or machine in self.only
 
     @cached_property
     def files(self) -> list[tuple[str, Record]]:
         """Every readable record with its file; the others are named in a RecordWarning."""
-        return list(store.read_files(self.root))
+        return [(name, r) for name, r in store.read_files(self.root) if self._meant(r.provenance.machine)]
+
+    @classmethod
+    def committed(cls, root: Path) -> Results:
+        """Of the machines whose records git tracks: what documents are made of, whatever else was measured here since. All
+        where git knows none."""
+        listing = provenance.git("ls-files", "--", str(root.absolute() / "records")) or ""
+        names = {Path(line).parts[2] for line in listing.splitlines() if line.startswith("results/records/")}
+        return cls(root, names or None)
 
     @property
     def records(self) -> list[Record]:
@@ -53,7 +64,7 @@ class Results:
         """
         where = self.root / "records"
         try:
-            folders = [entry.name for entry in os.scandir(where) if entry.is_dir()]
+            folders = [entry.name for entry in os.scandir(where) if entry.is_dir() and self._meant(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             folders = []
         counts = Counter({name: len(store.files(where / name)) for name in folders})
@@ -77,10 +88,15 @@ class Results:
         in_order = sorted(self.machines, key=lambda name: name != here)
         return named or next(filter(answers, in_order), in_order[0])
 
+    def answering(self, machines: Sequence[str]) -> pd.DataFrame:
+        """A row for each case, from the first of these machines that can answer (`answers.answering`)."""
+        every = [frames.rows(r for r in select(self.of_machine(name)) if r.parsed.ranks == 1) for name in machines]
+        return frames.of_rows(answers.answering(every))
+
     @cached_property
     def searches(self) -> Searches:
         """For the largest batch under a limit, on every machine."""
-        return Searches(read(self.root))
+        return Searches(fit for fit in read(self.root) if self._meant(fit.provenance.machine))
 
     def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """What `framebench.load` returns."""

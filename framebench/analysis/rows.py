@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,6 @@ from framebench.suite.registry import names
 
 NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 NAMED = 12  # so many cases are named in a footer, the others are counted
-FOR_ALL = "host.rss"  # the one instrument that every framework has on a CPU
 
 
 def outcome(df: pd.DataFrame) -> pd.Series:
@@ -55,9 +54,9 @@ def batches(df: pd.DataFrame) -> str:
     return f"Batch {usual}{f' ({shortened(sorted(others))})' if others else ''}, size {df['size'].iloc[0]}."
 
 
-def each(df: pd.DataFrame) -> Iterable[Any]:
+def each(df: pd.DataFrame) -> Iterator[Any]:
     """Its rows as named tuples."""
-    return df.itertuples()
+    return iter(df.itertuples())
 
 
 def times(value: float) -> str:
@@ -82,36 +81,18 @@ def suffix(size: str) -> str:
 
 
 def heading(framework: str, df: pd.DataFrame) -> str:
-    """A panel's title: framework, version, and who read its peaks."""
-    framework_rows = df[df["framework"] == framework]
-    return " ".join(
-        [
-            framework,
-            *sorted(framework_rows["framework_version"].dropna().unique()),
-            f"({', '.join(instruments(framework_rows)) or 'no peak'})",
-        ]
-    )
+    """A panel's title: framework and version."""
+    return " ".join([framework, *sorted(df[df["framework"] == framework]["framework_version"].dropna().unique())])
 
 
 def instruments(df: pd.DataFrame) -> list[str]:
-    return sorted(df["peak_instrument"].dropna().unique())
+    return sorted(df["shared_instrument"].dropna().unique())
 
 
-def shared_peak(df: pd.DataFrame) -> tuple[str, str] | None:
-    """Column and name of the instrument that read all of these peaks; None if there is none: then they share no axis."""
-    shown = df[df["usable"]]
-    if len(shown) and shown["host_rss_bytes"].notna().all():
-        return "host_rss_bytes", FOR_ALL
-    instrument_names = instruments(shown)
-    return ("peak_bytes", instrument_names[0]) if len(instrument_names) == 1 else None
-
-
-def footer(df: pd.DataFrame, *more: str, read_by: str = "") -> list[str]:
-    """Where the numbers come from, what is missing and why, and cautions. `read_by`: the one instrument that the
-    figure shows, where it is not each row's own."""
+def footer(df: pd.DataFrame, *more: str) -> list[str]:
+    """Where the numbers come from, what is missing and why, and cautions."""
     rows = df[df["usable"]]
-    by = read_by or ", ".join(instruments(rows))
-    read = f"Peaks by {by}. " if by else ""
+    read = f"Peaks by {by}. " if (by := ", ".join(instruments(rows))) else ""
     return [*more, _left_out(df), *_cautions(rows), read + conditions(rows if len(rows) else df)]
 
 

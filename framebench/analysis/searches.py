@@ -80,12 +80,17 @@ class Searches:
 
     def of_case(self, case: Case, machine: str) -> list[Tried]:
         """Each search of any batch of this case. What is only described by its parameters was never searched."""
-        same = (fit for fit in self.fits if _alike(fit, case, ("workload", "framework", "scenario", "strategy", "size")))
-        return [Tried([fit]) for fit in same if fit.provenance.machine == machine]
+        return [Tried([fit]) for fit in self.everywhere(case) if fit.provenance.machine == machine]
 
-    def tried(self, case: Case, machine: str, framework_version: str | None) -> Tried:
-        """All of them in one version of the framework."""
-        return Tried([fit for one in self.of_case(case, machine) for fit in one.fits if version(fit) == framework_version])
+    def everywhere(self, case: Case) -> list[Fit]:
+        """On all machines."""
+        return [fit for fit in self.fits if _alike(fit, case, ("workload", "framework", "scenario", "strategy", "size"))]
+
+    def tried(self, case: Case, machine: str, framework_version: str | None, device: str | None = None) -> Tried:
+        """All of them in one version of the framework; where this machine has made none, those on a `device` of its kind."""
+        same = [fit for fit in self.everywhere(case) if version(fit) == framework_version]
+        own = [fit for fit in same if fit.provenance.machine == machine]
+        return Tried(own or [fit for fit in same if device and fit.provenance.hardware.get("device") == device])
 
     def kept(self, case: Case) -> int | None:
         """Bytes that a process takes beside its tensors and keeps, workspaces and generated kernels: the most that searches of

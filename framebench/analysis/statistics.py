@@ -10,7 +10,7 @@
   are noisier than most: the median of the variances is the prior, so that a few do not widen every interval, and a pair that is
   noisier than the prior explains keeps its own variance alone, so that its interval is not too narrow.
 - A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom (docs/study.md); it is printed
-  as `~1.23`, and decides nothing. One whose interval is wider than `WIDE` either way is undecided, and is printed as such.
+  as `~1.23`, and decides nothing. One is undecided if its interval holds both faster and slower, and is wider than `WIDE`.
 
 Peaks repeat: they need no blocks. How often all this errs: docs/study.md.
 """
@@ -26,7 +26,7 @@ import numpy as np
 CONFIDENCE = 0.95
 FEW = 3  # blocks that an interval takes
 NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
-WIDE = 0.05  # relative half-width of an interval from which on a ratio is undecided
+WIDE = 0.05  # relative half-width from which on an interval around 1 tells nothing
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
 # of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and equal processes of small peaks differ
 # by up to a quarter of a MiB (docs/study.md). Other instruments are exact
@@ -45,11 +45,17 @@ class Ratio(NamedTuple):
 
     @property
     def decided(self) -> bool:
+        """Whether it tells faster from slower, or that there is hardly a difference."""
+        return self.low is not None and self.high is not None and (self.narrow or not self.low <= 1 <= self.high)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its interval is `WIDE` or better to each side."""
         return self.low is not None and self.high is not None and max(self.high / self.value, self.value / self.low) <= 1 + WIDE
 
     @property
     def text(self) -> str:
-        """`1.23 (1.20 to 1.26)`, `undecided (0.93 to 1.12)`, or `~1.23` without an interval."""
+        """`0.12 (0.11 to 0.13)`, `undecided (0.93 to 1.12)`, or `~1.23` without an interval."""
         if self.low is None:
             return f"~{self.value:.2f}"
         between = f"({self.low:.2f} to {self.high:.2f})"

@@ -6,6 +6,7 @@ Each starts from the table that `framebench.analysis.frames.frame` makes, of one
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from textwrap import shorten
 from typing import Any
@@ -14,19 +15,13 @@ import pandas as pd
 
 from framebench.analysis.comparison import MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
-from framebench.analysis.statistics import CONFIDENCE, FEW, WIDE
 from framebench.models import spec
 from framebench.suite.registry import BASELINES, find
 from framebench.suite.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
-IN_BLOCKS = (
-    "Times are of live blocks: fresh processes that are alive at once on one core and take turns, so that a machine that "
-    "drifts changes all of them alike. step ms = median over blocks, with the range over blocks; step x base = ratio within a "
-    f"round, median over a block's rounds, then mean over blocks with its {CONFIDENCE:.0%} interval (moderated t); an interval "
-    f"wider than {WIDE:.0%} either way is undecided; ~ = of fewer than {FEW} blocks, without an interval"
-)
-WITHOUT = "without times (framebench run --rounds 0)"
+READING = "How to read it: docs/reading.md."
+WITHOUT = "without times (`framebench run --rounds 0`)"
 
 
 def mark(value: Any) -> str:
@@ -51,23 +46,27 @@ def in_short(df: pd.DataFrame) -> list[str]:
     return [text.partition(" ")[0] for text in relative(df)]
 
 
-SHOWN = {
+SHORT = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
-    "peak_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
-    "peak_ratio": Shown("peak x base", ".2f"),
-    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB),
+    "shared_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
+    "shared_ratio": Shown("peak x base", ".2f"),
+    "relative": Shown("step x base"),
+    "throughput": Shown("throughput"),
+}
+DETAILS = {
     "step_time_s": Shown("step ms", ",.1f", 1e3),
     "range": Shown("range"),
-    "relative": Shown("step x base"),
     "blocks": Shown("blocks", ".0f"),
-    "throughput": Shown("throughput"),
     "reference_share": Shown("of reference", ".0%"),
     "first_step_s": Shown("first s", ".1f"),
     "worst_error": Shown("verified", ".0e"),
     "effect_proven": Shown("effect", mark),
-    "peak_instrument": Shown("instrument"),
+    "peak_bytes": Shown("own counter MiB", ",.1f", 1 / MIB),
+    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB),
+    "peak_instrument": Shown("own counter"),
 }
+SHOWN = SHORT | DETAILS
 SHARES = {"wait_share": Shown("waiting", ".1%"), "collector_share": Shown("collector", ".1%")}
 
 
@@ -83,7 +82,7 @@ def cells(df: pd.DataFrame) -> pd.DataFrame:
     )
     numbers, fine = [*list(SHOWN)[2:], *SHARES], df["status"] == "ok"
     shown_rows[numbers] = shown_rows[numbers].astype(object).where(fine, None)
-    shown_rows["peak_bytes"] = shown_rows["peak_bytes"].where(fine, df["status"])
+    shown_rows["shared_bytes"] = shown_rows["shared_bytes"].where(fine, df["status"])
     return shown_rows
 
 
@@ -107,7 +106,24 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
         quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
         short = group[quick]
         if short["baseline"].any() and len(short) < len(group):
-            yield _of_strategies(f"{title}, in short", short)
+            yield replace(_of_strategies(f"{title}, in short", short), shown=SHORT, caption=_briefly(short))
+
+
+def index(df: pd.DataFrame) -> Comparison:
+    """What there is to ask for: a row for each workload, scenario and size, with the selector of its tables."""
+    found = []
+    for (workload, scenario, size), group in used(df).groupby(["workload", "scenario", "size"], sort=False):
+        batches = ", ".join(map(str, sorted(group["batch"].unique())))
+        counts = str(group["strategy"].nunique()), f"{int(group['usable'].sum())} of {len(group)}"
+        found.append((f"{workload}/*/{scenario}/*/*/{size}", batches, *counts))
+    return Comparison.of_text(
+        "Tables",
+        f"`framebench report SELECTOR` prints a table, such as `framebench report '{found[0][0]}'`." if found else "",
+        ("selector", "batches", "strategies", "with numbers"),
+        found,
+        left=2,
+        machine=str(df["machine"].iloc[0]) if len(df) else "",
+    )
 
 
 def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -116,16 +132,21 @@ def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
 
 
+def _briefly(group: pd.DataFrame) -> str:
+    """The caption of a table that stands among prose."""
+    first = group.iloc[0]
+    base = f"base: {BASELINES[first['scenario']]} of the same framework."
+    return f"{base} Peaks by {read_by(group)}. Machine {first['machine']}, {first['cpu']}. {READING}"
+
+
 def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     first = group.iloc[0]
     lost = group[group["status"] != "ok"]
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
     return Comparison(
         title,
-        f"base = {BASELINES[first['scenario']]} of the same framework; MiB = 2^20 bytes; compare peaks only under one "
-        f"instrument. peak = the most that a steady step has in use, cold = that of the first step, with compilation. "
-        f"of reference = the rate of the model's operations over that of a float32 product by NumPy on the same core. "
-        f"verified = largest relative error against float64. {repeats(group)} {conditions(group)}",
+        f"base: {BASELINES[first['scenario']]} of the same framework. Peaks by {read_by(group)}. {repeats(group)} "
+        f"{conditions(group)}",
         cells(group),
         SHOWN | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
         notes=tuple(dict.fromkeys(told)),
@@ -149,12 +170,16 @@ def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
         places = {name: Shown(name) for name in PLACE}
         yield Comparison(
             f"Frameworks side by side, {scenario} ({BASELINES[str(scenario)]})",
-            f"peak by host.rss in MiB (2^20 bytes), step time in ms, and times PyTorch's step in the blocks that both were in. "
-            f"{repeats(group)} {conditions(group)}",
+            f"MiB: peak by host.rss. x torch: step time over PyTorch's. {repeats(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             places | columns,
             machine=str(machine),
         )
+
+
+def read_by(df: pd.DataFrame) -> str:
+    """The instruments of the peaks that are compared: one on one kind of device."""
+    return ", ".join(sorted(df["shared_instrument"].dropna().unique())) or "no instrument"
 
 
 def conditions(df: pd.DataFrame) -> str:
@@ -189,20 +214,16 @@ def repeats(df: pd.DataFrame) -> str:
     protocols = ", ".join(sorted(map(str, df["protocol"].unique())))
     typed = sorted({_typed_in_short(command) for command in df["command"].unique()})
     return (
-        f"{precisions(df)} Protocol {protocols}. {timing(df)} Another process reads the memory. "
+        f"{precisions(df)} Protocol {protocols}. {timing(df)} "
         f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
     )
 
 
 def timing(df: pd.DataFrame) -> str:
-    """How the times of these rows were measured."""
+    """Where it says how rows are measured, and how many have no times."""
     fine = df[df["status"] == "ok"]
-    timed = df[df["step_time_s"].notna()]
     without = int(fine["step_time_s"].isna().sum())
-    left = f" {without} of {len(fine)} rows were measured {WITHOUT}." if without else ""
-    if timed.empty:
-        return left.strip()
-    return f"{IN_BLOCKS}.{left}"
+    return f"{READING} {without} of {len(fine)} rows were measured {WITHOUT}." if without else READING
 
 
 @cache

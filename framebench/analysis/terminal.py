@@ -11,13 +11,14 @@ from rich.text import Text
 
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
-    "records", "proof of effect", "cold MiB", "of reference", "collector", "waiting", "first s", "p",
+    "records", "proof of effect", "own counter", "own counter MiB", "fp32 throughput",
+    "cold MiB", "of reference", "collector", "waiting", "first s", "p",
     "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "transfers to a GPU?",
     "metric", "recommendation", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "measured / lower bound",
-    "strategy", "instrument", "torch", "jax", "jittor",
+    "strategy", "torch", "jax", "jittor", "peak x base", "step x base", "needs MiB", "saved most memory", "least MiB",
 )  # fmt: skip
 LONG = 24  # characters: longer words are code, and may be broken after its punctuation; an id of a case has none
 PIECE = re.compile(r"[^._(,=]*[._(,=]+|[^._(,=]+")

@@ -41,13 +41,11 @@ from framebench.suite import profiles, selectors
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 
-Blocks = Annotated[int, typer.Option(min=1, help="fresh processes of each case, so often: what is published takes 5 or more")]
-Turns = Annotated[
-    int, typer.Option(min=0, help="turns of each process in a block; of fewer than 3 times do not count, and 0 measures none")
-]
-Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")]
-TimeLimit = Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")]
-MemoryLimit = Annotated[str | None, typer.Option(help="private memory a worker may map, such as 2GiB")]
+Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case. Published results use at least 5.")]
+Turns = Annotated[int, typer.Option(min=0, help="Rounds per block. Below 3, times are discarded; 0 measures memory only.")]
+Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")]
+TimeLimit = Annotated[float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")]
+MemoryLimit = Annotated[str | None, typer.Option(help="Private memory that a worker may map, such as 2GiB.")]
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -62,20 +60,18 @@ def run(
     memory_limit: MemoryLimit = None,
     env: Env = None,
     block: Annotated[
-        int | None, typer.Option(min=0, help="the block of this number alone, as `framebench plan` names it")
+        int | None, typer.Option(min=0, help="Measure only the block with this number, as `framebench plan` names it.")
     ] = None,
-    beside_torch: Annotated[
-        bool, typer.Option("--beside-torch", help="PyTorch's baseline in each block, though no case of it is named")
-    ] = False,
+    beside_torch: Annotated[bool, typer.Option("--beside-torch", help="Add PyTorch's baseline to each block.")] = False,
     on: Annotated[
-        str | None, typer.Option(help="`slurm`: as jobs there, each block on a node of its own; else on this machine")
+        str | None, typer.Option(help="`slurm` submits jobs, each block on a node of its own. Default: this machine.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--slurm", metavar="NAME=VALUE", help="of sbatch, such as partition=cpu; time is in minutes"),
+        typer.Option("--slurm", metavar="NAME=VALUE", help="An option of sbatch, such as partition=cpu. Time is in minutes."),
     ] = None,
 ) -> None:
-    """Measure cases (the quick profile if none is named). An interrupted run goes on where it stopped."""
+    """Measure cases; without any, those of the quick profile. An interrupted run resumes."""
     wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
     if block is not None and blocks != 1:
         fail(f"--block {block} is one block, and --blocks {blocks} is several: leave one of them out", 2)
@@ -151,18 +147,18 @@ def measure_all(
 
 @app.command("compare", rich_help_panel=MEASURE)
 def compare_(
-    base: Annotated[str, typer.Argument(help="a full case id: what the other is compared with")],
-    change: Annotated[str, typer.Argument(help="a full case id; the same as BASE shows the machine's noise")],
-    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of both, so often")] = compare.BLOCKS,
+    base: Annotated[str, typer.Argument(help="The full case id that CHANGE is compared with.")],
+    change: Annotated[str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")],
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = compare.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core.")] = 1,
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Measured in turn; the records are kept.
+    """Is CHANGE slower than BASE, or does it need more memory? Alternates runs of both, and keeps the records.
 
-    An interrupted comparison goes on where it stopped.
+    An interrupted comparison resumes.
     """
     from framebench.analysis.blocks import Blocks as Known
     from framebench.analysis.reports import verdicts

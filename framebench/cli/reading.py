@@ -17,10 +17,10 @@ from framebench.cli.shared import (
     Profile,
     Results,
     Selectors,
+    answering,
     app,
     chosen,
     fail,
-    machine_of,
     machines_of,
     out,
 )
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
+WIDE = 120  # columns that the support matrix takes with its reasons
+
 
 @app.command("list", rich_help_panel=READ)
 def list_(
     selectors: Selectors = None,
-    strategies: Annotated[bool, typer.Option("--strategies", help="the support matrix, with reasons")] = False,
+    strategies: Annotated[bool, typer.Option("--strategies", help="Show the support matrix, with reasons.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """The cases of a profile, those a selector names, or the support matrix."""
+    """List the cases of a profile or a selector, or the support matrix."""
     if strategies:
         from framebench.analysis.reports import support
 
@@ -53,7 +55,7 @@ def list_(
             ]
             typer.echo(json.dumps(rows, indent=1))
         else:
-            for part in support.every_table():
+            for part in support.every_table() if out.width >= WIDE else support.in_short():
                 part.terminal(out)
         return
     chosen_cases = chosen(selectors, profiles.profile(), profile)
@@ -70,7 +72,7 @@ def list_(
 def show(
     selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
 ) -> None:
-    """The record of each case that counts, as lines or as one JSON array of flat rows."""
+    """Show the current record of each case, as lines or as JSON."""
     from framebench.analysis.frames import rows
     from framebench.analysis.results import Results as Folder
     from framebench.analysis.selection import select_cases
@@ -116,9 +118,9 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
 
 @app.command(rich_help_panel=READ)
 def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
-    """One table: what each workload needs in each framework, what saved most memory, and where the rest is."""
+    """One table: what training needs in each framework, which strategy saves most memory, and at what price."""
     from framebench.analysis.reports.answer import answer as table
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    table(folder.table(machine_of(folder, machine))).terminal(out)
+    table(folder.answering(answering(folder, machine))).terminal(out)

@@ -9,6 +9,7 @@ import typer
 
 from framebench.cli.reading import has, kept
 from framebench.cli.shared import (
+    ALL,
     READ,
     Machines,
     Results,
@@ -48,29 +49,38 @@ def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
-    html: Annotated[bool, typer.Option("--html", help="a site instead, by default in site/")] = False,
-    figures: Annotated[bool, typer.Option("--figures", help="SVG of one machine, by default in docs/figures/")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw one machine's figures as SVG, by default to docs/figures/.")
+    ] = False,
     notebooks: Annotated[
-        list[str] | None, typer.Option(help="execute this one, or `all`, by default into analysis/notebooks/executed/")
+        list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
     ] = None,
-    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="the folder for one of these")] = None,
+    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="The folder for one of these.")] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(callback=documents, help="a document whose tables, of any machine, are made anew")
+        list[Path] | None, typer.Option(callback=documents, help="A document to make anew, from committed records.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")
     ] = None,
 ) -> None:
-    """Comparison tables on the terminal and (of all cases) as results/tables/<machine>.md; or a site, figures, notebooks."""
+    """The tables of the cases that are named; without any a summary, and all tables as results/tables/MACHINE.md. Or a site,
+    figures, notebooks."""
     from framebench.analysis.results import Results as Folder
 
     if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
         fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
-    folder = Folder(results)
+    if device is not None:
+        return _of_device(device, results)
+    tracked = machine is None and (docs or ((figures or notebooks) and not to))
+    folder = Folder.committed(results) if tracked else Folder(results)
     if notebooks:
-        return _run_notebooks(notebooks, folder, machine_of(folder, machine), to)
+        return needed("run_notebooks", "notebooks")(notebooks, folder, machine_of(folder, machine), to)
     if figures:
         return _draw(folder, machine_of(folder, machine), to or FIGURES)
-    machines = machines_of(folder, machine, has(folder, selectors))
+    machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
     shown = kept(selectors, machines, folder)
     if not shown:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
@@ -79,28 +89,48 @@ def report(
     tables(shown, folder, machines if not selectors else [], docs or [])
 
 
+def _of_device(name: str, results: Path) -> None:
+    """What was predicted before; nothing is planned now."""
+    made = needed("report_on_device", "devices")(name, results)
+    if not made:
+        fail(f"no tables for {name} under {results}; predict first: framebench predict CASES --device {name}", 1)
+    for comparison in made:
+        comparison.terminal(out)
+
+
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
-    """On the terminal, and as the files of those machines of which all cases are shown; then those of documents."""
+    """Of some cases on the terminal; of whole machines a summary there, and all as files; then those of documents."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.analysis.reports.report import generated, of_records
 
     if whole:
         writable(folder.root / "tables")
     comparisons = of_records(shown, folder.root)
-    for comparison in comparisons:
-        if whole or comparison.machine:  # of some cases no comparison with what others have published
+    for comparison in comparisons if not whole else ():
+        if comparison.machine:  # of some cases no comparison with what others have published
             comparison.terminal(out)
     for name in whole:
+        _summary(folder, name)
         target = folder.root / "tables" / f"{name}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(c.markdown() for c in comparisons if c.machine == name))
-        say(f"the same as Markdown: {target}")
+        say(f"every table: {target}")
     every = generated(folder) if docs else []
     for document in docs:
         try:
             document.write_text(refresh(document.read_text(), every))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+
+
+def _summary(folder: Folder, machine: str) -> None:
+    """A page: what training needs, and what else there is to ask for."""
+    from framebench.analysis.reports.answer import answer
+    from framebench.analysis.tables import index
+
+    table = folder.table(machine)
+    for comparison in (answer(table), index(table)):
+        comparison.terminal(out)
 
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:
@@ -121,27 +151,3 @@ def _draw(folder: Folder, machine: str, to: Path) -> None:
     writable(to)
     for path in save_all(folder.table(machine), to, folder):
         typer.echo(path)
-
-
-def _run_notebooks(names: list[str], folder: Folder, machine: str, to: Path | None) -> None:
-    """Run the notebooks of analysis/notebooks on the records, and save them with their output, to be read without running."""
-    from framebench.analysis import notebook
-
-    if not notebook.can_execute():
-        fail("notebooks are executed by nbclient, which is not installed here: call `make setup`", 1)
-    sources_by_name = {source.stem: source for source in notebook.sources()}
-    if wrong := [name for name in names if name not in (*sources_by_name, provenance.ALL)]:
-        fail(f"no notebook {wrong[0]!r}; there are: {', '.join(sources_by_name)}, and {provenance.ALL}", 2)
-    writable(to or notebook.EXECUTED)
-    empty = False
-    for name in sources_by_name if provenance.ALL in names else names:
-        say(f"running {name}")
-        try:
-            made = notebook.execute(sources_by_name[name], folder.root, machine)
-        except notebook.NotFilled as error:
-            empty = True
-            say(f"left out {name}: the records of {machine} do not fill it ({error})")
-        else:
-            typer.echo(notebook.save(made, (to or notebook.EXECUTED) / f"{name}.ipynb"))
-    if empty:
-        raise typer.Exit(1)

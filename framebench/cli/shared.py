@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 no, or something broke; 2 a mistake; 3 cannot tell; 130 interrupted (docs/commands.md).",
+    epilog="Exit codes: 0: done. 1: failed, or the answer is no. 2: usage error. 3: undecided. 130: interrupted.",
 )
 # the headings of --help
 MEASURE, READ, BUDGET, UPKEEP = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
@@ -46,18 +46,18 @@ UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 1
 MOST = 2**60  # bytes: more than this no machine has
 BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
 
-CASES = "such as transformer/torch/train/fp32/b4/cpu; parts may be globs, or left out"
+CASES = "Such as transformer/torch/train/fp32/b4/cpu. Parts may be globs, {a,b}, or left out."
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
 Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
-Rounds = Annotated[int, typer.Option(min=1, help="turns of each process in a block; of fewer than 3 the times do not count")]
-AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
-Results = Annotated[Path, typer.Option(file_okay=False, help="folder of the records")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds per block. Below 3, times are discarded.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Results = Annotated[Path, typer.Option(file_okay=False, help="Folder of the records.")]
 Env = Annotated[
     str | None,
-    typer.Option(help="`installed`: this interpreter, as it is; or the path of a python; else the pinned environments"),
+    typer.Option(help="`installed` (this interpreter), or the path of a Python. Default: the pinned environments."),
 ]
-WHOSE = "whose records: by default this machine's, if they have an answer, or else the published ones"
+WHOSE = "Whose records. Default: this machine's where they answer, else the published ones."
 
 
 def named(machine: str | None) -> str | None:
@@ -69,7 +69,7 @@ def named(machine: str | None) -> str | None:
 
 
 Machine = Annotated[str | None, typer.Option(callback=named, help=WHOSE)]
-Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE}; `{ALL}` takes every machine's")]
+Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE} `{ALL}`: every machine's.")]
 
 
 def _tell_version(asked: bool) -> None:
@@ -96,6 +96,8 @@ def chosen(
     that of a selector which states none."""
     if not selectors:
         return profiles.profile(profile) if profile else default
+    if "" in (texts := [s.strip("/ ") for s in selectors]):
+        raise UnknownCase(f"{selectors[texts.index('')]!r} names no case; `*` names all, framebench list prints them")
     among = profiles.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
 
@@ -212,6 +214,17 @@ def machine_of(folder: Folder, named: str | None, answers: Callable[[str], bool]
 def machines_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
     """The same where `all` may be said. The one with the most records comes first."""
     return folder.machines if named == ALL and folder.machines else [machine_of(folder, named, answers)]
+
+
+def answering(folder: Folder, named: str | None) -> list[str]:
+    """Whose records answer a question: the machine's that is named; or else this one's, and those of the published one where
+    this one has not measured."""
+    if named is not None or (here := provenance.machine_name()) not in folder.machines:
+        return [machine_of(folder, named)]
+    if not (published := next((name for name in folder.machines if name != here), None)):
+        return [here]
+    say(f"machine {here}, this one; what it has not measured comes from {published} (--machine NAME takes one alone)")
+    return [here, published]
 
 
 class Parts(NamedTuple):

@@ -12,13 +12,13 @@ from framebench.records.pins import pinned_version
 from framebench.suite.profiles import profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
-dev = typer.Typer(no_args_is_help=True, help="For those who change the suite: references, tolerances, how often it errs.")
+dev = typer.Typer(no_args_is_help=True, help="For changes of the suite: references, tolerances, error rates.")
 app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 
 
 @app.command(rich_help_panel=UPKEEP)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Build the frameworks' environments now (they are built when first needed otherwise)."""
+    """Build the frameworks' environments now. Otherwise they are built when first needed."""
     for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
         pinned_version(framework)
     for framework in frameworks or FRAMEWORKS:

@@ -54,7 +54,8 @@ class CaseProgress(Listener):
         if self.left.get(record.parsed, 0) > 0:
             self.left[record.parsed] -= 1
             self.bar.update(self.task, advance=1, left=self.remaining())
-        self.bar.console.print(line(record), markup=False, highlight=False, soft_wrap=True)
+        version = f"  {record.parsed.framework} {record.framework_version}" if record.framework_version else ""
+        self.bar.console.print(f"{line(record)}{version}", markup=False, highlight=False, soft_wrap=True)
 
 
 def line(record: Record, step_s: float | None = None) -> str:
@@ -63,7 +64,8 @@ def line(record: Record, step_s: float | None = None) -> str:
     if record.status != "ok":
         return f"{record.case:<48} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    peak = f"{record.peak_bytes / 2**20:9.1f} MiB ({record.peak_instrument})" if record.peak_bytes is not None else ""
+    instrument = record.shared_instrument
+    peak = f"{record.peaks[instrument] / 2**20:9.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:
         least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0
         return (

@@ -24,6 +24,25 @@ def status_bytes(field: str) -> int:
     raise OSError(f"{_STATUS} has no {field}")
 
 
+class _Mallinfo(ctypes.Structure):
+    """struct mallinfo2 of glibc 2.33 and newer."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    ]
+
+
+def large_blocks() -> int | None:
+    """Bytes that malloc has handed out in blocks of their own (with `MALLOC_ENV` those of 64 KiB and more, which are tensors
+    and arrays, and no code), and shared memory. None where the C library does not say."""
+    function = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if function is None:
+        return None
+    function.restype = _Mallinfo
+    return int(function().hblkhd) + status_bytes("RssShmem")
+
+
 @dataclass
 class HostPeak:
     """`live` bytes before the region plus what the process grew by within it.

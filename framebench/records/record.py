@@ -188,6 +188,7 @@ class Record(Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
+    elsewhere: dict[str, Bytes] = {}  # what a user's program holds beside these, by holder; part of the peak
     allocator: dict[str, Bytes] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     first_step_s: Duration | None = None
     step_s: list[Duration] = []
@@ -229,6 +230,12 @@ class Record(Part):
     @property
     def peak_bytes(self) -> int | None:
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
+
+    @property
+    def shared_instrument(self) -> str | None:
+        """By which frameworks are compared, and which a limit on memory is about: on a CPU what the kernel counts."""
+        on_cpu = self.provenance.hardware.get("device") == "cpu"
+        return "host.rss" if on_cpu and "host.rss" in self.peaks else self.peak_instrument
 
     @property
     def timed(self) -> bool:

@@ -52,6 +52,11 @@ class Case:
         return spec.workload(self.workload)
 
     @property
+    def user_file(self) -> str:
+        """Of a model of the user's own."""
+        return str(self.spec.facts["file"])  # type: ignore[attr-defined]
+
+    @property
     def stage(self) -> Scenario:
         return SCENARIOS[self.scenario]
 

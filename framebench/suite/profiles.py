@@ -73,10 +73,10 @@ class Profile:
 
 PROFILES = {
     "first": Profile(
-        "training alone, the baselines and what saves most: what make bench measures", "cpu", quick=True,
+        "training alone, the baselines and what saves most", "cpu", quick=True,
         only=FIRST, rounds=5, limit_s=300.0, slow_limit_s=20.0,
     ),
-    "tiny": Profile("as quick, in a second or two for each case", "tiny", quick=True),
+    "tiny": Profile("as quick, in a second or two per case", "tiny", quick=True),
     "quick": Profile(
         "the main strategies of training and evaluation", "cpu", quick=True,
         # there activations make up most of the memory

@@ -132,6 +132,7 @@ class MemoryResult(TypedDict, total=False):
     peak_samples: list[dict[str, int]]
     cold_peaks: dict[str, int]  # of the first step
     live_bytes: int
+    elsewhere: dict[str, int]  # bytes by holder that lie there between two steps beside these; part of every peak on the host
     allocator: dict[str, int]
 
 

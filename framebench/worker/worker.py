@@ -136,6 +136,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
         "peak_samples": steady,
         "cold_peaks": cold,
         "live_bytes": adapter.live_bytes(),
+        "elsewhere": adapter.elsewhere(),
         "allocator": adapter.counters(),
     }
 
@@ -146,15 +147,15 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     if gc.isenabled():  # garbage in cycles is no state; where a strategy keeps the collector off, it stays
         gc.collect()
     host = HostPeak()
-    live = adapter.live_bytes()
-    adapter.reset_peak()
     on_host = HostPeak.available() and adapter.device() == "cpu"  # else the tensors are not in host memory
+    live, elsewhere = adapter.live_bytes(), sum(adapter.elsewhere().values()) if adapter.device() == "cpu" else 0
+    adapter.reset_peak()
     if on_host:
         host.start()
     timed_step(adapter)
-    peak_bytes = adapter.own_peaks()
+    peak_bytes = {name: size + elsewhere for name, size in adapter.own_peaks().items()}
     if on_host:
-        peak_bytes["host.rss"] = live + host.grown()
+        peak_bytes["host.rss"] = live + elsewhere + host.grown()
     return peak_bytes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -91,23 +92,37 @@ def count(c: Config) -> int:
     return c.layers * (12 * d + 13) * d + (c.vocabulary + c.length + 2) * d
 
 
+# layers and width of decoders that people train: Radford et al. (2019), Brown et al. (2020, table 2.1)
+USUAL = (
+    (12, 768), (24, 1024), (36, 1280), (24, 1536), (48, 1600), (24, 2048), (32, 2560), (32, 4096), (40, 5120), (96, 12288),
+)  # fmt: skip
+NEAR = 0.1  # of the parameters that were asked for
+
+
 def described(
     parameters: float, length: int, width: int | None = None, layers: int | None = None, vocabulary: int = 50304
 ) -> Config:
     """The configuration whose number of parameters comes closest, with heads of 64 features.
 
-    Where neither width nor layers are given, the width is 64 for each layer, as in GPT-2's smallest. Raises ValueError, naming
-    the number that comes closest, if it is more than a tenth away.
+    Where neither width nor layers are given, those of a usual model, or else a width of 64 for each layer. Raises ValueError,
+    naming the number that comes closest, if it is more than a tenth away.
     """
+
+    def of(shape: tuple[int, int]) -> Config:
+        return Config(vocabulary, length, shape[0], max(1, shape[1] // 64), shape[1])
+
+    def off(c: Config) -> float:
+        return abs(math.log(count(c) / parameters))
+
     if width and layers:
-        shapes = [(width, layers)]
+        shapes = [(layers, width)]
     elif width or layers:
-        shapes = [(width, n) for n in range(1, 513)] if width else [(64 * n, layers or 1) for n in range(1, 513)]
+        shapes = [(n, width) for n in range(1, 513)] if width else [(layers or 1, 64 * n) for n in range(1, 513)]
     else:
-        shapes = [(64 * n, n) for n in range(1, 513)]
-    made = (Config(vocabulary, length, n, max(1, d // 64), d) for d, n in shapes)
-    best = min(made, key=lambda c: abs(count(c) - parameters))
-    if abs(count(best) - parameters) > count(best) / 10:
+        usual = [shape for shape in USUAL if off(of(shape)) < math.log(1 + NEAR)]
+        shapes = usual or [(n, 64 * n) for n in range(1, 513)]
+    best = min(map(of, shapes), key=off)
+    if off(best) > math.log(1 + NEAR):
         raise ValueError(
             f"no such Transformer has {parameters:,.0f} parameters: the closest has {count(best):,}, with {best.layers} layers "
             f"of width {best.width}, {length} tokens and a vocabulary of {vocabulary:,}; change one of these"

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine import environments
 from framebench.engine.environments import Environment
-from tests.processes import run_inside
+from tests.processes import quickly, run_inside
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +29,8 @@ PROVE = PROGRAMS / "undone_prove.py"
 
 
 def check(environment: Environment, deeds: list[Deed]) -> None:
-    kept = environments.cache() / "tests"  # as in tests/suite/test_strategies.py
-    caches = {"TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"), "JAX_COMPILATION_CACHE_DIR": str(kept / "xla")}
     orders = json.dumps([(d.name, d.case, d.code) for d in deeds])
-    found = run_inside(environment, PROVE, orders, variables=caches | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"})
+    found = run_inside(environment, PROVE, orders, variables=quickly())
     assert isinstance(found, dict)
     assert {d.name: found[d.name] for d in deeds if found[d.name][0] != d.proven} == {}
 

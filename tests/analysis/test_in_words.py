@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from framebench.analysis import frames
 from framebench.analysis.reports.in_words import of_training
 from framebench.suite.case import Case
@@ -19,24 +21,30 @@ def said(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
     return of_training(frames.frame(found), "m").lines
 
 
+def sizes(*mib: int) -> list[int]:
+    return [size * 2**20 for size in mib]
+
+
 def steady(seconds: float) -> list[list[float]]:
     return [[seconds * (1 + 0.001 * (block % 3))] * 8 for block in range(5)]
 
 
 def test_the_least_memory_and_what_it_costs() -> None:
-    lines = said([steady(1.0), steady(1.3), steady(1.1)], [200, 100, 150])
-    start = "**Transformer**, training in batches of 4: PyTorch needs 50% of `fp32`'s peak"
-    assert lines == (f"{start} in 1.30x the time with `checkpoint`.",)
-    wild = [[1.0 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
-    assert said([steady(1.0), wild, steady(1.1)], [200, 100, 150]) == (f"{start}, time undecided, with `checkpoint`.",)
+    lines = said([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
+    start = "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
+    assert lines == (f"{start}1.30 x the time).",)
+    wild = [[0.8 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
+    (line,) = said([steady(1.0), wild, steady(1.1)], sizes(200, 100, 150))
+    assert re.fullmatch(re.escape(start) + r"0\.\d\d to 1\.\d\d x the time\)\.", line)
 
 
-def test_what_was_not_timed_is_no_answer_where_others_were() -> None:
+def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_timed() -> None:
     never: list[list[float]] = [[float("nan")] * 8] * 5
-    (line,) = said([steady(1.0), steady(1.3), never], [200, 150, 100])
-    assert line.endswith("75% of `fp32`'s peak in 1.30x the time with `checkpoint`.")
-    (line,) = said([steady(1.0), never, never], [200, 150, 100])
-    assert line.endswith("50% of `fp32`'s peak with `accumulate`.")
+    first = "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, not timed)"
+    (line,) = said([steady(1.0), never, never], sizes(200, 150, 100))
+    assert line.endswith(f"{first}.")
+    (line,) = said([steady(1.0), steady(1.3), never], sizes(200, 150, 100))
+    assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
 
 
 def test_what_has_no_numbers_hides_no_older_ones() -> None:
@@ -47,5 +55,5 @@ def test_what_has_no_numbers_hides_no_older_ones() -> None:
 
 def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
     (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
-    assert line.endswith("in PyTorch no strategy saves memory.")
+    assert line.endswith("PyTorch: no strategy saves memory.")
     assert of_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()

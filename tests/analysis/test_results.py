@@ -17,6 +17,7 @@ import framebench
 from framebench.analysis import frames
 from framebench.analysis.results import NoRecords, Results, UnknownMachine
 from framebench.cli.__main__ import app
+from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
@@ -87,6 +88,16 @@ def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
     assert Results(results).machine() == "few"
     assert Results(results).machine("most") == "most"
     assert set(framebench.load(results)["machine"]) == {"few"}
+
+
+def test_documents_are_of_the_machines_whose_records_are_committed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured here since changes no tracked file."""
+    planted(planted(results, "published", 1), "here", 2)
+    monkeypatch.setattr(origin, "git", lambda *_: "results/records/published/torch-1/a/b.json")
+    kept = Results.committed(results)
+    assert kept.machines == ["published"] == sorted({r.provenance.machine for r in kept.records})
+    monkeypatch.setattr(origin, "git", lambda *_: None)
+    assert Results.committed(results).machines == ["here", "published"]
 
 
 def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html import escape
 
@@ -52,7 +53,9 @@ def test_the_fastest_that_fits_is_one_whose_time_is_decided() -> None:
     assert "2 of 2 strategies fit" in within(table, 2**30)
     assert "the fastest of them is checkpoint" in within(table, 2**30)
     wide = table["strategy"] == "checkpoint"
-    table = table.assign(time_ratio_low=table["time_ratio_low"].mask(wide, 0.9))
+    table = table.assign(
+        time_ratio_low=table["time_ratio_low"].mask(wide, 0.9), time_ratio_high=table["time_ratio_high"].mask(wide, 1.1)
+    )
     assert "the fastest of those whose time is decided is fp32" in within(table, 2**30)
 
 
@@ -95,11 +98,13 @@ def test_a_row_has_the_ratios_of_its_blocks() -> None:
 
 def test_a_table_says_how_sure_a_ratio_is() -> None:
     shaky = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[1.5], [2.5], [1.0]])]
-    (sure,), (unsure,) = (tables.strategies(frame(*blocks(found))) for found in (TIMES[:2], shaky))
+    wide = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[0.11], [0.12], [0.14]])]
+    (sure,), (unsure,), (faster,) = (tables.strategies(frame(*blocks(found))) for found in (TIMES[:2], shaky, wide))
     column = list(tables.SHOWN).index("relative")
     assert [row[column] for row in sure.rows] == ["1.00", "1.50 (1.49 to 1.51)"]
     assert unsure.rows[1][column].startswith("undecided (")
-    assert "live blocks" in sure.caption
+    assert re.fullmatch(r"0\.12 \(0\.\d\d to 0\.1\d\)", faster.rows[1][column]), "eight times as fast, however wide"
+    assert tables.READING in sure.caption
     assert "core 1" in sure.caption
     assert sure.rows[1][list(tables.SHOWN).index("range")] == "1,500.0 to 1,810.0"
 
@@ -115,10 +120,10 @@ def test_rows_without_times_have_their_memory_and_the_table_says_so() -> None:
     untimed = made("checkpoint", 100, 1.5).model_copy(update={"step_s": [], "first_step_s": None})
     (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), untimed))
     row = dict(zip(tables.SHOWN, comparison.rows[1]))
-    assert row["peak_ratio"] == "0.50"
+    assert row["shared_ratio"] == "0.50"
     assert [row[name] for name in ("step_time_s", "range", "relative", "throughput", "first_step_s")] == ["-"] * 5
     assert "1 of 2 rows were measured without times" in comparison.caption
-    assert tables.timing(frame(untimed)) == f"1 of 1 rows were measured {tables.WITHOUT}."
+    assert tables.timing(frame(untimed)) == f"{tables.READING} 1 of 1 rows were measured {tables.WITHOUT}."
 
 
 def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
@@ -149,7 +154,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
-    assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "-", "1,000.0")
+    assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
     assert "memory ran out" in comparison.markdown()
@@ -175,8 +180,8 @@ def test_terminal_takes_any_text(text: str) -> None:
 
 def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
-    assert comparison.data["peak_bytes"].tolist() == [2**30, 2**29]
-    assert comparison.data["peak_ratio"].tolist() == [1.0, 0.5]
+    assert comparison.data["shared_bytes"].tolist() == [2**30, 2**29]
+    assert comparison.data["shared_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
     assert comparison.head[2:4] == ("peak MiB", "peak x base")
 

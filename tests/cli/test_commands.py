@@ -50,7 +50,7 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
 
 def test_the_page_has_every_exit_code() -> None:
     assert [code for code, _ in EXAMPLES] == [0, 1, 2, 3, 130]
-    assert all(re.search(rf"\b{code} ", str(app.info.epilog)) for code, _ in EXAMPLES)
+    assert all(re.search(rf"\b{code}: ", str(app.info.epilog)) for code, _ in EXAMPLES)
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)
@@ -90,7 +90,7 @@ def test_a_selector_that_is_none_is_answered(selector: str) -> None:
 def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     """By one selector, whose missing parts have defaults."""
     asked = []
-    monkeypatch.setattr(advice, "machine_of", lambda *_: "m")
+    monkeypatch.setattr(advice, "answering", lambda *_: ["m"])
 
     def remember(*parts: str) -> tuple[str, ...]:
         asked.append(parts)

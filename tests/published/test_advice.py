@@ -8,7 +8,7 @@ import pytest
 
 from framebench.analysis.peaks import evidence_about, useless
 from framebench.analysis.results import Results
-from framebench.analysis.searches import Searches, Tried
+from framebench.analysis.searches import Searches
 from framebench.features.advise.advice import Offer, Question, advise
 from framebench.records.record import case_of
 from framebench.records.search import Fit
@@ -30,7 +30,7 @@ def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
     question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
     if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
         pytest.skip(f"{case.id}: its records give nothing to advise")
-    (offer,) = (o for o in everything(advise(rows, question, searches)) if o.case.strategy == case.strategy)
+    (offer,) = (o for o in everything(advise([rows], question, searches)) if o.case.strategy == case.strategy)
     return offer
 
 
@@ -49,7 +49,7 @@ def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
 class KeptOnly(Searches):
     """They tell what a process keeps, and nothing of what fitted."""
 
-    def of_case(self, case: Case, machine: str) -> list[Tried]:
+    def everywhere(self, case: Case) -> list[Fit]:
         return []
 
 

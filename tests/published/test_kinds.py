@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,16 @@ from tests.processes import ROOT
 RESULTS = ROOT / "results"
 
 
-def files(place: str) -> Iterator[Path]:
+def texts(place: str) -> Iterator[str]:
+    """Of each record: a file, or a line of one."""
     where = RESULTS / place
-    yield from [where] if where.is_file() else sorted(where.rglob("*.json"))
+    for file in [where] if where.is_file() else sorted(where.rglob("*.json")):
+        yield file.read_text()
+    for file in sorted(where.rglob("*.jsonl")):
+        yield from file.read_text().splitlines()
 
 
 @pytest.mark.parametrize("place", record_kinds())
 def test_what_lies_there_can_be_read(place: str) -> None:
-    for file in files(place):
-        record_kinds()[place].model_validate_json(file.read_bytes())
+    for text in texts(place):
+        record_kinds()[place].model_validate_json(text)

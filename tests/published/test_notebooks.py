@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,10 +16,14 @@ import nbformat
 import pytest
 
 import framebench
-from framebench.analysis import notebook
 from framebench.analysis.results import Results
 from framebench.features.claims.ledger import ledger
+from framebench.features.devices.plans import store
+from framebench.features.devices.tables.frame import used_bytes
+from framebench.features.notebooks import notebook
 from framebench.features.versions import table as versions
+from framebench.records.pins import pinned_version
+from framebench.suite.case import Case
 from tests.processes import ROOT
 
 MACHINE = "xeon-2core"  # whose records the committed notebooks show
@@ -119,9 +124,28 @@ def upgrades(_: Rows) -> str:
     )
 
 
+def devices(_: Rows) -> str:
+    kept = [p for p in store.every(ROOT / "results") if p.device == "h100-80gb" and used_bytes(p)]
+    pinned = [p for p in kept if p.framework_version == pinned_version(p.framework)]
+    used = {p.case: used_bytes(p) for p in pinned}
+    ratios = defaultdict(list)
+    for case_id in used:
+        case = Case.of(case_id)
+        whole = (case.scenario, case.size, case.ranks, case.batch) == ("train", "full", 1, case.spec.preset("full").base)
+        if whole and "+" not in case.strategy and case.strategy != "fp32":
+            ratios[case.framework, case.strategy].append(used[case_id] / used[replace(case, strategy="fp32").id])
+    middle = {of: sorted(found)[1] for of, found in ratios.items() if len(found) == 3}
+    best = {name: min((of for of in middle if of[0] == name), key=lambda of: middle[of]) for name in ("torch", "jax")}
+    return (
+        f"On an H100 {best['torch'][1]} leaves the least of PyTorch's baseline among the strategies planned for all three "
+        f"workloads, a median of {middle[best['torch']]:.2f}; of JAX's {best['jax'][1]} does, with {middle[best['jax']]:.2f}."
+    )
+
+
 FINDINGS: dict[str, Callable[[Rows], str]] = {
     "strategies": strategies, "frameworks": frameworks, "train_against_eval": train_against_eval,
     "batch_scaling": batch_scaling, "claims": claims, "versions": upgrades,
+    "devices": devices,
 }  # fmt: skip
 
 
@@ -145,7 +169,7 @@ def test_each_is_an_example_of_what_a_reader_can_do(source: Path) -> None:
     text = source.read_text()
     assert "\nimport seaborn as sns\n" in text
     assert "\nimport framebench\n" in text
-    assert re.search(r"\bdf = framebench\.load\(", text)
+    assert re.search(r"\bdf = framebench\.(load|planned)\(", text)
     assert re.search(r"\b(groupby|pivot_table|crosstab)\(", text)
     assert re.search(r"\bsns\.(relplot|catplot|heatmap)\(", text), "at least one picture is drawn in the cell"
 

@@ -1,9 +1,10 @@
-"""The program in README does what README says, with the published records."""
+"""README is short and in plain words, and the program of docs/data.md does what the page says, with the published records."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,9 +12,59 @@ import pytest
 
 from tests.processes import ROOT
 
+README = (ROOT / "README.md").read_text()
 
-def test_the_plot_in_the_readme_is_six_lines_and_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+def prose(text: str) -> str:
+    """Without code, tables, headings, pictures and addresses of links."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "\n\n", text, flags=re.S)
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", text)
+    lines = ["\n" if line.startswith(("|", "#")) else line for line in text.splitlines()]
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", "\n".join(lines))
+
+
+def sentences(text: str) -> list[list[str]]:
+    """Their words, of each paragraph and each line of a list."""
+    parts = re.split(r"\n\s*\n|\n(?=- )", prose(text))
+    split = (re.split(r"(?<=[.?!:])\s+(?=[A-Z*`\[])", " ".join(part.split())) for part in parts)
+    return [words for part in split for one in part if (words := re.findall(r"\S*\w\S*", one))]
+
+
+def test_the_readme_is_about_a_thousand_words_in_short_sentences() -> None:
+    lengths = [len(words) for words in sentences(README)]
+    assert sum(lengths) <= 1000
+    assert [" ".join(words) for words in sentences(README) if len(words) > 30] == []
+    assert median(lengths) <= 15
+
+
+def test_its_tables_have_six_columns_at_most() -> None:
+    assert all(line.count("|") - 1 <= 6 for line in README.splitlines() if line.startswith("|"))
+
+
+def test_its_first_screen_has_the_picture_the_findings_and_the_two_commands() -> None:
+    places = [README.index(text) for text in ("](docs/figures/", "xeon-2core: in words", "make bench", "make test", "## Five")]
+    assert places == sorted(places)
+    assert README.count("**", 0, places[3]) >= 6, "three findings"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To files that exist, and to headings that they have."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+://", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        assert file.exists(), target
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
+
+
+def test_the_plot_about_the_data_is_six_lines_and_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.S)
+    (code,) = (one for one in found if "relplot" in one)
     assert len(list(filter(None, code.splitlines()))) == 6
     monkeypatch.chdir(tmp_path)
     plt.close("all")
@@ -25,4 +76,3 @@ def test_the_plot_in_the_readme_is_six_lines_and_draws_every_row(tmp_path: Path,
     for workload, rows in df.groupby("workload"):
         points = {point for line in drawn[f"workload = {workload}"] for point in zip(line.get_xdata(), line.get_ydata())}
         assert points == set(zip(rows["batch"], rows["host_rss_bytes"] / 2**20))
-    assert (tmp_path / "peaks.png").read_bytes().startswith(b"\x89PNG")

@@ -25,17 +25,22 @@ def fewest(framework: str) -> list[Case]:
     """Each workload's baselines; each strategy in its cheapest workload; combinations as long as one has a pair that is new.
 
     A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or a process with variables
-    of its own, is left out.
+    of its own, is left out, and so are combinations that only a claim asks for.
     """
     found: list[Case] = []
     seen: set[tuple[str, frozenset[str]]] = set()  # scenario, and a strategy or a pair
-    for case in sorted(filter(shares_a_process, every(framework)), key=lambda c: (-len(c.plan.parts), layers(c))):
+    for case in sorted(usual(framework), key=lambda c: (-len(c.plan.parts), layers(c))):
         names = [part.name for part in case.plan.parts]
         parts = {(case.scenario, frozenset(pair)) for pair in combinations(names, 2)} or {(case.scenario, frozenset(names))}
         if parts - seen or (case.scenario in BASELINES and case.strategy == case.stage.baseline):
             found.append(case)
             seen |= parts
     return found
+
+
+def usual(framework: str) -> list[Case]:
+    """What one process can build, without the combinations that only a claim asks for."""
+    return [c for c in every(framework) if shares_a_process(c) and not (c.plan.only_for_claims and len(c.plan.parts) > 1)]
 
 
 def shares_a_process(case: Case) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
+from tests.processes import quickly
 from tests.suite.pairs import once_broken, pairs, sample
 
 SAMPLE = {"torch": 16, "jax": 3, "jittor": 2}  # half a minute of each
@@ -30,13 +30,7 @@ AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 
 def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
     """What became of each case, by its id; of those that ended their process, nothing."""
-    kept = environments.cache() / "tests"  # as in test_strategies.py
-    caches = {
-        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
-    }
-    variables = os.environ | environment.variables() | caches | dict(cases[0].support.env)
+    variables = os.environ | environment.variables() | quickly() | dict(cases[0].support.env)
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]

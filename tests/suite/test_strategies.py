@@ -20,22 +20,15 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
-from tests.processes import ROOT, run_inside
-from tests.suite.cells import every, fewest, shares_a_process
+from tests.processes import ROOT, quickly, run_inside
+from tests.suite.cells import every, fewest, shares_a_process, usual
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
-    # compiled programs are kept from one run of the tests to the next
-    kept = environments.cache() / "tests"
-    caches = {
-        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
-    }
-    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=caches | variables)
+    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=quickly() | variables)
     assert isinstance(rows, dict)
     return rows
 
@@ -95,8 +88,8 @@ def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_fewest_cells_leave_no_strategy_out(framework: str) -> None:
-    """Of what shares a process: strategies, pairs in combinations, kinds of cells, switches and their options."""
-    all_of_them, few = filter(shares_a_process, every(framework)), fewest(framework)
+    """Of what is usual: strategies, pairs in combinations, kinds of cells, switches and their options."""
+    all_of_them, few = usual(framework), fewest(framework)
 
     def seen(cases: Iterable[Case]) -> dict[str, set[object]]:
         cases = list(cases)

@@ -15,11 +15,14 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.holders import globals_of, held
 from framebench.adapters.parts import Hooks, Options
+from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.profiled import Profiled
+from framebench.instruments import host
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
 
@@ -104,6 +107,7 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
+        self.blocks_before = host.large_blocks()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = Recipe(
@@ -266,7 +270,8 @@ class TorchAdapter(Adapter):
     def observer(self) -> Observed | Profiled:
         """Counts an observed step."""
         if not self.readings.profiled:
-            return Observed(self.held, self.blocks(), self.lasting())
+            lasting = every_tensor() if self.case.workload == OWN else self.lasting()
+            return Observed(self.held, self.blocks(), lasting)
         if not self.readings.passes_told:
             return Profiled(None, len(self.blocks()))
         if isinstance(self.recipe.forward, nn.Module):
@@ -296,9 +301,18 @@ class TorchAdapter(Adapter):
 
     def live_bytes(self) -> int:
         """Unique storages on the device. What the last evaluation's graph still holds is found by the saved-tensor count."""
+        return unique_bytes([t for t in self.known() if t.device.type == self.where.type]) + self.readings.bytes_beside()
+
+    def known(self) -> list[Tensor]:
+        """Of which the harness knows what they are."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        alive = [self.output, *self.lasting(), *gradients, *self.state_tensors()]
-        return unique_bytes([t for t in alive if t.device.type == self.where.type]) + self.readings.bytes_beside()
+        return [self.output, *self.lasting(), *gradients, *self.state_tensors()]
+
+    def named_elsewhere(self) -> dict[str, int]:
+        """What this adapter keeps for itself is not the user's."""
+        ours = [*self.known(), *(t for state in self.first_states.values() for t in state.values() if isinstance(t, Tensor))]
+        roots = [*attributes(self.model), *globals_of(self.case.user_file)]
+        return held(roots, storages, addresses(ours), every_tensor())
 
     def lasting(self) -> list[Tensor]:
         """What is there before a step as after it: weights, buffers, inputs."""

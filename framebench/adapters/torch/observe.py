@@ -60,7 +60,8 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         """`lasting`: what is there between two steps, too, and so costs nothing when it is saved."""
         super().__init__()
         self.models, self.blocks = models, blocks
-        self.lasting = {part.untyped_storage().data_ptr() for tensor in lasting for part in parts(tensor)}
+        self.kept = [part for tensor in lasting for part in parts(tensor)]  # alive, so that nothing else gets their addresses
+        self.lasting = {part.untyped_storage().data_ptr() for part in self.kept}
         self.saved: dict[int, int] = {}
         self.activations: dict[int, int] = {}  # that one forward pass saved by now
         self.activation_bytes = 0  # the most that one forward pass saved

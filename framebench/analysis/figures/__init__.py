@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from framebench import extensions
 from framebench.analysis.figures.fronts import pareto
+from framebench.analysis.figures.kept import once
 from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_source, svg
 from framebench.analysis.results import Results
 
@@ -66,6 +67,11 @@ def pictures(df: pd.DataFrame, results: Results | None = None, others: Iterable[
 
 
 def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
+    texts = once(_drawn, name, draw, df)
+    return Picture(*texts) if texts else None
+
+
+def _drawn(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
     figure = draw(df)
     return Picture(name, svg(figure), *finding_and_source(figure)) if figure else None
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framebench import extensions
-from framebench.analysis import breakdown, frames, predict, tables
+from framebench.analysis import breakdown, frames, tables
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports import generation, in_words, support
+from framebench.analysis.reports import in_words, support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
     table = tables.used(table)
-    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table), *predict.comparisons(table)]
+    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table)]
     return [*ours, *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(table))]
 
 
@@ -44,6 +44,6 @@ def for_documents(results: Results) -> list[Comparison]:
     columns = Comparison.of_text(
         "Columns of framebench.load()", caption, frames.Column._fields, frames.COLUMNS, left=len(frames.Column._fields)
     )
-    every = [columns, *support.every_table(), generation.comparison(results.records)]
+    every = [columns, *support.every_table()]
     more = [comparison for documents in extensions.every("documents") for comparison in documents(results)]
     return [*of_records(results.records, results.root), *every, *more]

@@ -67,8 +67,24 @@ def _exclusions() -> Comparison:
     rows = [
         (", ".join(strategy_names), f"alternatives: {axis}") for axis, strategy_names in axes.items() if len(strategy_names) > 1
     ] + pairs
-    caption = f"Any others may be combined as a+b, in one scenario. {GENERATED}"
-    return Comparison.of_text("Pairs that make no sense", caption, ("strategies", "why"), tuple(rows))
+    caption = f"All others of one scenario may be combined as a+b. {GENERATED}"
+    return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), tuple(rows))
+
+
+def in_short() -> list[Comparison]:
+    """For a narrow terminal: what each framework has, without how or why."""
+
+    def row(stage: Scenario, name: str) -> tuple[str, ...]:
+        strategy = find(stage.name, name)
+        kinds = [f"{c.kind}{', GPU' * (c.gpu and 'GPU' not in c.kind)}" for c in map(strategy.cells.get, FRAMEWORKS) if c]
+        return name, *kinds, strategy.summary
+
+    head = ("strategy", *FRAMEWORKS, "what it does")
+    caption = "How, or why not: docs/strategies.md, `--json`, or a terminal of 120 columns."
+    return [
+        Comparison.of_text(f"Strategies: {s}", caption, head, [row(SCENARIOS[s], n) for n in in_use(s)], left=len(head))
+        for s in SCENARIOS
+    ]
 
 
 def every_table() -> list[Comparison]:

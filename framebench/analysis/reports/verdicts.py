@@ -11,7 +11,6 @@ from framebench.analysis.blocks import Blocks, blocks_of_both
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.selection import measured_at
 from framebench.analysis.statistics import (
-    CONFIDENCE,
     NO_INTERVAL,
     PEAK,
     TIME,
@@ -23,6 +22,7 @@ from framebench.analysis.statistics import (
     same_work,
     verdict,
 )
+from framebench.analysis.tables import READING
 from framebench.records.record import Record
 
 FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
@@ -119,7 +119,7 @@ def cautions(base: Sequence[Record], change: Sequence[Record], all_verdicts: Seq
     """Reasons why there are no verdicts, or none to be had."""
     times = next((v for v in all_verdicts if v.quantity == TIME.name), None)
     if times is None:
-        yield "the two share no timed block, so that their times have no ratio"
+        yield "the two share no timed block, so their times have no ratio"
     elif times.low is None:
         yield NO_INTERVAL
     instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}
@@ -151,10 +151,9 @@ def table(base: Sequence[Record], change: Sequence[Record], machine_blocks: Bloc
     all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
     return Comparison.of_text(
         f"{change[0].case} against {base[0].case}",
-        f"ratio: change over base, of times not of these columns, but within a round, median over a block's rounds, mean "
-        f"over blocks with its {CONFIDENCE:.0%} interval; of peaks the largest. A difference is claimed if it exceeds the "
-        f"minimum, and chance gives it in at most 5 % (p). Instructions tell whether the work is the same, and nothing about "
-        f"speed. Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
+        f"ratio: change over base. Those of times come from paired rounds, so they may differ from the quotient of columns. "
+        f"A difference is claimed if it exceeds the minimum and p is at most 5 %. Instruction counts show whether the work "
+        f"changed, not how fast it ran. {READING} Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
         tuple(line(v) for v in all_verdicts),
         left=1,

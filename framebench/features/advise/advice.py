@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from framebench.analysis.answers import answering
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import Peak, bearing, peak_of, useless
@@ -25,8 +26,15 @@ from framebench.suite.registry import in_use
 from framebench.suite.strategy import FRAMEWORKS
 
 MOST = 2**16  # samples in a batch
-Evidence = dict[tuple[str, str], list[Row]]  # usable rows by framework and strategy, in the order of their batches
+Evidence = dict[tuple[str, str], "Known"]  # by framework and strategy
 NONE = Searches()
+
+
+class Known(NamedTuple):
+    """The usable rows of a strategy, in the order of their batches, and those that tell how fast it is: of one machine."""
+
+    rows: list[Row]
+    timed: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Question:
     batch: int | None = None
     size: str = "cpu"
     shape: Any = None
+    by: Literal["speed", "memory"] = "speed"  # what offers are sorted by
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
@@ -71,7 +80,7 @@ def calibrated(r: Row) -> bool:
 
 @dataclass(frozen=True)
 class Advice:
-    """Every list is sorted: offers that fit by speed, those that do not by what they need."""
+    """Every list is sorted: offers that fit as the question says, those that do not by what they need."""
 
     question: Question
     machine: str
@@ -82,37 +91,37 @@ class Advice:
     unmeasured: list[str]  # cases that a CPU could run and that have no record
 
 
-def offer(rows: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+def offer(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
     """Its speed is that of the nearest batch. A search that tells whether it fits beats records and predictions."""
+    rows, timed = known
     exact = [r for r in rows if r.case == case.id]
-    timed = tuple(r for r in rows if r.throughput)
     nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
     newest = max(rows, key=lambda r: r.measured_at)
     peak = peak_of(rows, case, searches)
-    verdict = searches.tried(case, newest.machine, newest.framework_version).verdict(case.batch, budget)
+    verdict = searches.tried(case, newest.machine, newest.framework_version, newest.device).verdict(case.batch, budget)
     judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
     fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
     return Offer(case, peak, fits, judge, exact[0] if exact else newest, timed, nearest)
 
 
-def largest(rows: Sequence[Row], case: Case, budget: int, searches: Searches) -> Offer:
+def largest(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
     """The strategy at the largest batch that fits; where none does, at the smallest there is.
 
     Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
     """
-    unit = case.plan.micro_batches
+    rows, unit = known.rows, case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
     expected = bisect_right(batches, budget, key=lambda b: peak_of(rows, replace(case, batch=b), searches).needs) * unit
-    tried = searches.tried(case, rows[-1].machine, rows[-1].framework_version)
+    tried = searches.tried(case, rows[-1].machine, rows[-1].framework_version, rows[-1].device)
     known_batches = {
         tried.fitting(budget),
         (tried.failing(budget) or unit) - unit,
         *(r.batch for r in rows if r.size == case.size),
     }
     candidates = (
-        offer(rows, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known_batches} - {0})[::-1]
+        offer(known, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known_batches} - {0})[::-1]
     )
-    chosen_offer = next((o for o in candidates if o.fits), offer(rows, replace(case, batch=unit), budget, searches))
+    chosen_offer = next((o for o in candidates if o.fits), offer(known, replace(case, batch=unit), budget, searches))
     within = [r for r in chosen_offer.timed if r.batch <= chosen_offer.case.batch] or chosen_offer.timed[:1]
     return replace(chosen_offer, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
 
@@ -120,12 +129,12 @@ def largest(rows: Sequence[Row], case: Case, budget: int, searches: Searches) ->
 def answers(evidence: Evidence, question: Question, searches: Searches) -> list[Offer]:
     """One for each framework and strategy with evidence."""
     offers = []
-    for (framework, strategy), rows in evidence.items():
+    for (framework, strategy), known in evidence.items():
         case = question.case(framework, strategy, question.batch or 1)
         if question.batch is None:
-            offers.append(largest(rows, case, question.budget, searches))
+            offers.append(largest(known, case, question.budget, searches))
         elif question.batch % case.plan.micro_batches == 0:
-            offers.append(offer(rows, case, question.budget, searches))
+            offers.append(offer(known, case, question.budget, searches))
     return offers
 
 
@@ -133,7 +142,7 @@ def _by_speed(offers: Iterable[Offer]) -> list[Offer]:
     """Fastest first, ties by the smaller peak; those without a speed that counts (`Offer.throughput`) last.
 
     By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
-    blocks; or else by throughput.
+    blocks; or else by throughput. Without any speed the largest batch comes first.
     """
     all_offers = list(offers)
     timed = [o.speed for o in all_offers if o.speed and o.throughput]
@@ -142,32 +151,42 @@ def _by_speed(offers: Iterable[Offer]) -> list[Offer]:
     def slowness(o: Offer) -> float:
         return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
 
-    return sorted(all_offers, key=lambda o: (slowness(o), o.peak.needs, o.case))
+    return sorted(all_offers, key=lambda o: (slowness(o), 0 if timed else -o.case.batch, o.peak.needs, o.case))
 
 
-def _evidence_of(asked: Sequence[Row], question: Question) -> Evidence:
-    """The rows that bear on the question; of a model that is only described, those that compute the same."""
-    rows_by_strategy: Evidence = {}
+def _by_memory(offers: Iterable[Offer]) -> list[Offer]:
+    return sorted(offers, key=lambda o: (o.peak.needs, o.case))
+
+
+def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question) -> Evidence:
+    """The rows that bear on the question; of a model that is only described, those that compute the same. Speeds of a device of
+    another kind, or of another model, are none of the question's."""
+    known: Evidence = {}
     for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
         case = question.case(framework, strategy, question.batch or 1)
         if question.shape is None or case.plan.same_loss:
-            rows_by_strategy[framework, strategy] = bearing(asked, case)
-    return rows_by_strategy
+            rows = bearing(asked, case)
+            same = [r for r in speeds if (r.framework, r.strategy, r.device) == (framework, strategy, rows[-1].device)]
+            timed = () if question.shape is not None else tuple(r for r in same if r.throughput and not useless(r))
+            known[framework, strategy] = Known(rows, timed)
+    return known
 
 
-def advise(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Advice:
-    """From the rows of one machine, without strategies that only test an article's sentence, and from all searches that were
-    made. Raises NoRecords."""
-    used = [r for r in rows if r.framework in question.frameworks and not r.only_for_claims]
-    asked = [r for r in used if question.shape is not None or r.size == question.size]
+def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NONE) -> Advice:
+    """From the rows of this machine and then of others, without strategies that only test an article's sentence, and from all
+    searches that were made. Speeds are those of the machine that has timed most strategies. Raises NoRecords."""
+    used = [[r for r in rows if r.framework in question.frameworks and not r.only_for_claims] for rows in of_machines]
+    relevant = [[r for r in rows if question.shape is not None or r.size == question.size] for rows in used]
+    asked = answering(relevant)
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    offers = answers(_evidence_of(asked, question), question, searches)
-    fitting = _by_speed(o for o in offers if o.fits)
-    beyond = sorted((o for o in offers if not o.fits), key=lambda o: (o.peak.needs, o.case))
+    speeds = max(relevant, key=lambda rows: len({(r.framework, r.strategy) for r in rows if r.throughput}))
+    offers = answers(_evidence_of(asked, speeds, question), question, searches)
+    order = _by_speed if question.by == "speed" else _by_memory
+    fitting, beyond = order(o for o in offers if o.fits), _by_memory(o for o in offers if not o.fits)
     return Advice(
-        question, asked[0].machine,
+        question, (speeds or asked)[0].machine,
         fitting=[o for o in fitting if o.case.plan.same_loss],
         changed=[o for o in fitting if not o.case.plan.same_loss],
         beyond=[o for o in beyond if o.case.plan.same_loss],
@@ -215,7 +234,7 @@ def _step_time(base: Offer, to: Offer, blocks: Blocks) -> Ratio | None:
     return next((ratio for ratio in ratios if ratio), None)
 
 
-def largest_that_fits(rows: Sequence[Row], question: Question, searches: Searches = NONE) -> Offer | None:
+def largest_that_fits(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NONE) -> Offer | None:
     """The largest batch that any strategy of the same mathematics fits the budget with. Raises NoRecords."""
-    offers = advise(rows, replace(question, batch=None), searches).fitting
+    offers = advise(of_machines, replace(question, batch=None), searches).fitting
     return max(offers, key=lambda o: (o.case.batch, o.throughput), default=None)

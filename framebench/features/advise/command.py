@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machine, Results, app, fail, machine_of, needed, out, parse_bytes, parts, say
+from framebench.cli.shared import BUDGET, AsJson, Machine, Results, answering, app, fail, needed, out, parse_bytes, parts, say
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite import selectors
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.features.advise.advice import Advice, Change, Question
 
-ASKED = "such as transformer/*/train/*/b4/cpu; without a batch the largest that fits is predicted"
+ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits."
 
 
 def _number_of(text: str) -> float:
@@ -41,33 +40,32 @@ def _number_of(text: str) -> float:
 @app.command(rich_help_panel=BUDGET)
 def advise(
     budget: Annotated[
-        str | None, typer.Option(help="memory for tensors and workspaces, such as 1GiB; by default all that --device has")
+        str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
     ] = None,
     asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "transformer/*/train",
-    have: Annotated[str | None, typer.Option("--from", help="what is used now: a strategy, or a full case id")] = None,
+    have: Annotated[str | None, typer.Option("--from", help="What you use now: a strategy, or a full case id.")] = None,
     machine: Machine = None,
     parameters: Annotated[
-        float | None, typer.Option(parser=_number_of, metavar="N", help="of a model that is only described, such as 124M")
+        float | None, typer.Option(parser=_number_of, metavar="N", help="Describe a model by its parameters, such as 124M.")
     ] = None,
-    sequence: Annotated[int | None, typer.Option(min=1, help="its tokens, by default 1024")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="its features per token")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="how many it has")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=1, help="its tokens' kinds, by default 50304")] = None,
+    sequence: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of that model. Default: 1024.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Width of that model.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers of that model.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="Vocabulary of that model. Default: 50304.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="one that is not here, such as a100-40gb: judged by predictions; see framebench devices")
+        str | None, typer.Option(help="A device that is not here, such as a100-40gb. `framebench devices` lists them.")
     ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(help="how many share the batch: strategies over ranks, predicted; the budget is of each rank")
-    ] = None,
+    ranks: Annotated[int | None, typer.Option(help="Predict strategies over this many ranks. The budget is per rank.")] = None,
     results: Results = runner.RESULTS,
-    every: Annotated[
-        bool, typer.Option("--all", help="all that fit, what computes something else, and what is too large")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also show the rest, other mathematics, and what is too large.")] = False,
+    sort: Annotated[str, typer.Option(help="`speed`: fastest first. `memory`: least memory first.")] = "speed",
     as_json: AsJson = False,
 ) -> None:
-    """Which strategies fit into a budget of memory, fastest first: measured where there are records, else predicted."""
+    """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""
     from framebench.features.advise import advice
 
+    if sort not in ("speed", "memory"):
+        fail(f"--sort {sort!r}: choose speed or memory", 2)
     given = parts(asked)
     if device is not None:
         if have or machine or parameters or ranks:
@@ -97,6 +95,7 @@ def advise(
     shape = _shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
+        "memory" if sort == "memory" else "speed",
     )  # fmt: skip
     raise typer.Exit(_answered(question, have, machine, results, every, as_json))
 
@@ -108,17 +107,16 @@ def _answered(question: Question, have: str | None, machine: str | None, results
     from framebench.analysis.results import Results as Folder
     from framebench.features.advise import advice, show
 
-    evidence = cache(lambda name: evidence_about(results, name, question.workload, question.scenario))
     folder = Folder(results)
-    named = machine_of(folder, machine, lambda name: any(r.framework in question.frameworks for r in evidence(name)[0]))
-    rows, timed = evidence(named)
+    about = {name: evidence_about(results, name, question.workload, question.scenario) for name in answering(folder, machine)}
+    rows = [found for found, _ in about.values()]
     try:
         advised = advice.advise(rows, question, folder.searches)
         smaller = question.batch and not advised.fitting
         roomiest = advice.largest_that_fits(rows, question, folder.searches) if smaller else None
     except NoRecords as error:
         fail(str(error), 1)
-    changes = _changes_from(have, advised, question, timed) if have else []
+    changes = _changes_from(have, advised, question, about[advised.machine][1]) if have else []
     if as_json:
         typer.echo(json.dumps(show.as_json(advised, changes, roomiest), indent=1))
     else:

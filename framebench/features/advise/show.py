@@ -10,22 +10,18 @@ import pandas as pd
 
 from framebench.analysis.comparison import MIB, Comparison, mib
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import MARGIN, limited_instrument
-from framebench.analysis.tables import conditions, relative, timing
+from framebench.analysis.peaks import MARGIN
+from framebench.analysis.tables import conditions, relative
 from framebench.features.advise.advice import Advice, Change, Offer, calibrated
 
 HEAD = (
-    "framework", "strategy", "batch", "throughput", "x torch", "needs MiB", "of budget", "measured at", "judged by", "peak MiB",
+    "framework", "strategy", "batch", "needs MiB", "throughput", "x torch", "judged by", "measured at", "of budget", "peak MiB",
     "kept MiB",
 )  # fmt: skip
 FEW = 5  # rows of a table, unless all are asked for
 CAPTION = (
-    f"MiB = 2^20 bytes. needs = {MARGIN:.2f} x (peak + kept), of a prediction (from - to) the upper end. What needs more is "
-    "too large for the budget; but where a search tried it under an enforced limit, that is the answer. The peak is that of "
-    "host.rss, which the kernel enforces, or on a GPU of the framework's allocator; kept is the most that searches of the "
-    "strategy, or else of the workload or the framework, saw a process keep beside it. Speeds are always measured, at the "
-    "batch and size that the table names. x torch = step time over PyTorch's baseline at that batch: of what is undecided the "
-    "order may be chance."
+    f"needs: {MARGIN:.2f} x (peak + what a process keeps beside it), in MiB (2^20 bytes). x torch: step time over PyTorch's "
+    "baseline. How advice is given: docs/reading.md#advice."
 )
 
 
@@ -35,22 +31,30 @@ def tables(advice: Advice, every: bool = False) -> Iterator[Comparison]:
     q = advice.question
     what = f"{q.workload} {q.scenario}, {f'batch {q.batch}' if q.batch else 'largest batch'}, size {q.size}"
     parts = (
-        (advice.fitting, "fastest first"),
+        (advice.fitting, order(advice)),
         (advice.changed, "another model or another step: what it computes is not what the baseline does"),
         (advice.beyond, "too large, closest first"),
     )
     for offers, title in parts if every else [next((part for part in parts if part[0]), parts[0])]:
         shown = offers if every else offers[:FEW]
+        several = len({o.evidence.machine for o in shown}) > 1
         if shown:
             yield Comparison.of_text(
                 f"{what}, within {mib(q.budget)} MiB: {title}",
-                f"{CAPTION} {timing(evidence(shown))} {conditions(evidence(shown))}",
-                HEAD,
-                tuple(_cells(o, q.budget) for o in shown),
+                f"{CAPTION} Speeds by {advice.machine}. {conditions(evidence(shown))}",
+                (*HEAD, *(["machine"] if several else [])),
+                tuple(_cells(o, q.budget) + ((o.evidence.machine,) if several else ()) for o in shown),
                 left=3,
                 notes=tuple(_notes(shown)),
                 machine=advice.machine,
             )
+
+
+def order(advice: Advice) -> str:
+    """What those that fit are sorted by."""
+    if advice.question.by == "speed" and any(o.throughput for o in advice.fitting):
+        return "fastest first"
+    return "largest batch first" if advice.question.by == "speed" and advice.question.batch is None else "least memory first"
 
 
 def _cells(o: Offer, budget: int) -> tuple[str, ...]:
@@ -59,12 +63,12 @@ def _cells(o: Offer, budget: int) -> tuple[str, ...]:
         o.case.framework,
         o.case.strategy,
         str(o.case.batch),
-        f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "-",
-        relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
         mib(o.peak.needs),
-        f"{o.peak.needs / budget:.0%}",
-        f"b{speed.batch} {speed.size}" if speed else "-",
+        f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "not timed",
+        relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
         o.judge,
+        f"b{speed.batch} {speed.size}" if speed else "-",
+        f"{o.peak.needs / budget:.0%}",
         mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
         mib(o.peak.kept or None),
     )
@@ -102,8 +106,9 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         "record": "follows from its measured peak",
         "prediction": "is predicted",
     }
-    fast = "needs least; no speed was measured that could rank it"
-    if best.speed and best.throughput:
+    least = "allows the largest batch" if order(advice).startswith("largest") else "needs least"
+    fast = least if q.by == "memory" else f"{least}; no speed was measured that could rank it"
+    if q.by == "speed" and best.speed and best.throughput:
         at = "" if best.speed.case == best.case.id else f", measured at b{best.speed.batch} {best.speed.size}"
         fast = f"is fastest: {rate(best.speed)}{at}"
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
@@ -205,7 +210,7 @@ def _offer_json(o: Offer, budget: int) -> dict[str, Any]:
     return {
         "case": o.case.id, "framework": o.case.framework, "framework_version": o.evidence.framework_version,
         "strategy": o.case.strategy, "batch": o.case.batch, "kind": o.peak.kind, "method": o.peak.method,
-        "instrument": limited_instrument(o.evidence), "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
+        "instrument": o.evidence.shared_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
         "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "kept_bytes": o.peak.kept,
         "needs_bytes": o.peak.needs, "share_of_budget": o.peak.needs / budget, "fits": o.fits, "judged_by": o.judge,
         "same_mathematics": o.case.plan.same_loss, "throughput": speed and speed.throughput, "unit": speed and speed.unit,

@@ -9,6 +9,6 @@ FEATURE = Feature(
         "documents": "show:tables",
         "pages": "pages:pages",
     },
-    workers=("probes.collector", "probes.inputs", "probes.monitor", "probes.names", "probes.norm", "probes.report"),
+    workers=("probes.collector", "probes.inputs", "probes.monitor", "probes.names", "probes.report"),
     records={"claims": "probed_record:Probed"},
 )

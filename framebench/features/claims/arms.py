@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Literal
 
 from framebench.features.claims.claim import Arm
-from framebench.features.claims.measures import Exponent, Fall, Measure, Ratio, Ref, SmallestStep, Steepest
-from framebench.features.claims.rule import Target
+from framebench.features.claims.measures import Exponent, Fall, Measure, OfProbe, Planned, Ratio, Ref, SmallestStep, Steepest
+from framebench.features.claims.probed import Found
+from framebench.features.claims.rule import Effect, Target
 from framebench.features.claims.samples import PEAK, Quantity
+from framebench.features.claims.store import SNIPPET
 from framebench.models.spec import names
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
@@ -22,11 +25,12 @@ SOME, NONE = Target(1, 0.5), Target(-1, 0.5)  # a count above zero, and none: be
 
 RESNET, UNET, GPT = ("resnet50",), ("unet3d",), ("transformer",)
 TORCH, JAX, JITTOR = ("torch",), ("jax",), ("jittor",)
+PLANNED = (*TORCH, *JAX)  # whose cases can be planned for a card
 
 
-def times(ratio: float, minimum: float = BYTES, or_more: bool = False) -> Target:
-    """The change is claimed to be so many times the base."""
-    return Target(-1 if ratio < 1 else 1, 1.0, minimum, ratio, or_more)
+def times(ratio: float, minimum: float = BYTES, or_more: bool = False, ours: bool = False) -> Target:
+    """The change is claimed to be so many times the base; `ours` where no article says how many."""
+    return Target(-1 if ratio < 1 else 1, 1.0, minimum, ratio, or_more, ours)
 
 
 def below(limit: float) -> Target:
@@ -84,15 +88,29 @@ def ratios(
     return each(lambda w, f: Ratio(quantity, ref(w, f, change), ref(w, f, base)), target, workloads, frameworks, label)
 
 
-PX224 = ("@0:px224", "@1:px224")  # batches 8 and 16
-
-
-def ratios_at_224(
-    change: str, base: str, target: Target, frameworks: tuple[str, ...] = FRAMEWORKS, quantity: Quantity = PEAK, label: str = ""
+def planned(
+    change: str,
+    base: str,
+    target: Target = LESS,
+    workloads: tuple[str, ...] = (),
+    frameworks: tuple[str, ...] = PLANNED,
+    label: str = "",
+    quantity: Literal["peak", "added"] = "peak",
 ) -> tuple[Arm, ...]:
-    """ResNet-50 on images of 224 pixels, whose activations dominate, at both batches of that size."""
-    arms = [ratios(change + at, base + at, target, RESNET, frameworks, label, quantity) for at in PX224]
-    return tuple(arm for of_batch in arms for arm in of_batch)
+    """The same at full size, as planned for a card that is not here."""
+    made = [(w, f, Planned(quantity, ref(w, f, change), ref(w, f, base))) for w in workloads or names() for f in frameworks]
+    return tuple(
+        Arm(f"{w}/{f} {label} planned".replace("  ", " "), measure, target)
+        for w, f, measure in made
+        if measure.planned() and all(map(exists, measure.planned()))
+    )
+
+
+def snippet(
+    stem: str, name: str, of: Callable[[Found], Effect], target: Target, form: Literal["change", "count", "error"] = "count"
+) -> Arm:
+    """A number of what an article prints: `examples/articles/<stem>.py`."""
+    return Arm(name, OfProbe(f"{SNIPPET}{stem}", of, form, f"{stem}.py"), target)
 
 
 SWEEPS: dict[str, type[Exponent] | type[Fall] | type[SmallestStep] | type[Steepest]] = {

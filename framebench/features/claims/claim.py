@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from framebench.features.claims.measures import Measure
-from framebench.features.claims.rule import Target
+from framebench.features.claims.needs import ANYWHERE, Needs
+from framebench.features.claims.rule import Sign, Target
 from framebench.suite.selectors import few
 
 
@@ -21,28 +22,35 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One row. A claim about memory and speed is two rows of one id, each with a `part` of its own. `says` and
-    `recommendation` are sentences of our own; the latter may use the figures in braces that `ledger` gives it: {measured}; of
-    the deciding arms the {least} and the {most} departure from no effect, with their names {least_arm} and {most_arm}; and
-    {range}, from the one to the other."""
+class Advice:
+    """What to do, and what it rests on: all arms whose name has `arms` in it (of no name the deciding ones) have this `sign`.
+    Without a sign it rests on no number. Of its arms the text may use {measured}, {range}, the {least} and the {most}
+    departure from no effect, and their names {least_arm} and {most_arm}."""
 
-    id: str  # A1 .. D5 of the articles, R1 .. of users' reports
+    text: str
+    sign: Sign | None = None
+    arms: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row. A claim about memory and speed is two rows of one id, each with a `part` of its own. `says` is a sentence of our
+    own. Of `advice` the first is given whose arms are there and agree with it."""
+
+    id: str  # A1 .. of the articles, R1 .. of users' reports
     part: str = field(default="", kw_only=True)  # such as memory and speed, where they are judged apart
     says: str
     claimed: str  # the claimed effect, short
     metric: str
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
-    recommendation: str  # what to do
-    if_so: str = ""  # what to do where the claim is reproduced, if that differs
+    advice: tuple[Advice, ...] = ()
     arms: tuple[Arm, ...] = ()
     evidence: tuple[Arm, ...] = ()
+    needs: Needs = ANYWHERE  # without which no arm decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
-    reason: str = ""  # why no records can be had
     note: str = ""  # a fact from a document, with its source; or why the arms are what they are
-    definition: str = ""  # why it is true by arithmetic or by definition: then no arm decides, they show how much
-    about_gpus: str = ""  # why a CPU cannot decide it: then only a GPU's records do
+    definition: str = ""  # the proof that it is true by definition; an arm that says otherwise refutes it
 
     @property
     def name(self) -> str:

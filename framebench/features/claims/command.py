@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from framebench import extensions
 from framebench.cli.measuring import Blocks, measure_all
 from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, machine_of, out, say, session
 from framebench.engine import environments, runner
@@ -20,7 +21,9 @@ from framebench.suite.strategy import FRAMEWORKS
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
     from framebench.features.claims.claim import Claim
-    from framebench.features.claims.ledger import Entry, Wanted
+    from framebench.features.claims.entries import Entry
+    from framebench.features.claims.wanted import Wanted
+    from framebench.suite.case import Case
 
 
 @app.command(rich_help_panel=READ)
@@ -28,6 +31,7 @@ def claims(
     ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or R3; all of them if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
+    cases: Annotated[bool, typer.Option(help="with --run: measure cases, not only run probes, listings and plans")] = True,
     machine: Machine = None,
     size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
     blocks: Blocks = 5,
@@ -38,7 +42,7 @@ def claims(
     """What articles claim and users report about memory, what was measured, the verdict; of named ones also every arm."""
     from framebench.analysis.results import Results as Folder
     from framebench.features.claims.claim import UnknownClaim
-    from framebench.features.claims.ledger import as_json as plain
+    from framebench.features.claims.entries import as_json as plain
     from framebench.features.claims.ledger import ledger
     from framebench.features.claims.registry import REGISTRY
     from framebench.features.claims.show import detail, parts, table
@@ -49,12 +53,11 @@ def claims(
         chosen = REGISTRY.chosen(ids or [])
     except UnknownClaim as error:
         fail(str(error), 2)
-    failed = measure(chosen, size, evidence, blocks, time_limit, results) if run else []
+    failed = measure(chosen, size, (evidence, cases), blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
     entries = _by_default(folder, size, ids or []) if not (machine or run) else []
-    entries = entries or ledger(
-        folder, machine_of(folder, machine or (provenance.machine_name() if run else None)), size, ids or []
-    )
+    where = provenance.machine_name() if run and not machine else machine_of(folder, machine)
+    entries = entries or ledger(folder, where, size, ids or [])
     if as_json:
         typer.echo(json.dumps([plain(entry) for entry in entries], indent=1))
     else:
@@ -83,24 +86,37 @@ def _by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
     return sorted(merged, key=lambda entry: entry.machine != here)
 
 
-def measure(chosen: tuple[Claim, ...], size: str, evidence: bool, blocks: int, time_limit: float, results: Path) -> list[str]:
-    """Measure the cases and run the probes that these claims lack here. Returns what failed."""
+def measure(
+    chosen: tuple[Claim, ...], size: str, also: tuple[bool, bool], blocks: int, time_limit: float, results: Path
+) -> list[str]:
+    """Run the probes that these claims lack here, plan, and measure: `also` evidence and cases. Returns what failed."""
     from framebench.analysis.results import Results as Folder
-    from framebench.features.claims.ledger import names, wanted
+    from framebench.features.claims.ledger import names
     from framebench.features.claims.registry import REGISTRY
     from framebench.features.claims.store import Measured
+    from framebench.features.claims.wanted import wanted
 
-    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence)
+    evidence, cases = also
+    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence, cases)
     missing = any(not runner.unsupported(case) for case in lacking.cases)
-    for claim in chosen:
-        if claim.reason:
-            say(f"{claim.id} cannot be measured: {claim.reason}")
-    if not missing and not lacking.probes:
+    if not missing and not lacking.probes and not lacking.plans:
         say("nothing is missing that this machine can measure")
         return []
     with session(results, f"claims {' '.join(c.id for c in chosen)} {size} {blocks} blocks") as opened:
         failed = _run_probes(lacking.probes, names(REGISTRY.claims), size, results)
-        return failed + _run_cases(lacking, opened, blocks, time_limit, results)
+        failed += _run_cases(lacking, opened, blocks, time_limit, results)
+        return failed + _plan(lacking.plans, results)
+
+
+def _plan(cases: list[Case], results: Path) -> list[str]:
+    """For the card of the planned arms. Returns the ids of those that failed."""
+    from framebench.features.claims.plans import CARD
+
+    planned_for = extensions.one("planned_for")
+    if not cases or planned_for is None:
+        return []
+    say(f"{len(cases)} cases are planned for {CARD}")
+    return [planned.case for planned in planned_for(cases, CARD, results, say) if planned.outcome == "failed"]
 
 
 def _run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:

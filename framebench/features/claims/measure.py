@@ -19,7 +19,10 @@ from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.extensions import worker_module
+from framebench.features.claims import snippets
+from framebench.features.claims.needs import listing
 from framebench.features.claims.probed_record import Probed
+from framebench.features.claims.store import SNIPPET
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
 from framebench.records.record import INSTRUMENTS
@@ -86,11 +89,6 @@ def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
     return readings
 
 
-def normalised(environment: Environment) -> dict[str, list[float]]:
-    """Bytes that a step of a small 3-D network adds, with nn.BatchNorm3d and without."""
-    return _by_key([_printed_by(environment, "norm", environment.framework, **MALLOC_ENV) for _ in range(ROUNDS)])
-
-
 def reported(environment: Environment, number: str) -> dict[str, list[float]]:
     """What a user's report is decided by, in fresh processes."""
     name = environment.framework
@@ -126,6 +124,16 @@ def _save(probe: str, case: Case, environment: Environment, results: Path, **fie
     return store.write(probe_record, folder(results, where.machine, probe))  # type: ignore[arg-type]
 
 
+def _snippet(probe: str, size: str, results: Path, say: Say) -> Path:
+    snippet = listing(probe.removeprefix(SNIPPET))
+    framework = snippets.framework_of(snippet)
+    environment = environments.ensure(framework, say=say)
+    numbers, error = snippets.tried(snippet, environment)
+    case = parse(f"transformer/{framework}/train/fp32/b4/{size}")
+    found = {name: [float(number)] for name, number in numbers.items()}
+    return _save(probe, case, environment, results, found=found, error=error)
+
+
 def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) -> Path:
     """Carry out one probe and save what it found. Raises SetupError, RuntimeError, OSError."""
     say(f"probe {probe}")
@@ -139,6 +147,8 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
             environments.ensure(framework, say=say),
         )
         return _save(probe, case, environment, results, found=halved(case, environment, Options()))
+    if probe.startswith(SNIPPET):
+        return _snippet(probe, size, results, say)
     kind, _, rest = probe.partition("-")
     framework, _, number = (rest or "torch").partition("-")
     case, environment = parse(f"transformer/{framework}/train/fp32/b4/{size}"), environments.ensure(framework, say=say)
@@ -146,7 +156,6 @@ def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) 
         "inputs": inputs,
         "monitor": lambda: monitor(case, environment),
         "collector": lambda: collected(case, environment),
-        "norm3d": lambda: normalised(environment),
         "report": lambda: reported(environment, number),
     }[kind]
     return _save(probe, case, environment, results, found=find())

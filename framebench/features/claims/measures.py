@@ -9,17 +9,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from framebench.analysis import statistics
-from framebench.analysis.lower_bound import lower_bound
+from framebench.features.claims.plans import CARD, FULL, Plan, planned_ratio
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import TIME, Estimate, Quantity
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
-from framebench.suite.hypothetical import named
 from framebench.suite.registry import OVER_RANKS
 
 
@@ -29,6 +28,14 @@ class Nothing(Exception):
 
 class Unpaired(Nothing):
     """Step times that were never taken in one block."""
+
+
+class Outdated(Nothing):
+    """A probe's result that an older program of it gave."""
+
+
+class DoesNotRun(Nothing):
+    """A snippet that ends with an error; the message is the error."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,9 @@ class Store(Protocol):
         """Of step times; None if the two share no block."""
 
     def probe(self, name: str) -> Probed | None: ...
+
+    def plan(self, case: Case) -> Plan | None:
+        """What the case needs on the card of `plans.CARD`, if that was planned."""
 
 
 class Measure(Protocol):
@@ -204,10 +214,14 @@ class Apart(_OfTwo):
 
     def effect(self, store: Store, size: str) -> Effect:
         base, change = (self.estimate(store, case) for case in self.cases(size))
-        ratio = quotient(change, base)
-        ends = abs(ratio.low - 1), abs(ratio.high - 1)
-        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-        return Effect(abs(ratio.value - 1), nearest, max(ends))
+        return apart(quotient(change, base))
+
+
+def apart(ratio: Effect) -> Effect:
+    """How far a ratio is from 1, to either side."""
+    ends = abs(ratio.low - 1), abs(ratio.high - 1)
+    nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+    return Effect(abs(ratio.value - 1), nearest, max(ends))
 
 
 @dataclass(frozen=True)
@@ -338,29 +352,48 @@ class OfProbe:
         probe_record = store.probe(self.probe)
         if probe_record is None:
             raise Nothing(f"probe {self.probe} was not run")
+        if probe_record.error:
+            raise DoesNotRun(probe_record.error)
         try:
             return self.of(probe_record.found)
         except KeyError as missing:
-            raise Nothing(f"the result of probe {self.probe} is an older one's, without {missing}") from None
+            raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Change / base of the activations that the analytic lower bound counts (framebench/analysis/lower_bound.py), at any
-    batch. Nothing is measured: there is no interval, and arms of it never decide."""
+class Planned:
+    """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, or `added` to what is alive
+    between two steps. The interval is the prediction's published error, taken against the ratio on both sides. With
+    `proportion`, how far the ratio is off from that, to either side."""
 
-    change: str  # full case ids
-    base: str
+    quantity: Literal["peak", "added"]
+    change: Ref
+    base: Ref
     form: str = "change"
+    proportion: float = 0.0
     probe: str = ""
-    about: str = "predicted activations"
+
+    @property
+    def about(self) -> str:
+        return f"planned {self.quantity}"
 
     def where(self, size: str) -> str:
-        return place([named(self.base)])
+        return f"{place(self.planned())} on one {CARD}"
+
+    def planned(self) -> list[Case]:
+        return _all_of([self.base, self.change], FULL)
 
     def cases(self, size: str) -> list[Case]:
+        """None of a machine's."""
         return []
 
     def effect(self, store: Store, size: str) -> Effect:
-        change, base = (lower_bound(named(case)).activations for case in (self.change, self.base))
-        return Effect(*[change / base] * 3)
+        plans = [(case, store.plan(case)) for case in self.planned()]
+        for case, plan in plans:
+            if plan is None:
+                raise Nothing(f"{case.id} was not planned for {CARD}")
+            if plan.reason:
+                raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
+        base, change = (plan for _, plan in plans if plan)
+        ratio = planned_ratio(change, base, self.quantity)
+        return apart(Effect(*(end / self.proportion for end in ratio))) if self.proportion else ratio

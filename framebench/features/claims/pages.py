@@ -1,40 +1,44 @@
-"""The page of a machine that has the ledger of claims."""
+"""The pages of a machine about claims: a list of the articles', a list of the trackers', and one page for each."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from framebench.analysis.comparison import Comparison
 from framebench.extensions import Page
-from framebench.features.claims.ledger import Entry, ledger
-from framebench.features.claims.show import detail, table
+from framebench.features.claims.entries import Entry
+from framebench.features.claims.ledger import ledger
+from framebench.features.claims.picture import LABEL, WIDTH, pictures
+from framebench.features.claims.show import CAPTION, detail, of_articles, of_trackers
 
-
-@dataclass(frozen=True)
-class Claim:
-    """One claim with the table of its arms, and its records: the file, and the case if the machine has a page of it."""
-
-    entry: Entry
-    arms: Comparison
-    records: tuple[tuple[str, str], ...]
+LISTS = (("claims", "Claims", of_articles), ("reports", "Reports", of_trackers))
 
 
 def pages(machine: Any) -> Iterator[Page]:
-    """All claims in a table, and one by one."""
-    yield Page("claims", "Claims", "claims/page.html", lambda: context(machine))
-
-
-def context(machine: Any) -> dict[str, Any]:
     entries = ledger(machine.results, machine.name)
+    for name, title, chosen in LISTS:
+        yield Page(name, title, "claims/list.html", partial(_list, title, chosen(entries)))
+    for entry in entries:
+        yield Page(f"claims/{file_of(entry)}", "", "claims/page.html", partial(_claim, machine, entry))
+
+
+def file_of(entry: Entry) -> str:
+    """`b2-memory`: of its page, without the ending."""
+    return entry.name.lower().replace(" ", "-")
+
+
+def _list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
+    verdicts = Counter(entry.verdict for entry in entries).most_common()
+    return {"heading": title, "entries": entries, "verdicts": verdicts, "file_of": file_of, "caption": CAPTION}
+
+
+def _claim(machine: Any, entry: Entry) -> dict[str, Any]:
+    """The arms as bars and as a table, and the records: the file, and the case if the machine has a page of it."""
     cases = {case.replace("/", "."): case for case in machine.records_by_case}
-
-    def case_of(file: str) -> str:
-        return cases.get(PurePosixPath(file).parent.name, "")
-
-    claims = [Claim(e, detail(e), tuple((file, case_of(file)) for file in e.records)) for e in entries]
-    verdicts = Counter(claim.entry.verdict for claim in claims).most_common()
-    return {"ledger": table(entries), "claims": claims, "verdicts": verdicts}
+    records = [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records]
+    drawn = {"pictures": pictures(entry.lines), "scale": WIDTH, "label": LABEL}
+    back = "reports" if entry.source == "R" else "claims"
+    return {"entry": entry, "arms": detail(entry), "records": records, "back": back, **drawn}

@@ -38,11 +38,6 @@ def private_memory(readings: Found) -> Effect:
     return _quotients([max(grown, PAGE) for grown in readings["mapped_private"]], readings["listed_private"])
 
 
-def batches_read(readings: Found) -> Effect:
-    """Of a data set twice as large as the memory that the process may have: batches read, memory-mapped / kept in a list."""
-    return _quotients(readings["mapped_batches"], readings["listed_batches"])
-
-
 def overhead(readings: Found) -> Effect:
     """By how much the monitored step is slower, at most: a step that is faster has no overhead."""
     return Effect(*(max(0.0, x - 1) for x in _of_rounds(readings["watched_over_alone"])))
@@ -58,11 +53,6 @@ def collected_every_2(readings: Found) -> Effect:
     return _against_never("gc_every_2", readings)
 
 
-def collected_every_1(readings: Found) -> Effect:
-    """The same, collected after every step."""
-    return _against_never("gc_every_1", readings)
-
-
 def collected_by_python(readings: Found) -> Effect:
     """The same, when Python's collector runs as it likes; in so few steps it need not run at all."""
     return _quotients(readings["fp32_bytes"], readings["gc_off_bytes"])
@@ -72,11 +62,6 @@ def _against_never(strategy: str, readings: Found) -> Effect:
     if max(readings["gc_off_collections"]) or not min(readings[f"{strategy}_collections"]):
         raise Nothing("the collector ran where it was off, or did not where it was called")
     return _quotients(readings[f"{strategy}_bytes"], readings["gc_off_bytes"])
-
-
-def batch_norm(readings: Found) -> Effect:
-    """Bytes that a step of a small 3-D network adds: with nn.BatchNorm3d / without."""
-    return _quotients(readings["batch_norm"], readings["plain"])
 
 
 def counted(values: list[float]) -> Effect:
@@ -131,3 +116,25 @@ def off_from(right: float, name: str) -> Callable[[Found], Effect]:
         return Effect(statistics.median(errors), min(errors), max(errors))
 
     return error
+
+
+def difference(change: str, base: str) -> Callable[[Found], Effect]:
+    """Of two counts, of which one may be none."""
+
+    def less(readings: Found) -> Effect:
+        differences = [c - b for c, b in zip(readings[change], readings[base], strict=True)]
+        return Effect(statistics.median(differences), min(differences), max(differences))
+
+    return less
+
+
+def counts_over(change: str, base: str) -> Callable[[Found], Effect]:
+    """The ratio of two counts, which one process tells exactly."""
+
+    def ratio(readings: Found) -> Effect:
+        if not min(readings[base]):
+            raise Nothing(f"{base} is nothing, and a ratio of it none")
+        ratios = [c / b for c, b in zip(readings[change], readings[base], strict=True)]
+        return Effect(statistics.median(ratios), min(ratios), max(ratios))
+
+    return ratio

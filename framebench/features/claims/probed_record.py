@@ -18,6 +18,7 @@ class Probed(Part):
     probe: str
     names: dict[str, bool] = Field(default={})
     found: dict[str, list[float]] = Field(default={})
+    error: str = ""  # how it ended, of a snippet that does not run
     provenance: Provenance
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from framebench.features.claims import source_a, source_b, source_c, source_d, source_r
+from framebench.features.claims import source_a, source_b, source_b_ranks, source_c, source_d, source_r
 from framebench.features.claims.claim import Registry
 
-REGISTRY = Registry((*source_a.CLAIMS, *source_b.CLAIMS, *source_c.CLAIMS, *source_d.CLAIMS, *source_r.CLAIMS))
+IN_ORDER = sorted((*source_b.CLAIMS, *source_b_ranks.CLAIMS), key=lambda claim: int(claim.id[1:]))
+REGISTRY = Registry((*source_a.CLAIMS, *IN_ORDER, *source_c.CLAIMS, *source_d.CLAIMS, *source_r.CLAIMS))

@@ -1,41 +1,46 @@
-"""The one rule that turns a measured effect into a verdict. docs/claims.md tells it in words.
+"""The one rule that turns measured effects into a verdict. docs/claims.md tells it in words.
 
-Every effect is a number with a 95 % interval. A claim says from which value ("no effect": 1 for a ratio, 0 for a difference)
+Every effect is a number with an interval. A claim says from which value ("no effect": 1 for a ratio, 0 for a difference)
 the number departs, in which direction, perhaps how far, and what the smallest departure is that matters. Along the claimed
 direction, the departure is the *gain*, and then, in this order:
 
 - **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the opposite effect.
 - **no effect worth having**: it lies at or below the smallest that matters.
-- **weaker**: a size was claimed, and the interval lies wholly below it less a fifth.
-- **stronger**: it lies wholly above the claimed size and a fifth, unless the claim says "or more".
-- **reproduced**: it lies wholly within a fifth of the claimed size; or above the smallest that matters, where none was claimed.
+- **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below that size less a fifth.
+- **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
+- **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that matters, where none is stated.
 - **undecided**: it lies across one of these limits.
 
-So an interval that contains "no effect" never reproduces anything, and a larger gain never gets a lesser verdict. A claim of
-equality ("the same loss") is one of an error below a limit: its "no effect" is the limit, its direction down. A claim that
-something happens at all ("> 0 nodes") has its "no effect" at one half, between none and one.
+A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that contains "no effect"
+never reproduces anything, and a larger gain never gets a lesser verdict. A claim of equality ("the same loss") is one of an
+error below a limit: its "no effect" is the limit, its direction down. A claim that something happens at all ("> 0 nodes") has
+its "no effect" at one half, between none and one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Verdict = Literal[
-    "reproduced", "weaker", "stronger", "contradicted", "undecided", "no effect worth having", "by definition", "needs a GPU",
-    "no such API", "not measured",
+    "reproduced", "weaker", "stronger", "contradicted", "no effect worth having", "mixed", "undecided", "by definition",
+    "precondition not met here", "snippet does not run", "no such API", "not measured",
 ]  # fmt: skip
 # those that a measurement decides, in the order of a growing gain
 DECIDED: tuple[Verdict, ...] = ("contradicted", "no effect worth having", "weaker", "reproduced", "stronger")
 FAILED = DECIDED[:3]  # what was measured and is less than claimed
-MEASURED: tuple[Verdict, ...] = (*DECIDED, "undecided")
+MEASURED: tuple[Verdict, ...] = (*DECIDED, "mixed", "undecided")
+UNMET: Verdict = "precondition not met here"
+NOT_MEASURED: Verdict = "not measured"
+DOES_NOT_RUN: Verdict = "snippet does not run"
 TOLERANCE = 0.2  # of the claimed gain: what "as large as claimed" allows either way
+Sign = Literal["less", "more", "none", "unclear"]
 
 
 class Effect(NamedTuple):
-    """A measured number and its 95 % interval, in the unit of its measure; of no interval `low` and `high` are infinite."""
+    """A measured number and its interval, in the unit of its measure; of no interval `low` and `high` are infinite."""
 
     value: float
     low: float
@@ -51,6 +56,7 @@ class Target:
     minimum: float = 0.0  # the least departure from it that matters
     value: float | None = None
     or_more: bool = False  # the claimed size is a least one
+    ours: bool = False  # no article states the size: it is shown, and not judged by
 
     def gain(self, effect: float) -> float:
         """How far an effect departs from `null` in the claimed direction."""
@@ -58,7 +64,8 @@ class Target:
 
     @property
     def claimed(self) -> float | None:
-        return None if self.value is None else self.gain(self.value)
+        """The gain that an article states."""
+        return None if self.value is None or self.ours else self.gain(self.value)
 
 
 def decide(effect: Effect, target: Target) -> Verdict:
@@ -70,13 +77,13 @@ def decide(effect: Effect, target: Target) -> Verdict:
         return "contradicted"
     if high <= target.minimum:
         return "no effect worth having"
-    if target.claimed is not None:
-        return _sized(low, high, target.claimed, target.or_more)
-    return "reproduced" if low > target.minimum else "undecided"
+    if low <= target.minimum:
+        return "undecided"
+    return "reproduced" if target.claimed is None else _sized(low, high, target.claimed, target.or_more)
 
 
 def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
-    """The verdict on a gain that is worth having, where the claim names its size."""
+    """The verdict on a gain that is worth having, where the article states its size."""
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
     if high < least:
         return "weaker"
@@ -85,21 +92,42 @@ def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
     return "reproduced" if low >= least and (high <= most or or_more) else "undecided"
 
 
-def summary(verdicts: Collection[Verdict]) -> Verdict:
-    """The verdict on a claim from those on its arms, of which those without a measurement do not count.
+def sign(effect: Effect, target: Target) -> Sign:
+    """On which side of "no effect" the number lies for certain, whatever was claimed: what advice may rest on."""
+    if effect.high < target.null - target.minimum:
+        return "less"
+    if effect.low > target.null + target.minimum:
+        return "more"
+    within = target.null - target.minimum <= effect.low and effect.high <= target.null + target.minimum
+    return "none" if within else "unclear"
 
-    Where more arms are undecided than decided, the claim is; else the decided ones speak. What all of them say is said of the
-    claim; reproduced and stronger together are reproduced; where no arm shows the effect and one shows the opposite, it is
-    contradicted. Any other mixture is weaker: the claim holds in part. Without a measured arm: whether a GPU was missing, or
-    only records.
+
+def summary(verdicts: Collection[Verdict]) -> Verdict:
+    """The verdict on a claim from those on its deciding arms.
+
+    Arms whose precondition is not met do not count. What all decided arms say is said of the claim; where two say
+    different things, it is mixed, and only that. Where as many arms are undecided or missing as are decided, the claim is
+    undecided, or not measured if nothing was.
     """
-    decided_verdicts = [v for v in verdicts if v in DECIDED]
-    if verdicts and len(decided_verdicts) < sum(v == "undecided" for v in verdicts):
-        return "undecided"
-    if not decided_verdicts:
-        return "needs a GPU" if verdicts and set(verdicts) == {"needs a GPU"} else "not measured"
-    if len(kinds := set(decided_verdicts)) == 1:
-        return decided_verdicts[0]
-    if kinds == {"reproduced", "stronger"}:
-        return "reproduced"
-    return "contradicted" if kinds == {"contradicted", "no effect worth having"} else "weaker"
+    counted = [verdict for verdict in verdicts if verdict != UNMET]
+    if verdicts and not counted:
+        return UNMET
+    kinds = {verdict for verdict in counted if verdict in DECIDED}
+    if len(kinds) > 1:
+        return "mixed"
+    if counted and set(counted) == {DOES_NOT_RUN}:
+        return DOES_NOT_RUN
+    decided = sum(verdict in DECIDED for verdict in counted)
+    if decided > len(counted) - decided:
+        return kinds.pop()
+    return "undecided" if decided or "undecided" in counted else NOT_MEASURED
+
+
+def sides(arms: Iterable[tuple[str, Verdict]]) -> str:
+    """Who says what where arms disagree: `reproduced: a, b; contradicted: c`. Empty where they do not."""
+    by_verdict: dict[Verdict, list[str]] = {}
+    for name, verdict in arms:
+        if verdict in DECIDED:
+            by_verdict.setdefault(verdict, []).append(name)
+    ordered = sorted(by_verdict, key=DECIDED.index, reverse=True)
+    return "; ".join(f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in ordered) if len(ordered) > 1 else ""

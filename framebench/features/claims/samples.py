@@ -134,6 +134,10 @@ def evidence(name: str) -> Quantity:
     return exact(name.replace("_", " "), lambda r: counted(r, name))
 
 
+PARAMETERS = exact(
+    "parameters over those of the plain model",
+    lambda r: (counted(r, "parameters") or math.nan) / (counted(r, "parameters_of_the_plain_model") or math.nan),
+)
 ALIVE = exact("bytes alive between two steps", lambda r: r.live_bytes)
 
 

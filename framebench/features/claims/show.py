@@ -8,18 +8,18 @@ from pathlib import Path
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.claims.ledger import NOT_MEASURED, Entry, Line, ledger, measured_there
-from framebench.features.claims.rule import MEASURED
+from framebench.features.claims.entries import Entry, Line
+from framebench.features.claims.ledger import ledger, measured_there
+from framebench.features.claims.rule import MEASURED, NOT_MEASURED, UNMET
 from framebench.suite.case import Case
 
-HEAD = ("id", "claim", "claimed", "metric", "measured", "verdict", "transfers to a GPU?", "recommendation", "records")
+HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the deciding arms that have an interval, in brackets the lowest and the highest end of these 95 % "
-    "intervals. Changes are against the base of each arm. At full size, predicted: the ratio of the lower bounds of framebench "
-    "predict, from the least to the most of the deciding arms; it decides nothing. Verdicts are computed by the rule of "
-    "docs/claims.md (framebench/features/claims/rule.py)."
+    "measured: median of the deciding arms, in brackets the lowest and the highest end of their intervals; no brackets where all "
+    "print as one number. Changes are against the base of each arm. Planned arms are predictions for an H100 at full size, "
+    "with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
 )
 
 
@@ -46,29 +46,21 @@ def protocol(entries: Sequence[Entry]) -> str:
 
 def row(entry: Entry) -> tuple[str, ...]:
     verdict = entry.verdict + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
-    return (
-        entry.name,
-        entry.says,
-        entry.claimed,
-        f"{entry.metric}; {where(entry)}" if where(entry) else entry.metric,
-        entry.measured_and_predicted,
-        verdict,
-        transfers(entry),
-        entry.recommendation,
-        count(entry.records),
-    )
+    measured = f"{entry.measured}; {where(entry)}" if where(entry) and entry.value is not None else entry.measured
+    return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
 
 
 def where(entry: Entry) -> str:
-    """What the measured arms that decide ran: `resnet50 b8, b16, unet3d b4, size cpu`."""
-    measured = {case for one in entry.lines if one.decides and one.value is not None for case in one.cases}
-    batches: dict[str, set[int]] = {}
-    for case in map(Case.of, measured):
-        batches.setdefault(case.workload, set()).add(case.batch)
-    workload_texts = [
-        f"{name} {', '.join(f'b{b}' for b in sorted(batch_sizes))}" for name, batch_sizes in sorted(batches.items())
-    ]
-    return f"{', '.join(workload_texts)}, size {entry.size}" if workload_texts else ""
+    """What the arms that decided ran: `resnet50 b8, b16/cpu, unet3d b4/full planned`."""
+    batches: dict[tuple[str, str, bool], set[int]] = {}
+    for one in entry.lines:
+        if one.decides and one.value is not None and one.verdict != UNMET:
+            for case in map(Case.of, one.cases):
+                batches.setdefault((case.workload, case.size, one.planned), set()).add(case.batch)
+    return ", ".join(
+        f"{workload} {', '.join(f'b{b}' for b in sorted(sizes))}/{size}{' planned' * planned}"
+        for (workload, size, planned), sizes in sorted(batches.items())
+    )
 
 
 def transfers(entry: Entry) -> str:
@@ -110,10 +102,17 @@ def tables(results: Results) -> list[Comparison]:
     ]
 
 
+def of_articles(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.source != "R"]
+
+
+def of_trackers(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.source == "R"]
+
+
 def parts(entries: Sequence[Entry]) -> list[list[Entry]]:
     """The articles' claims, and what users reported; of both what there is."""
-    articles, reports = ([e for e in entries if (e.source == "R") == reported] for reported in (False, True))
-    return [part for part in (articles, reports) if part]
+    return [part for part in (of_articles(entries), of_trackers(entries)) if part]
 
 
 def measured(entries: Sequence[Entry]) -> list[Entry]:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from framebench.features.claims.arms import BYTES, GPT, JITTOR, LESS, MORE, POINTS, RESNET, ratios, sweeps
-from framebench.features.claims.claim import Claim
+from framebench.features.claims.arms import (
+    BYTES,
+    GPT,
+    JITTOR,
+    LESS,
+    MORE,
+    POINTS,
+    SOME,
+    each,
+    planned,
+    ratios,
+    ref,
+    snippet,
+    sweeps,
+)
+from framebench.features.claims.claim import Advice, Claim
+from framebench.features.claims.measures import Ratio
+from framebench.features.claims.needs import CARD, Needs
+from framebench.features.claims.probed import difference, of_all
 from framebench.features.claims.rule import Target
-from framebench.features.claims.samples import FRAGMENTATION, RESERVED, evidence
+from framebench.features.claims.samples import FRAGMENTATION, RESERVED, TIME, evidence
 from framebench.suite.strategy import FRAMEWORKS
 
 OTHERS = tuple(f for f in FRAMEWORKS if f not in JITTOR)
@@ -13,35 +30,36 @@ PROPORTIONAL = Target(-1, 1.0, 0.05)  # an exponent below 1 by more than a twent
 NOT_MONOTONIC = Target(-1, 1.0, BYTES)
 FALLS = Target(1, 0.0, POINTS)
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
-LARGEST = evidence("largest_block_bytes")
+LARGEST, KERNELS = evidence("largest_block_bytes"), evidence("kernels")
 POOL = "the pool is the same code on a GPU, but the sizes asked of it are those of other kernels"
+OTHER_KERNELS = "on a GPU other operators are fused"
+GPU_FIRST = Advice("Measure it on your card first.")
 
 CLAIMS = (
     Claim(
         "A1", "Evaluation needs less memory than training with the same batch.", "eval < train", "peak, eval / train",
         True, DATA_FLOW,
-        "Evaluate without gradients, and choose the evaluation's batch by its own peak: {range} against training here.",
-        arms=ratios("eval/no_grad", "train/fp32", LESS),
+        (Advice("Evaluate without gradients, and choose the evaluation's batch by its own peak: {range} against training.", "less"),),
+        arms=(*ratios("eval/no_grad", "train/fp32"), *planned("eval/no_grad", "train/fp32")),
     ),
     Claim(
-        "A2", "Memory grows more slowly than the batch, so that a sample costs fewer bytes in a larger one.",
-        "exponent < 1", "exponent of the peak over the batch", True, DATA_FLOW,
-        "Weights, gradients and optimizer states are paid once: raise the batch until activations dominate (exponents {least} to "
-        "{most} here), then there is nothing more to save.",
-        arms=(
-            *sweeps("exponent", "train/fp32", PROPORTIONAL, label="train"),
-            *sweeps("exponent", "eval/no_grad", PROPORTIONAL, label="eval"),
+        "A2", "Bytes per sample fall as the batch grows.", "exponent < 1", "largest exponent of the peak between successive batches",
+        True, DATA_FLOW,
+        (
+            Advice("Raise the batch where memory is what a sample costs: the exponents are {range}.", "less"),
+            Advice("Compare two batches of your own: where activations dominate, a larger one saves nothing per sample."),
         ),
-        definition="Weights and states do not grow with the batch: where activations grow in proportion to it, the sum grows more slowly",
+        arms=(
+            *sweeps("steepest", "train/fp32", PROPORTIONAL, label="train"),
+            *sweeps("steepest", "eval/no_grad", PROPORTIONAL, label="eval"),
+        ),
+        note="Between each batch and the next: the ends of a sweep would hide where bytes per sample rise",
     ),
     Claim(
         "A3", "A larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
         "least peak ratio of successive batches", False,
         "kernels and their workspaces are chosen by size on a GPU, so a step down could exist there",
-        "Do not look for luck in larger batches: `framebench max-batch` finds the largest batch that fits. On the machine "
-        "measured, from one batch to the next the peak changed by {range} at the least.",
-        if_so="Try the next larger batch too: from one batch to the next the peak changed by {most} at the most favourable.",
-        about_gpus="The failure was a GPU's, whose kernels and workspaces are chosen by size; a CPU's peaks are shown beside",
+        (Advice("Search the largest batch by `framebench max-batch`: it tries batches until one fails."),),
         arms=(
             *sweeps("step", "eval/no_grad", NOT_MONOTONIC, frameworks=JITTOR, label="fused"),
             *sweeps("step", "eval/no_fuse", NOT_MONOTONIC, frameworks=JITTOR, label="no_fuse"),
@@ -50,62 +68,88 @@ CLAIMS = (
             *sweeps("step", "eval/no_grad", NOT_MONOTONIC, frameworks=JITTOR, label="reserved", quantity=RESERVED),
             *sweeps("step", "eval/no_grad", NOT_MONOTONIC, frameworks=OTHERS),
         ),
+        needs=CARD,
+        note="The failure was that of a GPU",
     ),
     Claim(
-        "A4", "Fusion in evaluation asks for more memory at once.", "fused > not fused", "largest block, fused / no_fuse",
-        False, "on a GPU other operators are fused",
-        "Leave fusion on until your card says otherwise. On the machine measured, the fused step's largest block was {range} "
-        "against the unfused one's.",
-        if_so="Where one large block does not fit, try jt.flags.no_fuse = 1: the fused step's largest block was {range} against the "
-        "unfused one's.",
-        about_gpus="Jittor fuses other operators on a GPU, and takes convolutions from cuDNN there",
-        note="Compared without oneDNN in both arms: unfused, Jittor cannot hand its products and convolutions to oneDNN, and writes "
-        "out every product, so that with oneDNN the libraries would be compared, not the fusion. The claim is about one block, so "
-        "the largest is taken, not the peak.",
+        "A4", "Fusion in evaluation asks for larger blocks.", "fused > not fused", "largest block, fused / no_fuse",
+        False, OTHER_KERNELS, (GPU_FIRST,),
         arms=ratios("eval/no_onednn", "eval/no_fuse+no_onednn", MORE, frameworks=JITTOR, quantity=LARGEST),
         evidence=(
             *ratios("eval/no_onednn", "eval/no_fuse+no_onednn", MORE, frameworks=JITTOR, label="peak"),
-            *ratios("eval/no_grad", "eval/no_onednn", MORE, workloads=RESNET, frameworks=JITTOR, label="oneDNN / without, peak"),
+            *ratios("eval/no_grad", "train/fp32", MORE, frameworks=JITTOR, label="eval / train, largest block", quantity=LARGEST),
         ),
+        needs=CARD,
+        note="Without oneDNN in both arms: with it, libraries would be compared and not the fusion",
     ),
     Claim(
-        "A5", "Small batches fragment memory.", "free share of the pool falls with the batch",
-        "free share at the smallest batch less that at the largest", False, POOL,
-        "Do not raise the batch against fragmentation: the pool's free share fell by {range} (below 0: it rose) "
-        "from the smallest batch to the largest; look at `allocator.reserved` beside the peak.",
-        if_so="Prefer larger batches where the pool is tight: its free share fell by {range} from the smallest batch to the largest.",
-        note="The pool is taken as the timed steps have left it. Memory workers empty it before each step, which would hide what "
-        "fragments it.",
-        arms=(
-            *sweeps("fall", "train/fp32", FALLS, frameworks=JITTOR, label="train", quantity=FRAGMENTATION),
-            *sweeps("fall", "eval/no_grad", FALLS, frameworks=JITTOR, label="eval", quantity=FRAGMENTATION),
+        "A5", "Small batches fragment memory.", "less contiguous room", "bytes free for lack of a contiguous block", False, POOL,
+        (Advice("Look at `allocator.reserved` beside the peak."),),
+        evidence=(
+            *sweeps("fall", "train/fp32", FALLS, frameworks=JITTOR, label="slack of the pool, train", quantity=FRAGMENTATION),
+            *sweeps("fall", "eval/no_grad", FALLS, frameworks=JITTOR, label="slack of the pool, eval", quantity=FRAGMENTATION),
         ),
+        needs=Needs(instrument="the pool's largest free block"),
+        note="What is free in the pool as the timed steps left it stands beside: it tells nothing of contiguous blocks",
     ),
     Claim(
         "A6", "CUDA's unified memory relieves the device.", "device peak falls", "peak, managed / default",
-        False, "a CPU build of Jittor does not have the flag",
-        "Measure it on your card before trusting it: pages that move to the host are paid for in time.",
+        False, "a CPU build of Jittor does not have the flag", (GPU_FIRST,),
         arms=ratios("train/managed_allocator", "train/fp32", LESS, frameworks=JITTOR),
+        needs=CARD,
     ),
     Claim(
         "A7", "Jittor's amp_level = 3 saves memory.", "less", "peak, amp_level 3 / float32",
         True, "no variable changes its type at this level, wherever it runs (read in the source, counted on a CPU)",
-        "Do not set it for memory: it changed the peak by {range}. Where half precision matters, use PyTorch's or "
-        "JAX's bfloat16; Jittor's levels 4 to 6 need a GPU.",
-        if_so="Set it: {range}.",
+        (
+            Advice("Do not set it for memory: it changed the peak by {range}.", "none"),
+            Advice("Set it: {range}.", "less"),
+        ),
         arms=ratios("train/amp_level_3", "train/fp32", LESS, frameworks=JITTOR),
         evidence=ratios("train/amp_level_5", "train/fp32", LESS, workloads=GPT, frameworks=JITTOR, label="level 5"),
     ),
     Claim(
         "A8", "Recomputing activations lowers the memory of large models.", "less", "peak, checkpoint / plain",
         True, DATA_FLOW,
-        "Use it where activations dominate: {most_arm} changed by {most}, {least_arm} by {least}.",
+        (Advice("Use it where activations dominate: {most_arm} changed by {most}, {least_arm} by {least}.", "less"),),
         arms=(
-            *ratios("train/checkpoint", "train/fp32", LESS, workloads=GPT),
-            *ratios("train/checkpoint+depth_16", "train/depth_16", LESS, workloads=GPT, label="16 layers"),
+            *ratios("train/checkpoint", "train/fp32"),
+            *ratios("train/checkpoint+depth_16", "train/depth_16", workloads=GPT, label="16 layers"),
+            *planned("train/checkpoint", "train/fp32"),
         ),
-        evidence=(
-            *ratios("train/checkpoint", "train/fp32", LESS, workloads=("resnet50", "unet3d")),
+        note="Jittor has no checkpointing of its own: its arms are this suite's. JAX's blocks are scanned in the changed arm alone",
+    ),
+    Claim(
+        "A9", "Evaluation asks for larger contiguous blocks than training.", "eval > train", "largest block, eval / train",
+        False, OTHER_KERNELS, (GPU_FIRST,),
+        arms=ratios("eval/no_grad", "train/fp32", MORE, frameworks=JITTOR, quantity=LARGEST),
+        needs=CARD,
+    ),
+    Claim(
+        "A10", "Fusion saves launches of kernels.", "fewer", "kernels of an evaluation, fused / no_fuse", False, OTHER_KERNELS,
+        (GPU_FIRST,),
+        arms=ratios("eval/no_grad", "eval/no_fuse", LESS, frameworks=JITTOR, quantity=KERNELS),
+        needs=CARD,
+    ),
+    Claim(
+        "A11", "Larger batches are faster per sample.", "faster", "step time, twice the batch / the batch", False,
+        "how well a batch fills a device is that device's", (Advice("Time two batches of your own."),),
+        arms=each(
+            lambda w, f: Ratio(TIME, ref(w, f, "train/fp32@1"), ref(w, f, "train/fp32")), Target(-1, 2.0, 0.1), frameworks=JITTOR
         ),
+        needs=CARD,
+    ),
+    Claim(
+        "A12", "Jittor shows what memory is held, and gives it back.", "less held", "bytes held after jt.gc() less before", True,
+        "the same Python code runs on every device",
+        (Advice("Look at `jt.display_memory_info()`; `jt.gc()` gives back what nobody holds ({measured} bytes).", "less"),),
+        arms=(snippet("jittor_memory_tools", "jittor", difference("left", "held"), Target(-1, 0.0, 0.5)),),
+        evidence=(snippet("jittor_memory_tools", "bytes that it shows", of_all("held"), SOME),),
+    ),
+    Claim(
+        "A13", "Jittor has checkpointing.", "it exists", "names found", True, "the same Python code runs on every device",
+        (Advice("Recompute by hand, as this suite's adapter does (`framebench/adapters/jittor/checkpoint.py`)."),),
+        absent=("jittor.checkpoint", "jittor.utils.checkpoint", "jittor.nn.checkpoint"),
+        note="The names that were looked up are those of PyTorch's and of other packages' functions",
     ),
 )  # fmt: skip

@@ -1,60 +1,48 @@
-"""Source B: memory saving in PyTorch and Jittor."""
+"""Source B: memory saving in PyTorch and Jittor, one strategy at a time."""
 
 from __future__ import annotations
 
-from framebench.features.claims import probed
 from framebench.features.claims.arms import (
     FASTER,
     GPT,
     JAX,
     JITTOR,
     LESS,
+    MORE,
+    NONE,
     POINTS,
     RESNET,
-    SECONDS,
     SLOWER,
     TORCH,
     UNET,
     below,
     each,
+    planned,
     ratios,
-    ratios_at_224,
     ref,
+    snippet,
     times,
 )
-from framebench.features.claims.claim import Arm, Claim
-from framebench.features.claims.measures import Apart, Difference, OfProbe, OfTheWay, Predicted, Ratio, Value
+from framebench.features.claims.claim import Advice, Arm, Claim
+from framebench.features.claims.measures import Apart, Difference, OfTheWay, Ratio, Value
+from framebench.features.claims.needs import CARD, FULL_ON_A_CARD, Needs
+from framebench.features.claims.probed import counts_over, of_all
 from framebench.features.claims.rule import Target
-from framebench.features.claims.samples import (
-    ADDED,
-    ALIVE,
-    HOST,
-    PEAK,
-    PLAN,
-    RESERVED,
-    TIME,
-    Quantity,
-    evidence,
-    fullest,
-    observed,
-    share,
-)
+from framebench.features.claims.samples import ADDED, HOST, PARAMETERS, PEAK, RESERVED, TIME, evidence, observed, share
 
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
-CPU_HALF = "bytes hold, where the CPU's kernels take bfloat16; speed does not, and XLA:CPU widens to float32"
-ONE_MORE_FORWARD = times(4 / 3, SECONDS)  # a step is a forward and a backward of two forwards' work
+SAME_CODE = "the same Python code runs on every device"
+CPU_HALF = "a CPU's kernels for bfloat16 are others, and XLA:CPU widens to float32"
+BLOCK_RUNS = evidence("block_runs")
+TWICE = times(2)  # every block runs once more
 SEVENTY_OR_MORE = times(0.3, or_more=True)
-AT_224 = "Also at 224 pixels in batches of 8 and 16, where activations dominate, as the article means it; at 64 pixels weights and states do"
-COUNTED = "bytes of tensors, counted from their storages, are the same on a GPU"
-HELD, STATES = fullest("bytes that the fullest rank holds"), fullest("bytes of states in the fullest rank", "optimizer states")
-GRADIENT = observed("grad_norm")
-LATER_LOSS = observed("loss_1")  # after one update
+GRADIENT, LATER_LOSS = observed("grad_norm"), observed("loss_1")
 POOL = evidence("pool_bytes")
 SAME_GRADIENT, SAME_LOSS = below(1e-3), below(1e-2)  # relative
 ALL_OF_IT = Target(1, 0.0, 0.05, 1.0)  # of the difference between the large batch's peak and the small one's
-
-COMPILE = "torch.compile came with PyTorch 2.0 of March 2023 (its release notes); 1.13 does not have it."
-VOLUME = "unet3d/torch/train/{}/b16/full"  # 16 patches of 128^3: the voxels of 512x512x128
+GPU_FIRST = Advice("Measure it on your card first.")
+COMPARE = Advice("Compare it in your model first.")
+COMPILER = "another back end generates the GPU's kernels"
 
 
 def across(quantity: str, change: str, base: str, target: Target) -> Arm:
@@ -64,79 +52,82 @@ def across(quantity: str, change: str, base: str, target: Target) -> Arm:
     return Arm(f"unet3d: {change} / {base} {quantity}", measure, target)
 
 
-def zero(stage: int, target: Target, quantity: Quantity) -> tuple[Arm, ...]:
-    """DeepSpeed's stage against its stage 0, which divides nothing."""
-    change, base = f"train/deepspeed_zero{stage}@x2", "train/deepspeed_zero0@x2"
-    return ratios(change, base, target, GPT, TORCH, f"DeepSpeed's ZeRO-{stage}", quantity)
-
-
 CLAIMS = (
     Claim(
         "B1", "Mixed precision takes 40 % off the memory of training ResNet-50.", "-40 %", "peak, amp / float32", False, CPU_HALF,
-        "Expect less than the activations' half, since weights, gradients and momentum stay float32: {range} here.",
-        part="memory", note=AT_224,
+        (Advice("Expect the activations' half, not the weights': {range} at full size.", "less"), COMPARE), part="memory",
         arms=(
-            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, TORCH),
-            *ratios_at_224("train/amp_bf16", "train/fp32", times(0.6), TORCH),
+            *planned("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
+            *planned("train/amp_bf16", "train/fp32", times(0.6), RESNET, label="bfloat16"),
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET),
         ),
         evidence=(
-            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, JAX),
-            *ratios_at_224("train/amp_bf16", "train/fp32", times(0.6), JAX),
-            *ratios("train/amp_bf16", "train/fp32", times(0.6), workloads=("unet3d", "transformer")),
-            *ratios("train/amp_fp16", "train/fp32", times(0.6), workloads=RESNET, label="float16"),
+            *planned("train/amp_bf16", "train/fp32", times(0.6), ("unet3d", "transformer")),
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), ("unet3d", "transformer")),
             *ratios("train/amp_bf16", "train/fp32", FASTER, RESNET, label="time", quantity=TIME),
         ),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "B1", "Mixed precision trains ResNet-50 with the same result.", "same loss", "relative difference of the loss after the first updates",
-        False, CPU_HALF, "Compare your own loss curves: three steps show gross errors only.", part="result",
-        arms=each(lambda w, f: Apart(LATER_LOSS, ref(w, f, "train/amp_bf16"), ref(w, f, "train/fp32")), SAME_LOSS,
-                  RESNET, TORCH),
-        evidence=each(lambda w, f: Apart(LATER_LOSS, ref(w, f, "train/amp_bf16"), ref(w, f, "train/fp32")), SAME_LOSS,
-                      RESNET, JAX),
+        "B1", "Mixed precision trains ResNet-50 to the same accuracy.", "same accuracy", "accuracy after training", False, CPU_HALF,
+        (Advice("Compare your own curves: no run here is long enough."),), part="result",
+        evidence=each(lambda w, f: Apart(LATER_LOSS, ref(w, f, "train/amp_bf16"), ref(w, f, "train/fp32")), SAME_LOSS, RESNET,
+                      label="loss after one update"),
+        needs=Needs(instrument="accuracy after training"),
     ),
     Claim(
         "B2", "Checkpointing saves about 65 % of the memory.", "-65 %", "peak, checkpoint / plain", True, DATA_FLOW,
-        "Count on the saving only where activations dominate ({most_arm}: {most}); where weights and optimizer do "
-        "({least_arm}: {least}), save those first.",
-        part="memory", note=AT_224,
+        (
+            Advice("Count on the saving where activations dominate ({most_arm}: {most}); in {least_arm} it is {least}.", "less", "planned"),
+            COMPARE,
+        ),
+        part="memory",
         arms=(
+            *planned("train/checkpoint", "train/fp32", times(0.35)),
             *ratios("train/checkpoint", "train/fp32", times(0.35)),
-            *ratios_at_224("train/checkpoint", "train/fp32", times(0.35)),
         ),
         evidence=(
+            *ratios("train/checkpoint", "train/scan", LESS, GPT, JAX, "both scanned"),
+            *planned("train/checkpoint_every_2", "train/fp32", times(0.35), label="every second block"),
             *ratios("train/checkpoint_every_2", "train/fp32", times(0.35), label="every second block"),
-            *ratios("train/checkpoint_dots", "train/fp32", times(0.35), label="all but products"),
         ),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "B2", "Checkpointing costs one more forward pass.", "+33 % time", "step time, checkpoint / plain", False,
-        "the ratio of forward to backward is that of the device's kernels",
-        "Count on {range} of time; where the backward pass is slow, less.", part="speed",
-        arms=(
-            *ratios("train/checkpoint", "train/fp32", ONE_MORE_FORWARD, quantity=TIME),
-            *ratios_at_224("train/checkpoint", "train/fp32", ONE_MORE_FORWARD, quantity=TIME),
+        "B2", "Checkpointing costs one more forward pass.", "each block twice", "blocks run in a step, checkpoint / plain", True, SAME_CODE,
+        (Advice("Count every recomputed block twice ({range}); its time stands beside.", "more"),), part="passes",
+        note="Blocks are counted in PyTorch and Jittor; what a second forward pass takes is the device's, and stands beside. The "
+        "JAX arm beside compares scanned and recomputed blocks with unrolled ones",
+        arms=ratios("train/checkpoint", "train/fp32", TWICE, frameworks=(*TORCH, *JITTOR), quantity=BLOCK_RUNS),
+        evidence=(
+            *ratios("train/checkpoint", "train/fp32", SLOWER, frameworks=(*TORCH, *JITTOR), label="time", quantity=TIME),
+            *ratios("train/checkpoint", "train/fp32", SLOWER, frameworks=JAX, label="scan + remat / unrolled, time", quantity=TIME),
+            *ratios("train/checkpoint", "train/scan", SLOWER, GPT, JAX, "scan + remat / scan, time", TIME),
         ),
-        evidence=ratios("train/checkpoint_every_2", "train/fp32", ONE_MORE_FORWARD, label="every second block", quantity=TIME),
     ),
     Claim(
         "B3", "Checkpointing saves 70 % or more of a deep Transformer's activations.", "-70 % or more",
-        "what a step adds to the live bytes, checkpoint / plain, 16 layers", True, DATA_FLOW,
-        "Deeper models gain more: {range} of what a step adds, gradients included; compare the depths' rows.",
-        arms=ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, workloads=GPT, quantity=ADDED),
+        "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
+        (Advice("Recompute deep Transformers: {range} of what a step adds, gradients included.", "less"),),
+        arms=(
+            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, label="16 layers", quantity=ADDED),
+            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, TORCH, "16 layers, saved for backward",
+                    evidence("saved_bytes")),
+        ),
         evidence=(
             *ratios("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="8 layers", quantity=ADDED),
             *ratios("train/checkpoint+depth_4", "train/depth_4", SEVENTY_OR_MORE, GPT, label="4 layers", quantity=ADDED),
-            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, TORCH, "saved for backward",
-                    evidence("saved_bytes")),
+            *planned("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="12 layers", quantity="added"),
         ),
+        note="Deep are 16 layers; 4, 8 and 12 stand beside. With fewer, the step that holds one block's activations weighs more",
     ),
     Claim(
-        "B4", "Grouped and depthwise convolutions cut memory and parameters.", "less of both",
-        "peak, grouped / dense", False, "kernels for grouped convolutions and their workspaces are others on a GPU",
-        "They cut parameters, and so gradients and optimizer states; the whole peak changed by {range}. Check the speed beside it.",
-        definition="A convolution in g groups has a g-th of the weights, and so of gradients and states",
+        "B4", "Grouped and depthwise convolutions cut memory.", "less", "peak, grouped / dense", False,
+        "kernels for grouped convolutions and their workspaces are others on a GPU",
+        (Advice("Expect {range} of the peak.", "less"), COMPARE), part="memory",
         arms=(
+            *planned("train/grouped", "train/fp32", workloads=RESNET, frameworks=TORCH, label="grouped"),
+            *planned("train/depthwise", "train/fp32", workloads=RESNET, frameworks=TORCH, label="depthwise"),
             *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
             *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
         ),
@@ -145,142 +136,127 @@ CLAIMS = (
             *ratios("train/depthwise", "train/fp32", FASTER, RESNET, label="depthwise, time", quantity=TIME),
             *ratios("eval/grouped", "eval/no_grad", workloads=RESNET, label="grouped, eval"),
         ),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "B5", "Pruned channels cut memory.", "less", "peak, half the channels / all", True, DATA_FLOW,
-        "Remove the channels for real and rebuild the model: {range}. Masks alone free nothing.",
-        definition="A model with half the channels has fewer weights and smaller activations",
-        arms=ratios("train/width_half", "train/fp32", workloads=RESNET),
-        evidence=(
-            *ratios("train/width_half", "train/fp32", workloads=("unet3d", "transformer")),
-            *ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
+        "B4", "Grouped and depthwise convolutions cut parameters.", "fewer", "parameters, grouped / dense", True, SAME_CODE,
+        (Advice("Use them to have fewer parameters: {range}.", "less"),), part="parameters",
+        definition="A convolution in g > 1 groups has a g-th of the dense one's weights, and nothing else of the model changes",
+        arms=(
+            *each(lambda w, f: Value(PARAMETERS, ref(w, f, "train/grouped"), "change"), LESS, RESNET, label="grouped"),
+            *each(lambda w, f: Value(PARAMETERS, ref(w, f, "train/depthwise"), "change"), LESS, RESNET, label="depthwise"),
         ),
     ),
     Claim(
-        "B6", "A distilled, smaller student replaces the model at less memory.", "less", "peak, student / full model, eval",
+        "B5", "Pruned channels cut memory.", "less", "peak, half the channels / all", True, DATA_FLOW,
+        (Advice("Remove the channels for real and rebuild the model: {range}.", "less"),),
+        arms=(
+            *ratios("train/width_half", "train/fp32"),
+            *planned("train/width_half", "train/fp32", workloads=RESNET, frameworks=TORCH),
+        ),
+        evidence=ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
+        note="The channels are gone from the model; masks are another row",
+    ),
+    Claim(
+        "B6", "A distilled, smaller student needs less memory than the model that it replaces.", "less", "peak, student / full model, eval",
         True, DATA_FLOW,
-        "For serving, yes ({range}); the distillation step itself holds the teacher too: see its rows.",
-        definition="A smaller model has fewer weights and smaller activations; whether it answers as well is not a question of memory",
-        arms=ratios("eval/student", "eval/no_grad"),
+        (Advice("Serve the student: {range}. Whether it answers as well is not measured here.", "less"), COMPARE),
+        arms=(*ratios("eval/student", "eval/no_grad"), *planned("eval/student", "eval/no_grad", frameworks=TORCH)),
         evidence=(
-            *ratios("train/distill", "train/fp32", workloads=("resnet50", "transformer"), label="distillation step"),
+            *ratios("train/distill", "train/fp32", MORE, workloads=("resnet50", "transformer"), label="distillation / training"),
             *ratios("train/student", "train/fp32", label="student alone, train"),
         ),
     ),
     Claim(
         "B7", "Jittor's fusion makes a U-Net need 15 % less than PyTorch.", "-15 %", "peak by host.rss, Jittor / PyTorch",
-        False, "both run other kernels on a GPU",
-        "Compare the two on your card before you change the framework; on this machine's processor: {measured}.",
-        about_gpus="The claim is of GPUs, on which both frameworks run other kernels; a CPU's peaks are shown beside",
+        False, "both run other kernels on a GPU", (GPU_FIRST,),
         arms=(across("peak", "jittor train/fp32", "torch train/fp32", times(0.85)),),
         evidence=(
             across("peak", "jittor train/rewrite", "torch train/fp32", times(0.85)),
             across("time", "jittor train/fp32", "torch train/fp32", FASTER),
             *ratios("train/fp32", "train/no_fuse", workloads=UNET, frameworks=JITTOR, label="fused / not fused"),
         ),
+        needs=CARD,
     ),
     Claim(
         "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",
-        "step time, pool emptied after every step / kept", False,
-        "on a GPU an allocation synchronises the device: without a pool far more is lost",
-        "Leave the pool alone. Emptied after every step, the step time changed by {range}.",
+        "step time, pool emptied after every step / kept", False, "on a GPU an allocation synchronises the device", (GPU_FIRST,),
         arms=(
-            *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, quantity=TIME),
             *ratios("train/pool_off", "train/fp32", SLOWER, frameworks=(*TORCH, *JAX), label="no pool", quantity=TIME),
+            *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, label="emptied", quantity=TIME),
         ),
-        evidence=ratios("eval/empty_cache", "eval/no_grad", SLOWER, frameworks=JITTOR, label="eval", quantity=TIME),
+        needs=CARD,
     ),
     Claim(
-        "B9", "Accumulation gives the large batch's gradient at the small batch's memory.", "all of the difference; same gradient",
-        "share of the way from the large batch's peak to the small one's; relative difference of the gradient's norm",
-        True, f"{DATA_FLOW}; batch norm sees micro-batches everywhere",
-        "Accumulate where samples do not influence each other; batch norm does not see the large batch. It went {range} "
-        "of the way: the sum of the gradients is paid beside them.",
-        arms=(
-            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32"), ref(w, f, "train/fp32@-2")),
-                  ALL_OF_IT, GPT),
-            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate@1"), ref(w, f, "train/fp32@1"), ref(w, f, "train/fp32@-1")),
-                  ALL_OF_IT, UNET),
-            *each(lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate@2"), ref(w, f, "train/fp32@2"), ref(w, f, "train/fp32")),
-                  ALL_OF_IT, RESNET),
-            *each(lambda w, f: Apart(GRADIENT, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32")), SAME_GRADIENT,
-                  label="gradient"),
-        ),
-    ),
-    Claim(
-        "B10", "Micro-batches do the same for long sequences.", "less", "peak, 4 micro-batches / none, sequences of 4 x 256",
+        "B9", "Accumulation needs less memory than the large batch at once.", "less", "peak, 4 micro-batches / the batch at once",
         True, DATA_FLOW,
-        "Split the batch, not the sequence: {range}; with checkpointing together it saves more.",
-        definition="A quarter of the batch has a quarter of the activations, whatever the length of its sequences",
-        arms=ratios("train/accumulate+long", "train/long", workloads=GPT),
+        (Advice("Accumulate: {range}.", "less"), Advice("Compare it with the batch at once: the sum of gradients is held beside them.")),
+        part="memory",
+        arms=(*ratios("train/accumulate", "train/fp32"), *planned("train/accumulate", "train/fp32")),
+        evidence=each(
+            lambda w, f: OfTheWay(PEAK, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32"), ref(w, f, "train/fp32@-2")),
+            ALL_OF_IT, GPT, label="of the way to the small batch",
+        ),
+    ),
+    Claim(
+        "B9", "Accumulation gives the large batch's gradient.", "same gradient", "relative difference of the gradient's norm", True,
+        "batch norm sees micro-batches everywhere",
+        (Advice("Accumulate where no layer mixes samples; batch norm does not see the large batch."),), part="gradient",
+        arms=each(lambda w, f: Apart(GRADIENT, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32")), SAME_GRADIENT),
+        note="ResNet-50 has batch norm, the U-Net and the Transformer have not",
+    ),
+    Claim(
+        "B10", "Micro-batches lower the memory of long sequences.", "less", "peak, 4 micro-batches / none, sequences 4 times as long",
+        True, DATA_FLOW, (Advice("Split the batch: {range}.", "less"), COMPARE),
+        arms=(
+            *ratios("train/accumulate+long", "train/long", workloads=GPT),
+            *planned("train/accumulate+long", "train/long", workloads=GPT, frameworks=TORCH),
+        ),
         evidence=(
             *ratios("train/checkpoint+long", "train/long", workloads=GPT, label="checkpoint"),
             *ratios("train/accumulate+long", "train/long", SLOWER, GPT, label="time", quantity=TIME),
         ),
     ),
     Claim(
-        "B11", "Data parallelism spreads memory over devices: the peak.", "less per rank", "peak per rank, 2 ranks / 1, the same batch",
-        True, DATA_FLOW, "Each rank has its part of the batch and so of the activations: {range}. Weights and states stay whole.",
-        part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared",
-        arms=(
-            *ratios("train/ddp@x2", "train/fp32", LESS, GPT, TORCH),
-            *ratios("train/replicated@x2", "train/fp32", LESS, GPT, JAX, quantity=PLAN),
-        ),
-        evidence=(
-            *ratios("train/fsdp@x2", "train/fp32", LESS, GPT, TORCH, "fully sharded"),
-            *ratios("train/fully_sharded@x2", "train/fp32", LESS, GPT, JAX, "fully sharded", PLAN),
-        ),
-    ),
-    Claim(
-        "B11", "Data parallelism spreads memory over devices: what stays between two steps.", "less per rank",
-        "bytes alive per rank, 2 ranks / 1", True, COUNTED,
-        "Plain data parallelism copies weights and states to every rank ({range}), and PyTorch's buckets hold gradients once more: "
-        "shard them.", part="states",
-        arms=(
-            *ratios("train/ddp@x2", "train/fp32", LESS, GPT, TORCH, quantity=ALIVE),
-            *ratios("train/replicated@x2", "train/fp32", LESS, GPT, JAX, quantity=ALIVE),
-        ),
-        evidence=(
-            *ratios("train/fsdp@x2", "train/fp32", LESS, GPT, TORCH, "fully sharded", ALIVE),
-            *ratios("train/fully_sharded@x2", "train/fp32", LESS, GPT, JAX, "fully sharded", ALIVE),
-        ),
-    ),
-    Claim(
         "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "reserved, emptied / kept", False,
-        "PyTorch has no caching allocator on a CPU; Jittor's pool is shown beside it",
-        "Call it between programs' phases, if another process needs the card; never in the loop.", part="memory",
-        note="Jittor's pool is taken as the timed steps have left it: memory workers empty it before each step, in both arms",
+        "PyTorch has no caching allocator on a CPU", (GPU_FIRST,), part="memory",
         arms=ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, quantity=RESERVED),
-        evidence=ratios("train/empty_cache", "train/fp32", LESS, frameworks=JITTOR, label="pool, jt.gc()", quantity=POOL),
+        evidence=(
+            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=JITTOR, label="pool, jt.gc()", quantity=POOL),
+            snippet("torch_empty_cache", "torch, reserved without a card", of_all("reserved"), NONE),
+        ),
+        needs=CARD,
     ),
     Claim(
         "B12", "torch.cuda.empty_cache() costs time.", "slower", "step time, emptied / kept", False,
-        "PyTorch has no caching allocator on a CPU; Jittor's pool is shown beside it",
-        "Never call it in the loop before you know its price.", part="speed",
+        "PyTorch has no caching allocator on a CPU", (GPU_FIRST,), part="speed",
         arms=ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=TORCH, quantity=TIME),
         evidence=ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, label="jt.gc()", quantity=TIME),
+        needs=CARD,
     ),
     Claim(
-        "B13", "jittor.misc.set_memory_limit() caps memory.", "a cap", "reserved, JT_SAVE_MEM's limit / none", False,
-        "on a CPU it swaps to a disk, on a GPU to host memory",
-        "There is no such function. Build Jittor with JT_SAVE_MEM for device_mem_limit, which swaps and may exceed its limit.",
+        "B13", "jittor.misc.set_memory_limit() caps memory.", "a cap", "names found", False,
+        "on a CPU JT_SAVE_MEM swaps to a disk, on a GPU to host memory",
+        (Advice("There is no such function. A build with JT_SAVE_MEM has device_mem_limit, which swaps."),),
         absent=("jittor.misc.set_memory_limit",),
-        evidence=ratios("train/mem_limit", "train/fp32", LESS, frameworks=JITTOR, label="JT_SAVE_MEM", quantity=RESERVED),
+        evidence=(
+            snippet("jittor_memory_limit", "as printed", of_all("capped"), NONE),
+            *ratios("train/mem_limit", "train/fp32", LESS, frameworks=JITTOR, label="JT_SAVE_MEM, reserved", quantity=RESERVED),
+        ),
     ),
     Claim(
         "B14", "TF32 and float16 tensor cores speed training up.", "faster", "step time, tf32 or amp / float32", False,
-        "a CPU has no tensor cores", "Measure on your card: `framebench claims B14 --run`.",
+        "a CPU has no tensor cores", (GPU_FIRST,),
         arms=(
             *ratios("train/tf32", "train/fp32", FASTER, label="TF32", quantity=TIME),
             *ratios("train/amp_fp16", "train/fp32", FASTER, label="float16", quantity=TIME),
         ),
-        evidence=ratios("train/amp_bf16", "train/fp32", FASTER, label="bfloat16 on this device", quantity=TIME),
+        needs=CARD,
     ),
     Claim(
         "B15", "Preparing input beside the step shortens the wait.", "less waiting", "waiting's share of the step, prefetched less in turn",
         False, "the faster the step, the larger the share of the wait",
-        "Look at the share first, which stands beside: prefetching gains no more than it. It changed by {range}.",
-        note="In points of the step: of a share of half a per cent, even nine tenths are nothing",
+        (Advice("Prefetch: the wait changed by {range}.", "less"), Advice("Look at the share of the wait first.")),
         arms=each(lambda w, f: Difference(share("wait"), ref(w, f, "pipeline/prefetch"), ref(w, f, "pipeline/memmap")),
                   Target(-1, 0.0, POINTS), RESNET),
         evidence=(
@@ -288,94 +264,66 @@ CLAIMS = (
                   label="waiting's share, in turn"),
             *ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, label="time", quantity=TIME),
         ),
+        needs=CARD,
+        note="In points of the step. On a CPU the step is so slow that the wait is a small share",
     ),
     Claim(
-        "B16", "nn.VolumeBatchNorm3d saves 20 %.", "-20 %", "bytes that a step adds, with nn.BatchNorm3d / without it", False,
-        "there is nothing to measure",
-        "There is no such class. nn.BatchNorm3d exists in Jittor and PyTorch, and adds memory, as any normalisation: its rows say how "
-        "much to four 3-D convolutions.",
+        "B16", "nn.VolumeBatchNorm3d saves 20 %.", "-20 %", "names found", False, "there is nothing to measure",
+        (Advice("There is no such class; nn.BatchNorm3d exists."),),
         absent=("jittor.nn.VolumeBatchNorm3d",),
-        evidence=tuple(
-            Arm(f"nn.BatchNorm3d/{f}", OfProbe(f"norm3d-{f}", probed.batch_norm, "change", "2 x 16 x 32^3"), times(0.8))
-            for f in ("torch", "jittor")
+        evidence=(
+            snippet("jittor_volume_norm", "as printed", of_all("channels"), NONE),
+            snippet("torch_batch_norm_3d", "torch: a step's bytes with nn.BatchNorm3d / without", counts_over("normed", "plain"),
+                    times(0.8), "change"),
         ),
     ),
     Claim(
         "B17", "Checkpointing a 3-D U-Net takes its activations from 12 to 4 GB.", "-67 %",
         "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
-        "What a step adds changed by {range}; the full resolution's skip connections are kept whatever is recomputed. "
-        "The row marked predicted counts 512x512x128 voxels.",
-        arms=ratios("train/checkpoint", "train/fp32", times(1 / 3), workloads=UNET, quantity=ADDED),
-        evidence=(
-            *ratios("train/checkpoint", "train/fp32", times(1 / 3), workloads=UNET, label="whole peak"),
-            Arm("512x512x128 voxels (predicted)", Predicted(VOLUME.format("checkpoint"), VOLUME.format("fp32")), times(1 / 3)),
+        (Advice("Expect {range} of what a step adds.", "less"), COMPARE),
+        arms=(
+            *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, quantity="added"),
+            *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, quantity=ADDED),
         ),
+        needs=FULL_ON_A_CARD,
+        note="The article's volume is 512x512x128; planned are four of 128x128x128, whose activations have the same shares",
     ),
     Claim(
         "B18", "On a 3-D U-Net mixed precision takes 30 % more off a checkpointed step.", "-30 %", "peak, checkpoint+amp / checkpoint",
-        False, CPU_HALF, "Take bfloat16 if your device has it in hardware: {range}.", part="memory",
-        note="Judged apart from the speed, which had made a larger saving than claimed look like a smaller one",
-        arms=ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET, TORCH),
-        evidence=ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET, JAX),
+        False, CPU_HALF, (Advice("Combine them: {range}.", "less"), COMPARE), part="memory",
+        arms=(
+            *planned("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET),
+            *ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET),
+        ),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
         "B18", "On a 3-D U-Net checkpointing and mixed precision together are 1.8 times faster.", "1.8 x faster",
-        "step time, checkpoint+amp / float32", False, CPU_HALF,
-        "Measure it on your device: without units for bfloat16 it is slower. Here the step time changed by {range}.", part="speed",
-        arms=ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, SECONDS), UNET, TORCH, quantity=TIME),
-        evidence=ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, SECONDS), UNET, JAX, quantity=TIME),
+        "step time, checkpoint+amp / float32", False, CPU_HALF, (GPU_FIRST,), part="speed",
+        arms=ratios("train/amp_bf16+checkpoint", "train/fp32", times(1 / 1.8, 0.05), UNET, quantity=TIME),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "B19", "torch.compile of version 1.13 and later fuses kernels, and saves memory.", "less", "peak, compiled / eager", False,
-        "another back end generates the GPU's kernels", "Measure before you compile: the peak changed by {range}.", part="memory",
-        arms=ratios("train/compile", "train/fp32", workloads=GPT),
-        evidence=ratios("train/compile", "train/fp32", workloads=("resnet50", "unet3d")),
-        note=COMPILE,
+        "B19", "torch.compile fuses kernels, and saves memory.", "less", "peak, compiled / eager", False, COMPILER, (GPU_FIRST,),
+        part="memory", arms=ratios("train/compile", "train/fp32"), needs=CARD,
     ),
     Claim(
-        "B19", "torch.compile of version 1.13 and later fuses kernels, and saves time.", "faster", "step time, compiled / eager", False,
-        "another back end generates the GPU's kernels",
-        "Measure before you compile, and count the first step, which pays for it: the step time changed by {range}.", part="speed",
-        arms=ratios("train/compile", "train/fp32", FASTER, GPT, quantity=TIME),
-        evidence=ratios("train/compile", "train/fp32", FASTER, ("resnet50", "unet3d"), quantity=TIME),
-        note=COMPILE,
+        "B19", "torch.compile fuses kernels, and saves time.", "faster", "step time, compiled / eager", False, COMPILER, (GPU_FIRST,),
+        part="speed", arms=ratios("train/compile", "train/fp32", FASTER, quantity=TIME), needs=CARD,
     ),
     Claim(
-        "B20", "jittor.ops.optimized_attention replaces attention.", "less", "peak, fused attention / plain", False,
-        "fused kernels on a GPU are others",
-        "There is no such function in Jittor. PyTorch's scaled_dot_product_attention is fused: see its rows.",
+        "B19", "torch.compile is there from version 1.13 on.", "1.13", "names found", True, SAME_CODE,
+        (Advice("Take PyTorch 2.0 or newer: its release notes of March 2023 bring torch.compile."),), part="version",
+        needs=Needs(version="torch<2.0"),
+    ),
+    Claim(
+        "B20", "jittor.ops.optimized_attention replaces attention.", "less", "names found", False, "fused kernels on a GPU are others",
+        (Advice("There is no such function in Jittor. PyTorch has scaled_dot_product_attention."),),
         absent=("jittor.ops.optimized_attention",),
         evidence=(
-            *ratios("train/fp32", "train/attention_plain", workloads=GPT, frameworks=TORCH, label="train"),
-            *ratios("eval/no_grad", "eval/attention_plain", workloads=GPT, frameworks=TORCH, label="eval"),
+            snippet("jittor_attention", "as printed", of_all("tokens"), NONE),
+            *ratios("train/fp32", "train/attention_plain", workloads=GPT, frameworks=TORCH, label="PyTorch, train"),
+            *ratios("eval/no_grad", "eval/attention_plain", workloads=GPT, frameworks=TORCH, label="PyTorch, eval"),
         ),
-    ),
-    Claim(
-        "B21", "ZeRO shards the optimizer's states.", "1 / N", "bytes of states in the fullest rank, sharded / copied, 2 ranks", True,
-        COUNTED, "The states are divided as announced where tensors are cut ({range}); what hands out whole tensors divides less "
-        "evenly with more ranks.", part="states",
-        arms=(
-            *(arm for stage in (1, 2, 3) for arm in zero(stage, times(1 / 2), STATES)),
-            *ratios("train/zero_optimizer@x2", "train/ddp@x2", times(1 / 2), GPT, TORCH, "ZeroRedundancyOptimizer", STATES),
-            *ratios("train/fsdp@x2", "train/ddp@x2", times(1 / 2), GPT, TORCH, "FSDP", STATES),
-            *ratios("train/sharded_states@x2", "train/replicated@x2", times(1 / 2), GPT, JAX, quantity=STATES),
-        ),
-    ),
-    Claim(
-        "B21", "With ZeRO memory is used 45 % better.", "/ 1.45", "bytes in the fullest rank, sharded / copied, 2 ranks", True,
-        COUNTED, "Count before you buy, for your stage and number of ranks: {range} at two. Adam in mixed precision holds 16 bytes for each "
-        "parameter, of which each stage divides more by the ranks.", part="memory",
-        note="The article's case has several measures together; this is ZeRO's part: weights, copies, gradients, buckets and states "
-        "as counted, in float32. A copy of the weights that DeepSpeed keeps in float32 too is among them",
-        arms=tuple(arm for stage in (1, 2, 3) for arm in zero(stage, times(1 / 1.45), HELD)),
-        evidence=(
-            *ratios("train/zero_optimizer@x2", "train/ddp@x2", times(1 / 1.45), GPT, TORCH, "ZeroRedundancyOptimizer", HELD),
-            *ratios("train/fsdp@x2", "train/ddp@x2", times(1 / 1.45), GPT, TORCH, "FSDP", HELD),
-        ),
-    ),
-    Claim(
-        "B21", "With ZeRO throughput rises by 30 %.", "+30 %", "step time", False, "ranks on one processor share its cores",
-        "Measure on your cards: dividing states costs collectives, and gains time only by the larger batch that then fits.",
-        part="speed", reason="ranks that share a processor's cores have no step times",
     ),
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from framebench.features.claims import probed
 from framebench.features.claims.arms import (
-    BYTES,
     GPT,
     JAX,
     JITTOR,
@@ -18,29 +17,49 @@ from framebench.features.claims.arms import (
     TORCH,
     below,
     each,
+    planned,
     ratios,
     ref,
+    snippet,
     sweeps,
     times,
 )
-from framebench.features.claims.claim import Arm, Claim
-from framebench.features.claims.measures import Difference, OfProbe, Value
+from framebench.features.claims.claim import Advice, Arm, Claim
+from framebench.features.claims.measures import Difference, OfProbe, Planned, Value
+from framebench.features.claims.needs import CARD, FULL_ON_A_CARD, Needs
+from framebench.features.claims.probed import counts_over, of_all
 from framebench.features.claims.rule import Target
-from framebench.features.claims.samples import ADDED, FRAGMENTATION, HOST, RESERVED, TIME, evidence
+from framebench.features.claims.samples import FRAGMENTATION, HOST, RESERVED, TIME, evidence
 from framebench.suite.strategy import FRAMEWORKS
 
 DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
 AUTOGRAD = "the graph is recorded by the same code on every device"
+ALLOCATOR = "PyTorch's caching allocator exists on a GPU only"
 OTHERS = (*JAX, *JITTOR)
 FASTER_THAN_BATCH = Target(1, 1.0, 0.05)  # an exponent above 1 by more than a twentieth
+NOT_IN_PROPORTION = Target(1, 0.0, 0.05)  # off by more than a twentieth, to either side
 FRAGMENTS = Target(1, 0.0, POINTS)
 HELD = evidence("bytes_held_before_evaluation")
+HALF = times(0.5, ours=True)
+GPU_FIRST = Advice("Measure it on your card first.")
+COMPARE = Advice("Compare it in your model first.")
+
+
+def from_32_to_128(framework: str) -> Arm:
+    """At full size, as planned: batches 32 and 128 are its smallest and the second above it."""
+    base, change = (ref("resnet50", framework, f"eval/no_grad@{shift}") for shift in (-1, 1))
+    measure = Planned("peak", change, base, "error", proportion=4.0)
+    return Arm(f"resnet50/{framework} batch 128 / 32, planned", measure, NOT_IN_PROPORTION)
+
 
 CLAIMS = (
     Claim(
         "C1", "Evaluation without no_grad keeps the graph.", "more", "peak, grad / no_grad", True, AUTOGRAD,
-        "Evaluate under torch.no_grad() or torch.inference_mode(): forgetting it changed the peak by {range}.",
-        arms=ratios("eval/grad", "eval/no_grad", MORE, frameworks=TORCH),
+        (Advice("Evaluate under torch.no_grad() or torch.inference_mode(): forgetting it changed the peak by {range}.", "more"),),
+        arms=(
+            *ratios("eval/grad", "eval/no_grad", MORE, frameworks=TORCH),
+            *planned("eval/grad", "eval/no_grad", MORE, frameworks=TORCH),
+        ),
         evidence=(
             *ratios("eval/grad", "eval/no_grad", MORE, frameworks=OTHERS),
             *ratios("eval/inference_mode", "eval/no_grad", LESS, frameworks=TORCH, label="inference_mode / no_grad"),
@@ -49,166 +68,209 @@ CLAIMS = (
     Claim(
         "C2", "Under no_grad a weight with requires_grad may still build a graph.", "> 0 nodes", "graph nodes under no_grad",
         True, AUTOGRAD,
-        "no_grad is enough: {measured} nodes and as many saved tensors; weights need not be frozen for it.",
-        if_so="Freeze the weights as well: {measured} graph nodes were there under no_grad.",
-        arms=each(lambda w, f: Value(evidence("graph_nodes"), ref(w, f, "eval/no_grad")), SOME, frameworks=TORCH),
+        (Advice("Leave requires_grad as it is under no_grad ({measured} nodes); look for layers that call enable_grad, which do build one.",
+                "less"),),
+        arms=(
+            *each(lambda w, f: Value(evidence("graph_nodes"), ref(w, f, "eval/no_grad")), SOME, frameworks=TORCH),
+            snippet("torch_enable_grad", "torch, one layer", of_all("graphs_of_a_weight"), SOME),
+        ),
         evidence=(
+            snippet("torch_enable_grad", "torch, a layer that calls enable_grad", of_all("graphs_of_enable_grad"), SOME),
             *each(lambda w, f: Value(evidence("saved_tensors"), ref(w, f, "eval/no_grad")), SOME, frameworks=TORCH,
                   label="saved tensors"),
             *each(lambda w, f: Value(evidence("operations_kept"), ref(w, f, "eval/no_grad")), SOME, frameworks=JITTOR,
                   label="operations kept"),
-            *ratios("eval/frozen_weights", "eval/no_grad", LESS, frameworks=TORCH, label="frozen weights / no_grad"),
         ),
     ),
     Claim(
         "C3", "Inputs of varying length fragment the allocator.", "more", "free share of the pool, raw less padded",
-        False, "PyTorch's caching allocator exists on a GPU only; Jittor's pool is the one that a CPU can show",
-        "Look at the pool's free share before you sort by length: it changed by {range}. Padding to a few lengths is in the rows.",
-        if_so="Sort by length and pad to a few lengths (the bucketed rows): for raw lengths the free share changed by {range}.",
-        note="The pool grows by blocks of 1 MiB, and one block more was all that an earlier comparison of Jittor's pools had found: "
-        "the interval allows for a block",
-        arms=(
-            *each(lambda w, f: Difference(FRAGMENTATION, ref(w, f, "varlen/raw"), ref(w, f, "varlen/padded")), FRAGMENTS, GPT, JITTOR),
-        ),
+        False, ALLOCATOR, (GPU_FIRST,),
+        arms=each(lambda w, f: Difference(FRAGMENTATION, ref(w, f, "varlen/raw"), ref(w, f, "varlen/padded")), FRAGMENTS, GPT, JITTOR),
         evidence=(
             *ratios("varlen/raw", "varlen/padded", MORE, GPT, label="peak"),
             *ratios("varlen/bucketed", "varlen/padded", MORE, GPT, label="bucketed"),
             *ratios("varlen/raw", "varlen/padded", MORE, GPT, JITTOR, "reserved", RESERVED),
-            *ratios("varlen/bucketed", "varlen/padded", SLOWER, GPT, label="bucketed, time", quantity=TIME),
         ),
+        needs=CARD,
     ),
     Claim(
         "C4", "eval() alone still updates batch norm's statistics at every batch.", "> 0 buffers",
         "buffers changed by a forward pass after eval()", True, "the same module code on every device",
-        "eval() is what stops the updates: {measured} buffers changed. Without it, under no_grad too, they all do.",
-        if_so="Freeze batch norm by hand: {measured} buffers changed after eval().",
+        (Advice("Call eval(): then {measured} buffers change; without it, under no_grad too, they do (shown beside).", "less"),),
         arms=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/grad")), SOME, RESNET, label="eval()"),
         evidence=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/batch_stats")), SOME, RESNET,
                       label="without eval()"),
     ),
     Claim(
-        "C5", "Evaluation's memory grows faster than the batch.", "exponent > 1",
-        "largest exponent of the peak between successive batches", False, "kernels and their workspaces are chosen by size on a GPU",
-        "Measure the batch that you want: a straight line through two others misses the steps at which a library takes another "
-        "algorithm. Largest exponents: {range}.",
-        note="Between successive batches, since growth is no power law: the ends of a sweep hide a jump such as the Transformer's in "
-        "JAX from batch 8 to 16",
-        arms=sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH),
-        evidence=(
-            *sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, label="whole sweep"),
-            *sweeps("exponent", "eval/no_grad", FASTER_THAN_BATCH, frameworks=TORCH, label="added by the step", quantity=ADDED),
-        ),
+        "C5", "From batch 32 to 128 evaluation's memory does not grow in proportion.", "not 4 times", "peak, batch 128 / 32, apart from 4",
+        False, "kernels and their workspaces are chosen by size on a GPU",
+        (Advice("Measure the batch that you want: libraries take other algorithms at other sizes."),),
+        arms=(from_32_to_128("torch"), from_32_to_128("jax")),
+        evidence=sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH, label="largest exponent, eval"),
+        needs=FULL_ON_A_CARD,
+        note="ResNet-50's full size has these batches. Workspaces of convolutions are not in the plans",
     ),
     Claim(
         "C6", "Two models at once double the memory; one at a time does not.", "x 2", "peak, together / in turn", True, DATA_FLOW,
-        "One at a time, if both need not answer at once: together they take {range}; the activations are shared in time.",
-        arms=ratios("pair/together", "pair/in_turn", times(2), RESNET),
-        evidence=(
-            *ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
-            *ratios("pair/in_turn", "pair/together", SLOWER, RESNET, label="in turn / together, time", quantity=TIME),
+        (Advice("Hold one at a time where both need not answer at once: together they take {range}.", "more", "two models"), COMPARE),
+        arms=(
+            *planned("pair/together", "pair/in_turn", times(2), RESNET, TORCH, "two models,"),
+            *ratios("pair/together", "pair/in_turn", times(2), RESNET, label="two models"),
         ),
+        evidence=ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
+        needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "C7", "torch.jit lets models share parameters, and saves memory.", "less", "peak, scripted / plain modules", True,
+        "C7", "torch.jit lets models share parameters, and saves memory.", "less", "bytes of weights held, scripted / plain modules", True,
         "shared tensors are shared on every device",
-        "Share the trunk, for which plain modules do (their row stands beside): TorchScript changed the peak by {range}.",
-        if_so="Script the models: {range}, beside what sharing saves.",
-        note="Scripting and sharing are told apart: both arms of each comparison share, or neither does",
-        arms=(
-            *ratios("pair/scripted", "pair/together", LESS, RESNET, TORCH, "two models"),
-            *ratios("pair/scripted_shared_trunk", "pair/shared_trunk", LESS, RESNET, TORCH, "one trunk"),
+        (Advice("Share the trunk in plain modules, which hold as much ({measured}).", "none"),),
+        arms=(snippet("torch_jit", "torch.jit.script", counts_over("scripted", "plain"), LESS, "change"),),
+        evidence=(
+            snippet("torch_jit", "scripted, shared / apart", counts_over("scripted", "scripted_apart"), LESS, "change"),
+            *ratios("pair/scripted", "pair/together", LESS, RESNET, TORCH, "traced, two models, peak"),
+            *ratios("pair/scripted_shared_trunk", "pair/shared_trunk", LESS, RESNET, TORCH, "traced, one trunk, peak"),
+            *ratios("pair/shared_trunk", "pair/together", LESS, RESNET, label="sharing without jit, peak"),
         ),
-        evidence=ratios("pair/shared_trunk", "pair/together", LESS, RESNET, label="sharing without jit"),
+        note="Both sides of the deciding arm share a trunk: scripting is what differs",
     ),
     Claim(
         "C8", "In the test phase a differentiation rule of one's own that saves too much costs memory.", "more",
-        "peak, wasteful / lean rule, eval", True, AUTOGRAD,
-        "Under no_grad nothing is saved, and the rule changed the peak by {range}; in training, where it does, save the inputs and "
-        "compute the rest again.",
-        if_so="Save the inputs and compute the rest again, in the test phase too: saving everything changed the peak by {range}.",
-        note="Decided in evaluation, which the article is about; training stands beside",
-        arms=ratios("eval/wasteful_rule", "eval/lean_rule", MORE, GPT, TORCH),
+        "bytes kept by a call under no_grad, the rule / the same computation that saves nothing", True, AUTOGRAD,
+        (Advice("Save little for training's sake: under no_grad nothing is saved ({measured}).", "none"),),
+        arms=(snippet("torch_custom_function", "as printed", counts_over("wasteful_kept_eval", "placebo_kept_eval"), MORE, "change"),),
         evidence=(
-            *ratios("eval/wasteful_rule", "eval/lean_rule", MORE, GPT, JITTOR),
-            *ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, label="training"),
-            *ratios("custom_op/lean", "custom_op/built_in", LESS, GPT, label="lean / built in"),
+            snippet("torch_custom_function", "tensors saved under no_grad", of_all("wasteful_saved_eval"), SOME),
+            snippet("torch_custom_function", "in training", counts_over("wasteful_kept_training", "placebo_kept_training"), MORE, "change"),
+            snippet("torch_custom_function", "at the most, under no_grad", counts_over("wasteful_most_eval", "placebo_most_eval"),
+                    MORE, "change"),
+            *ratios("eval/wasteful_rule", "eval/lean_rule", MORE, GPT, label="eval, more temporaries / fewer"),
+            *ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, label="training, saved and temporaries"),
         ),
+        note="The placebo computes the same and saves nothing. The cases beside compare a longer forward pass with a shorter one: "
+        "temporaries, not what is saved",
     ),
     Claim(
         "C9", "set_per_process_memory_fraction(0.8) caps the process.", "out of memory above 80 %", "peak reserved, capped / not",
-        False, "the cap is the CUDA allocator's", "Where a card is shared, set it and catch the exception.",
+        False, "the cap is the CUDA allocator's", (GPU_FIRST,),
         arms=ratios("train/memory_fraction", "train/fp32", LESS, frameworks=TORCH, quantity=RESERVED),
-        evidence=ratios("train/memory_fraction", "train/fp32", LESS, frameworks=JAX, quantity=RESERVED),
+        needs=CARD,
     ),
     Claim(
-        "C10", "half() halves the memory of inference.", "-50 %", "peak, half precision / float32, eval", False,
+        "C10", "half() lowers the memory of inference.", "less (-50 %: ours)", "peak, half precision / float32, eval", False,
         "kernels that compute in half precision and their workspaces are others on a GPU",
-        "Take bfloat16 and check the outputs: {range} of the peak; a CPU's kernels may widen to float32 inside.",
+        (Advice("Use half precision and check the outputs: {range} of the peak.", "less"), COMPARE),
         arms=(
-            *ratios("eval/fp16", "eval/no_grad", times(0.5), frameworks=TORCH, label="float16"),
-            *ratios("eval/bf16", "eval/no_grad", times(0.5), frameworks=TORCH, label="bfloat16"),
+            *ratios("eval/fp16", "eval/no_grad", HALF, frameworks=TORCH, label="float16"),
+            *ratios("eval/bf16", "eval/no_grad", HALF, frameworks=TORCH, label="bfloat16"),
+            *planned("eval/fp16", "eval/no_grad", HALF, frameworks=TORCH, label="float16"),
+            *planned("eval/bf16", "eval/no_grad", HALF, frameworks=TORCH, label="bfloat16"),
         ),
         evidence=(
-            *ratios("eval/fp16", "eval/no_grad", times(0.5), frameworks=JAX, label="float16"),
-            *ratios("eval/bf16", "eval/no_grad", times(0.5), frameworks=JAX, label="bfloat16"),
+            snippet("torch_half_autocast", "weights, with autocast", counts_over("weights", "weights_float32"), HALF, "change"),
+            snippet("torch_half_autocast", "outputs are finite, with autocast", of_all("finite"), SOME),
             *ratios("eval/fp16", "eval/no_grad", SLOWER, frameworks=TORCH, label="float16, time", quantity=TIME),
         ),
     ),
     Claim(
         "C11", "Checkpointing lowers the peak of fine-tuning.", "less", "peak, checkpoint / plain, upper half trained", True,
-        DATA_FLOW,
-        "Freezing alone drops what lies below the trained part; recomputing the rest changed the peak by {range}.",
-        arms=ratios("finetune/checkpoint", "finetune/half"),
+        DATA_FLOW, (Advice("Recompute: {range}.", "less"), COMPARE),
+        arms=(
+            *ratios("finetune/checkpoint", "finetune/half"),
+            *planned("finetune/checkpoint", "finetune/half", frameworks=TORCH),
+        ),
         evidence=ratios("finetune/head", "finetune/half", label="head only / half"),
     ),
     Claim(
-        "C12", "Memory-mapped inputs keep host memory flat.", "less",
-        "private memory that reading a data set adds, memory-mapped / list", True, "host memory is the host's",
-        "Measure it on your system first: {range}.",
-        if_so="Map what is larger than memory ({range}), and watch private memory: resident pages of a file look like growth, until "
-        "the kernel takes them back.",
-        note="Private memory (RssAnon) is what a limit counts and the kernel cannot take back; resident memory, which contains "
-        "pages of the file, stands beside, and how much of the data set could be read under a limit of half its size",
-        arms=(Arm("numpy, private memory", OfProbe("inputs", probed.private_memory, "change", "256 MiB"), LESS),),
+        "C12", "Memory-mapped inputs keep host memory flat.", "less", "resident memory that reading a data set adds, memory-mapped / list",
+        True, "host memory is the host's",
+        (Advice("Do not look for it in resident memory: pages of a mapped file count there ({measured}) until the kernel takes them back.",
+                "none"),),
+        arms=(Arm("numpy, resident memory", OfProbe("inputs", probed.resident_memory, "change", "256 MiB"), LESS),),
         evidence=(
-            Arm("numpy, resident memory", OfProbe("inputs", probed.resident_memory, "change", "256 MiB"), LESS),
-            Arm("numpy, batches read within RLIMIT_DATA", OfProbe("inputs", probed.batches_read, "change", "128 of 256 MiB"), MORE),
+            Arm("numpy, memory of the process alone", OfProbe("inputs", probed.private_memory, "change", "256 MiB"), LESS),
             *ratios("pipeline/memmap", "pipeline/iterator", LESS, RESNET, label="pipeline, step's peak", quantity=HOST),
         ),
+        note="Memory of the process alone (RssAnon) never counts pages of a file, so that its arm decides nothing. No arm here has "
+        "the kernel take pages back",
     ),
     Claim(
         "C13", "gc.collect() and empty_cache() before the test phase help.", "less", "reserved at the evaluation's peak, cleared / not",
-        False, "PyTorch's cache exists on a GPU only; JAX holds arrays, Jittor a pool, on either",
-        "Drop the last references to the trainer; collecting and emptying only return what nobody holds. Changed by {range}.",
-        note="Nothing refers to what has trained, in either arm: arrays that JAX deleted by hand had made the difference before",
+        False, ALLOCATOR, (GPU_FIRST,),
         arms=ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=TORCH, quantity=RESERVED),
         evidence=(
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=JITTOR, label="reserved", quantity=RESERVED),
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=OTHERS, label="held", quantity=HELD),
         ),
+        needs=CARD,
     ),
     Claim(
         "C14", "Halving the batch when memory runs out keeps the test running.", "0 samples lost",
         "samples lost in an evaluation whose first batch does not fit", True,
         "the frameworks raise on either device, but what a failed allocation leaves behind may differ",
-        "`framebench evaluate` does it, and goes on at the first sample that is not done: {measured} samples lost.",
-        definition="A program that repeats what failed with half the batch loses no sample: ours does, and is tested for it",
+        (Advice("Let `framebench evaluate` show it: it repeats what failed with half the batch ({measured} samples lost).", "less"),),
         arms=tuple(
             Arm(f"transformer/{f} lost", OfProbe(f"halving-{f}", probed.lost, "count", "b64"), NONE) for f in FRAMEWORKS
         ),
-        evidence=tuple(
-            Arm(f"transformer/{f} halvings", OfProbe(f"halving-{f}", probed.halvings, "count", "b64"), SOME) for f in FRAMEWORKS
+        evidence=(
+            *(Arm(f"transformer/{f} halvings", OfProbe(f"halving-{f}", probed.halvings, "count", "b64"), SOME) for f in FRAMEWORKS),
+            snippet("torch_halve_batch", "as printed, lost", of_all("lost"), NONE),
         ),
+        note="Under a limit that the kernel enforces; the listing's model only pretends to run out of memory",
     ),
     Claim(
-        "C15", "A monitoring thread shows memory continuously.", "at no cost", "step time, monitor on / off, less 1", True,
+        "C15", "A monitoring thread shows memory continuously.", "the peak is seen", "peak that the thread saw / the peak", True,
         "the thread runs on the host, beside any device",
-        "Use one to watch; for a peak read the high-water mark, which is exact and free. A thread that looks every 10 ms changed "
-        "the step by {measured}; what it saw of the peak stands beside.",
-        note="Watched and unwatched steps in random order, in several processes",
-        arms=(Arm("transformer/torch time", OfProbe("monitor", probed.overhead, "error", "b4"), below(0.05)),),
+        (Advice("Read the high-water mark for a peak: it is exact and free."),),
+        arms=(Arm("transformer/torch peak seen / peak", OfProbe("monitor", probed.seen, "change", "b4"), Target(1, 0.95)),),
         evidence=(
-            Arm("transformer/torch peak seen / peak", OfProbe("monitor", probed.seen, "change", "b4"), Target(-1, 1.0, BYTES)),
+            Arm("transformer/torch time", OfProbe("monitor", probed.overhead, "error", "b4"), below(0.05)),
         ),
+        note="The thread reads the process's resident memory",
+    ),
+    Claim(
+        "C16", "PyTorch's caching allocator takes the best fit.", "best fit", "the block that is taken", False, ALLOCATOR,
+        (Advice("Expect the smallest cached block that fits: get_free_block in c10/cuda/CUDACachingAllocator.cpp says so."),), needs=CARD,
+    ),
+    Claim(
+        "C17", "A cache cannot be used again when the batch changes.", "it cannot", "reserved after another batch", False, ALLOCATOR,
+        (GPU_FIRST,), needs=CARD,
+    ),
+    Claim(
+        "C18", "Batch norm's statistics cost memory in the test phase.", "more", "peak, batch statistics / running statistics, eval", True,
+        DATA_FLOW,
+        (
+            Advice("Call eval() for the results' sake: without it the peak changed by {range}.", "none"),
+            Advice("Call eval() for the results' sake."),
+        ),
+        arms=ratios("eval/batch_stats", "eval/no_grad", MORE, RESNET),
+    ),
+    Claim(
+        "C19", "nvidia-smi cannot see inside a process's memory.", "it cannot", "what it shows", False, "it shows a card's", (GPU_FIRST,),
+        needs=CARD,
+    ),
+    Claim(
+        "C20", "A model with half() runs under autocast.", "it runs", "outputs that are finite", True, AUTOGRAD,
+        (Advice("Use one of the two: half() alone makes the weights small, autocast adds nothing to that."),),
+        arms=(snippet("torch_half_autocast", "as printed", of_all("finite"), SOME),),
+    ),
+    Claim(
+        "C21", "Batch norm is frozen for good by replacing each layer's train().", "no buffer changes", "buffers changed after model.train()",
+        True, AUTOGRAD, (Advice("Keep it to model.train(), after which {measured} buffers change: a layer's own train() raises.", "less"),),
+        arms=(snippet("torch_freeze_bn", "as printed", of_all("buffers_changed"), NONE),),
+        evidence=(snippet("torch_freeze_bn", "the layer's own train() raises", of_all("layer_train_raises"), SOME),),
+    ),
+    Claim(
+        "C22", "The listing of MMapDataset reads a mapped file.", "it runs", "the listing's run", True, "host memory is the host's",
+        (Advice("Use numpy.memmap: its arms are those of C12."),), needs=Needs(listing="torch_mmap_dataset"),
+    ),
+    Claim(
+        "C23", "The listing of a hook shows each layer's memory.", "it runs", "the listing's run", True, AUTOGRAD,
+        (Advice("Ask `framebench explain CASE`: it tells the peak by layer."),), needs=Needs(listing="torch_layer_hook"),
+    ),
+    Claim(
+        "C24", "The listing of a thread that reads torch.cuda.memory_allocated() shows memory.", "more than 0", "bytes that it saw at the most",
+        False, ALLOCATOR, (GPU_FIRST,),
+        arms=(snippet("torch_monitor", "as printed", of_all("most"), SOME),),
+        needs=CARD,
     ),
 )  # fmt: skip

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.analysis.statistics import Ratio
-from framebench.features.claims import probed_record
+from framebench.features.claims import plans, probed_record
+from framebench.features.claims.measures import Measure, Planned
+from framebench.features.claims.needs import Conditions, Device
+from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
-from framebench.records.record import Record
+from framebench.records.pins import pinned_version
+from framebench.records.record import Provenance, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.strategy import FRAMEWORKS
+
+NAMES, SNIPPET = "names", "snippet-"  # the probe that looks names up, and those that run what articles print
+# what is counted and not timed, by no instrument that differs from machine to machine: any machine's run stands for it
+COUNTED = (NAMES, SNIPPET, "report-jittor-602", "halving-", "inputs")
 
 
 class Measured:
@@ -36,7 +46,14 @@ class Measured:
             if r.status == "ok":
                 self.every[r.case].append(r)
         self.blocks = Blocks(r for several in self.every.values() for r in several)
-        self.probes = probes(results.root / "claims" / machine)
+        self.probes = self._probes()
+        self.plans = plans.kept(results.root)
+
+    def _probes(self) -> dict[str, tuple[Path, Probed]]:
+        """The newest of this machine's under the records' protocol, and of what is counted the newest of any machine's."""
+        folder = self.results.root / "claims"
+        own = probes(folder / self.machine, self.protocol)
+        return own | {name: one for name, one in probes(folder, self.protocol).items() if name.startswith(COUNTED)}
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -66,6 +83,33 @@ class Measured:
         """The newest result of a probe."""
         return self.probes[name][1] if name in self.probes else None
 
+    def plan(self, case: Case) -> Plan | None:
+        return self.plans.get(case.id)
+
+    def planned_files(self, cases: list[Case]) -> list[str]:
+        """Of predictions, relative to the results folder."""
+        return [plan.file.relative_to(self.results.root).as_posix() for case in cases if (plan := self.plan(case))]
+
+    def conditions(self, measure: Measure, size: str) -> Conditions:
+        """Under which an arm's numbers came about, or would."""
+        if isinstance(measure, Planned):
+            cases = measure.planned()
+            found = [plan for case in cases if (plan := self.plan(case))]
+            return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {})
+        cases = measure.cases(size)
+        probed = self.probe(measure.probe) if measure.probe else None
+        origins = [r.provenance for case in cases for r in self.records(case)] + ([probed.provenance] if probed else [])
+        gpu = any(case.support.gpu for case in cases) and not origins
+        return Conditions(
+            cases[0].size if cases else "", "gpu" if gpu and not self.on_cpu else device(origins), flags(origins),
+            {name: version for origin in origins for name, version in origin.versions.items()},
+        )  # fmt: skip
+
+    def unasked(self, names: Sequence[str]) -> list[str]:
+        """Names that the last look-up did not look for."""
+        looked_up = self.probe(NAMES)
+        return [name for name in names if looked_up is None or name not in looked_up.names]
+
     def files(self, cases: list[Case], probe: str = "", timed: bool = False) -> list[str]:
         """The files behind them, relative to the results folder; of times those of all blocks."""
         case_records = [r for case in cases for r in (self.every.get(case.id, []) if timed else self.records(case))]
@@ -74,12 +118,31 @@ class Measured:
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
 
 
-def probes(folder: Path) -> dict[str, tuple[Path, Probed]]:
-    """By name the newest result of each probe below the folder, and its file."""
+def device(origins: Sequence[Provenance]) -> Device:
+    return "gpu" if any(origin.hardware.get("device", "cpu") != "cpu" for origin in origins) else "cpu"
+
+
+def flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
+    """Of the processors' instructions those for bfloat16, which alone are recorded; None where one does not tell."""
+    told = [origin.hardware["bfloat16"] for origin in origins if "bfloat16" in origin.hardware]
+    return frozenset.intersection(*map(frozenset, told)) if origins and len(told) == len(origins) else None
+
+
+def probes(folder: Path, protocol: int) -> dict[str, tuple[Path, Probed]]:
+    """By name the newest result of each probe below the folder that is of this protocol and of the pinned release, and its
+    file."""
     every = []
     for path in folder.rglob("*.json"):
         try:
-            every.append((path, probed_record.read(path)))
+            probed = probed_record.read(path)
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+            continue
+        if probed.provenance.protocol == protocol and of_pinned_release(probed.provenance):
+            every.append((path, probed))
     return {probed.probe: (path, probed) for path, probed in sorted(every, key=lambda each: each[1].provenance.measured_at)}
+
+
+def of_pinned_release(origin: Provenance) -> bool:
+    """A probe names the frameworks that ran in it."""
+    return all(version.split("+")[0] == pinned_version(name) for name, version in origin.versions.items() if name in FRAMEWORKS)

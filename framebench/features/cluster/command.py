@@ -35,7 +35,7 @@ def plan(
     memory_limit: MemoryLimit = None,
     env: Env = None,
     shell: Annotated[
-        bool, typer.Option("--shell", help="one command a line: for GNU parallel, Snakemake, Kubernetes jobs")
+        bool, typer.Option("--shell", help="Print one command per line, for GNU parallel, Snakemake or Kubernetes.")
     ] = False,
 ) -> None:
     """What `framebench run` would measure, as units for several machines: one block of one group of cases each. What is done is
@@ -57,9 +57,9 @@ def plan(
 
 @app.command("collect", rich_help_panel=MACHINES)
 def collect_(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="results folders")],
-    results: Annotated[Path, typer.Option(file_okay=False, help="the folder that they are added to")] = runner.RESULTS,
-    machine: Annotated[str | None, typer.Option(help="a name for machines that have none there yet")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Results folders.")],
+    results: Annotated[Path, typer.Option(file_okay=False, help="The folder to add them to.")] = runner.RESULTS,
+    machine: Annotated[str | None, typer.Option(help="A name for machines that are new there.")] = None,
 ) -> None:
     """Add the records of several results folders to one. What is there already is not added again.
 
@@ -79,10 +79,10 @@ def collect_(
 
 @app.command("check-results", rich_help_panel=MACHINES)
 def check_results(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="a results folder")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A results folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Whether somebody's records hold together, and could have been measured. Nothing of theirs is executed."""
+    """Check whether somebody's records are consistent. Nothing of theirs is executed."""
     from framebench.features.cluster.checks import check
 
     report = check(folder)

@@ -10,6 +10,7 @@ import typer
 from framebench.cli.shared import BUDGET, AsJson, app, out
 from framebench.features.devices.catalog import DEVICES
 from framebench.features.devices.judge import command as judge_command  # noqa: F401, which adds `dev judge`
+from framebench.features.devices.releases import command as reported_command  # noqa: F401, which adds `dev reported`
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -18,6 +19,6 @@ def devices(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
         return
-    from framebench.features.devices import table
+    from framebench.features.devices.tables import table
 
     table.catalog().terminal(out)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.devices import strategies, table
-from framebench.features.devices.catalog import DEVICES
+from framebench.features.devices.catalog import DEVICES, Device, find
+from framebench.features.devices.fit.fitting import errors
+from framebench.features.devices.judge import at_home
 from framebench.features.devices.judge.table import of_folder
-from framebench.features.devices.planned import every
+from framebench.features.devices.plans.store import every
+from framebench.features.devices.releases import reported
+from framebench.features.devices.releases.table import of_releases
+from framebench.features.devices.tables import batches, frame, strategies, table
+
+
+def of_device(device: Device, results: Path) -> list[Comparison]:
+    """What is kept of one: strategies, largest batches, and releases of JAX."""
+    predictions = list(every(results))
+    releases = of_releases(predictions, device)
+    by_strategy = strategies.tables(predictions, device)
+    several = [*([releases] if releases else []), *reported.tables(results, device.name)]
+    return [*by_strategy, *batches.tables(predictions, device, errors(results)), *several]
+
+
+def of_named(name: str, results: Path) -> list[Comparison]:
+    """The same by the device's name, for `report --device`. Raises UnknownDevice."""
+    return of_device(find(name), results)
 
 
 def documents(results: Results) -> list[Comparison]:
-    predictions = list(every(results.root))
-    releases = (table.of_releases(predictions, device) for device in DEVICES)
-    by_strategy = (made for device in DEVICES for made in strategies.tables(predictions, device))
-    return [table.catalog(), *(made for made in releases if made), *by_strategy, *of_folder(results.root)]
+    of_each = [made for device in DEVICES for made in of_device(device, results.root)]
+    measured = at_home.table(results.records, every(results.root))
+    return [table.catalog(), frame.columns(), *of_each, *of_folder(results.root), *([measured] if measured else [])]

@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from framebench.cli.shared import err, fail, out, say
-from framebench.features.devices import planning
 from framebench.features.devices.catalog import find
-from framebench.features.devices.naming import cases_of
-from framebench.features.devices.planned import Planned
+from framebench.features.devices.plans import planning
+from framebench.features.devices.plans.naming import cases_of
+from framebench.features.devices.plans.planned import Planned
 
 
 def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
@@ -36,7 +36,7 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
     if as_json:
         typer.echo(json.dumps([json.loads(one.model_dump_json()) for one in predictions], indent=1))
     else:
-        from framebench.features.devices import table
+        from framebench.features.devices.tables import table
 
         table.of_cases(predictions, device).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
@@ -57,7 +57,7 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
     if as_json:
         typer.echo(planned.model_dump_json(indent=1))
         return
-    from framebench.features.devices import table
+    from framebench.features.devices.tables import table
 
     table.parts(planned, device).terminal(out)
 

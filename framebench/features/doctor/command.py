@@ -16,10 +16,12 @@ from framebench.engine import environments, runner
 def doctor(
     as_json: AsJson = False,
     results: Results = runner.RESULTS,
-    calibrate: Annotated[bool, typer.Option(help="measure known sizes and lengths too, about a minute")] = True,
-    env: Annotated[str | None, typer.Option(help="`installed`, or the path of a python; else the pinned environments")] = None,
+    calibrate: Annotated[bool, typer.Option(help="Also measure known sizes and lengths. Takes about a minute.")] = True,
+    env: Annotated[
+        str | None, typer.Option(help="`installed`, or the path of a Python. Default: the pinned environments.")
+    ] = None,
 ) -> None:
-    """What this machine has and lacks, and how wrong its measurements may be. Later records carry the result."""
+    """Check this machine, and how wrong its measurements may be. Later records carry the result."""
     from framebench.features.doctor import measure as examine
 
     findings = examine.findings(env)
@@ -38,7 +40,7 @@ def doctor(
 
 @dev.command()
 def overhead(
-    rounds: Annotated[int, typer.Option(min=5, help="steps of each arm")] = 30, results: Results = runner.RESULTS
+    rounds: Annotated[int, typer.Option(min=5, help="Steps of each arm.")] = 30, results: Results = runner.RESULTS
 ) -> None:
     """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
     from framebench.features.doctor.measure import OVERHEAD

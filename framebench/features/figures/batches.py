@@ -31,9 +31,8 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
         return None
     several = rows.in_order(several)
     measured = several[several["usable"]]
-    peak, instrument = rows.shared_peak(several) or ("peak_bytes", "")
-    read_by = instrument or measured["peak_instrument"]
-    memory = measured.assign(value=measured[peak] / MIB, panel="peak memory by " + read_by + ", MiB").dropna(subset="value")
+    panel = "peak memory by " + measured["shared_instrument"] + ", MiB"
+    memory = measured.assign(value=measured["shared_bytes"] / MIB, panel=panel).dropna(subset="value")
     speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s").dropna(
         subset="value"
     )
@@ -50,8 +49,7 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     grid.set_axis_labels("batch", "")
     grid.tight_layout()
     notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {CROSSES[limit is not None] if len(lost) else ''}"
-    by = instrument or ", ".join(rows.instruments(measured))
-    return page.explained(grid.figure, _curves_title(measured, peak), rows.footer(several, notes, read_by=by))
+    return page.explained(grid.figure, _curves_title(measured), rows.footer(several, notes))
 
 
 def _spans(group: pd.DataFrame) -> bool:
@@ -83,14 +81,14 @@ def _crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, top: bool) -> 
         axes.plot(r.batch, height, "x", color=page.COLOURS[r.framework], markersize=8, markeredgewidth=2, **where)
 
 
-def _curves_title(measured: pd.DataFrame, peak: str) -> str:
+def _curves_title(measured: pd.DataFrame) -> str:
     """How much the baseline's peak grows from its smallest to its largest batch."""
-    base = measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", peak]]
+    base = measured[measured["baseline"]].sort_values("batch").groupby("framework", observed=True)[["batch", "shared_bytes"]]
     grown = (base.last() / base.first()).query("batch > 1")
     head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}"
     if grown.empty:
         return f"{head}: how peak and throughput grow with the batch"
     ends = {(low, high) for low, high in zip(base.first()["batch"][grown.index], base.last()["batch"][grown.index])}
     span = "batch {} to {}".format(*ends.pop()) if len(ends) == 1 else "smallest to largest batch"
-    growth_text = rows.listed(f"{rows.times(r[peak])} the peak in {f}" for f, r in grown.iterrows())
+    growth_text = rows.listed(f"{rows.times(r['shared_bytes'])} the peak in {f}" for f, r in grown.iterrows())
     return f"{head}, from {span}: {growth_text}"

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.breakdown import PARTS, breakdown
+from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.suite.registry import BASELINES
@@ -21,13 +21,7 @@ PALETTE: dict[str, Any] = dict(
     zip([*PARTS, "rest"], ("#56b4e9", "#949494", "#cc78bc", "#ece133", "#ca9161", "#de8f05", "#dddddd"))
 )
 BEYOND = 4.0  # what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
-NOTE = (
-    "MiB = 2^20 bytes. Coloured: the lower bound, the least that any implementation needs at its worst moment "
-    "(framebench/analysis/lower_bound.py). Grey: the rest of the measured peak, which the black tick marks: workspaces, "
-    "gradients of "
-    "activations, fragmentation, what is kept beyond the least. Peaks of two panels may be read by two instruments: compare "
-    "within one."
-)
+NOTE = f"Coloured: the lower bound. Grey: the rest of the measured peak, which the black tick marks ({EXPLAINED})."
 
 
 @page.styled
@@ -39,8 +33,8 @@ def parts(df: pd.DataFrame) -> Figure | None:
         return None
     measured = rows.in_order(group[group["strategy"].isin(split["strategy"])])
     strategies, frameworks = measured["strategy"].cat.categories, measured["framework"].cat.categories
-    base = split["peak_bytes"][split["baseline"]].max() / MIB
-    end = min(1.05 * split["peak_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
+    base = split["shared_bytes"][split["baseline"]].max() / MIB
+    end = min(1.05 * split["shared_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
     figure, panels = plt.subplots(
         1, len(frameworks), figsize=(2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies)), sharex=True, sharey=True,
         squeeze=False,
@@ -60,8 +54,8 @@ def _stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame
     """Bars of the parts, a tick at the peak; what has no numbers says why."""
     bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
     bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
-    axes.plot(split["peak_bytes"] / MIB, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
-    for place, peak in enumerate(split["peak_bytes"] / MIB):
+    axes.plot(split["shared_bytes"] / MIB, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
+    for place, peak in enumerate(split["shared_bytes"] / MIB):
         if peak > end:
             axes.annotate(f"{peak:,.0f}", (end, place), (-3, 0), textcoords="offset points", ha="right", va="center", size=6)
     why = rows.outcome(measured).fillna("-").where(split["lower_bound"].isna())
@@ -79,7 +73,7 @@ def _parts_title(split: pd.DataFrame) -> str:
     name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
     if base.empty:
         return f"{name}: where the peak goes"
-    over = rows.listed(f"{r.peak_over_bound:.2f} times in {r.framework} ({r.peak_instrument})" for r in rows.each(base))
+    over = rows.listed(f"{r.peak_over_bound:.2f} times in {r.framework}" for r in rows.each(base))
     shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
     largest = shares.mean().idxmax()
     most = rows.between(shares[largest] * 100, "{:.0f}")
@@ -100,10 +94,9 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
     first and the last by one instrument."""
     wanted = kinds(df)
     usable_rows = wanted[wanted["usable"]]
-    if usable_rows.empty or (shared := rows.shared_peak(usable_rows)) is None:
+    if len(rows.instruments(usable_rows)) != 1:
         return None
-    column, instrument = shared
-    usable_rows = usable_rows.assign(mib=usable_rows[column] / MIB)
+    usable_rows = usable_rows.assign(mib=usable_rows["shared_bytes"] / MIB)
     grid = sns.catplot(
         usable_rows, kind="bar", x="kind", y="mib", hue="framework", col="workload", order=[*KINDS.values()],
         palette=page.COLOURS,
@@ -118,7 +111,7 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
         axes.set_title(f"{workload}, batch {rows.usual_batch(usable_rows[usable_rows['workload'] == workload])}")
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
-    return page.explained(grid.figure, _train_eval_title(usable_rows), rows.footer(wanted, note, read_by=instrument))
+    return page.explained(grid.figure, _train_eval_title(usable_rows), rows.footer(wanted, note))
 
 
 def kinds(df: pd.DataFrame) -> pd.DataFrame:

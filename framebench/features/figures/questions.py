@@ -8,13 +8,15 @@ import pandas as pd
 
 from framebench.analysis.figures import Question, pareto
 from framebench.analysis.rows import suffix
+from framebench.features.figures.absolute import memory_and_speed
 from framebench.features.figures.batches import curves
 from framebench.features.figures.peaks import parts, train_eval
 from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
 
 OF_A_SCENARIO: dict[str, Question] = {
-    "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts, "first-step": first_steps,
+    "memory-speed": memory_and_speed, "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts,
+    "first-step": first_steps,
 }  # fmt: skip
 OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 

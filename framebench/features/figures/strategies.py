@@ -28,7 +28,7 @@ HEAT = (
     "Ratios to the baseline of the same framework and batch, each by the framework's own instrument: compare down a column, "
     "not across. Violet: less, orange: more. Italic: another model."
 )
-QUANTITIES = {"peak_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
+QUANTITIES = {"shared_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
 @page.styled
@@ -91,7 +91,7 @@ def _unframed(axes: Axes) -> None:
 def _heat_title(group: pd.DataFrame) -> str:
     """How many strategies save memory, and how many of them are known to cost hardly any time."""
     comparable_rows = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
-    saving = comparable_rows["peak_ratio"] < 1 - WORTH
+    saving = comparable_rows["shared_ratio"] < 1 - WORTH
     counts = comparable_rows.assign(saving=saving, free=saving & (comparable_rows["time_ratio_high"] < 1 + WORTH))
     by = counts.groupby("framework", observed=True).agg(all=("case", "size"), saving=("saving", "sum"), free=("free", "sum"))
     head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"

@@ -24,24 +24,22 @@ from framebench.suite.registry import SCENARIOS
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
     budget: Annotated[
-        str | None, typer.Option(help="memory for tensors and workspaces, such as 1GiB; by default all that --device has")
+        str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
     ] = None,
     asked: Annotated[
-        str, typer.Argument(metavar="CASES", help="such as transformer/*/train/checkpoint; by default the baseline of training")
+        str, typer.Argument(metavar="CASES", help="Such as transformer/*/train/checkpoint. Default: the baseline of training.")
     ] = "",
-    device: Annotated[
-        str | None, typer.Option(help="one that is not here, such as a100-40gb: predicted, not tried; see framebench devices")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each probe")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
     results: Results = runner.RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="search anew, though this was answered before")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Search again, even if this was answered before.")] = False,
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """The largest batch that fits into a budget of memory, by framework and strategy, tried under an enforced limit.
+    """Find the largest batch that fits into a budget of memory, under an enforced limit.
 
-    What this machine has found out before is answered at once.
+    What this machine has found before is answered at once.
     """
     from framebench.features.max_batch import table as searches
 
@@ -96,16 +94,16 @@ def _searched(
 
 @app.command(rich_help_panel=BUDGET)
 def evaluate(
-    budget: Annotated[str, typer.Option(help="memory for tensors and workspaces, such as 300MiB")],
+    budget: Annotated[str, typer.Option(help="Memory for tensors and workspaces, such as 300MiB.")],
     asked: Annotated[
-        str, typer.Argument(metavar="CASE", help="such as transformer/torch/eval/no_grad/b64, whose batch is tried first")
+        str, typer.Argument(metavar="CASE", help="Such as transformer/torch/eval/no_grad/b64. Its batch is tried first.")
     ] = "",
-    samples: Annotated[int, typer.Option(min=1, help="that are evaluated in all")] = 64,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each process")] = 900.0,
+    samples: Annotated[int, typer.Option(min=1, help="Samples to evaluate in all.")] = 64,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each process.")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate samples within a budget of memory: the batch is halved whenever it runs out, and no sample is lost."""
+    """Evaluate samples within a budget of memory. The batch is halved when memory runs out, and no sample is lost."""
 
     given = parts(asked)
     if (given.scenario or "eval", given.strategy or "no_grad") != ("eval", "no_grad"):

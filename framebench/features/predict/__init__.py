@@ -6,6 +6,7 @@ FEATURE = Feature(
     "The peak of a case without running it.",
     {
         "commands": "command",
+        "tables": "held_out:comparisons",
     },
     workers=("worker",),
 )

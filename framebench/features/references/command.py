@@ -17,9 +17,9 @@ from framebench.suite.strategy import TITLES
 @dev.command()
 def golden(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
-    missing: Annotated[bool, typer.Option(help="only keys that have no values yet, as a new strategy's")] = False,
+    missing: Annotated[bool, typer.Option(help="Only keys without values, such as a new strategy's.")] = False,
     unconfirmed: Annotated[
-        bool, typer.Option(help="also of a workload that is written for torch or JAX alone; records then say so")
+        bool, typer.Option(help="Allow a workload written for torch or JAX alone. Records then say so.")
     ] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
@@ -65,10 +65,10 @@ def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
 @dev.command()
 def rounding(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
-    size: Annotated[list[str] | None, typer.Option(help="sizes that have float64 values; by default all")] = None,
-    take_all: Annotated[bool, typer.Option(help="write although some cases are far worse off than others")] = False,
-    missing: Annotated[bool, typer.Option(help="only what no machine has measured, as a new strategy's")] = False,
-    only: Annotated[str, typer.Option(help="only these cases, a pattern such as '*/pipeline/*'")] = "*",
+    size: Annotated[list[str] | None, typer.Option(help="Sizes that have float64 values. Default: all.")] = None,
+    take_all: Annotated[bool, typer.Option(help="Write even if some cases are far worse than others.")] = False,
+    missing: Annotated[bool, typer.Option(help="Only what no machine has measured, such as a new strategy.")] = False,
+    only: Annotated[str, typer.Option(help="Only these cases, a pattern such as '*/pipeline/*'.")] = "*",
 ) -> None:
     """Measure how far right computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
     --missing or --only beside what this machine has measured before."""

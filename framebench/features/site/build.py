@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from framebench import extensions
-from framebench.analysis import breakdown, predict, tables
+from framebench.analysis import breakdown, tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
 from framebench.features.site import asv, casepage
@@ -104,7 +104,6 @@ def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     behind = [
         *tables.frameworks(rows),
         *breakdown.comparisons(rows),
-        *predict.comparisons(rows),
         *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(rows)),
     ]
     writer.page(

@@ -11,10 +11,9 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
+from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.comparison import mib, missing, number
 from framebench.analysis.figures import fronts
-from framebench.analysis.frames import decided
-from framebench.analysis.reports.in_words import compared, cost, least
 from framebench.analysis.tables import in_short, relative
 from framebench.suite.registry import BASELINES
 
@@ -93,8 +92,8 @@ class Drawn:
 
     @cached_property
     def rated(self) -> pd.DataFrame:
-        """Those of them whose ratio of times is decided."""
-        return self.compared[decided(self.compared)]
+        """Those of them whose ratio of times has an interval."""
+        return self.compared[self.compared["time_ratio_low"].notna()]
 
     @property
     def timed(self) -> bool:
@@ -110,7 +109,7 @@ class Drawn:
 
     @property
     def undrawn(self) -> int:
-        """How many strategies stand in the map alone, as their times have no decided ratio."""
+        """How many strategies stand in the map alone, as their times have no interval."""
         return len(self.compared) - len(self.rated) if self.timed else 0
 
     @cached_property
@@ -124,16 +123,16 @@ class Drawn:
 
     def panel(self, framework: str, framework_rows: pd.DataFrame) -> Panel:
         across = Scale(
-            min(framework_rows["peak_ratio"].min(), 0.7) / 1.1,
-            min(max(framework_rows["peak_ratio"].max(), 1.4), fronts.BEYOND),
+            min(framework_rows["shared_ratio"].min(), 0.7) / 1.1,
+            min(max(framework_rows["shared_ratio"].max(), 1.4), fronts.BEYOND),
             LEFT + 8,
             WIDTH - RIGHT - 8,
         )
         if not self.timed:
-            ranked = framework_rows.sort_values("peak_ratio", kind="stable")
+            ranked = framework_rows.sort_values("shared_ratio", kind="stable")
             gap = (HEIGHT - TOP - BOTTOM - 12) / max(len(ranked) - 1, 1)
             points = [
-                self.point(r, across.at(r.peak_ratio), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
+                self.point(r, across.at(r.shared_ratio), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
             ]
             return Panel(framework, _labelled(points), across.ticks, (), "")
         up = Scale(
@@ -141,10 +140,10 @@ class Drawn:
         )
         best = fronts.front(framework_rows)
         points = [
-            self.point(r, across.at(r.peak_ratio), up.at(r.speed), r.case in set(best["case"]))
+            self.point(r, across.at(r.shared_ratio), up.at(r.speed), r.case in set(best["case"]))
             for r in rows.each(framework_rows)
         ]
-        line = _staircase([(across.at(r.peak_ratio), up.at(r.speed)) for r in rows.each(best)])
+        line = _staircase([(across.at(r.shared_ratio), up.at(r.speed)) for r in rows.each(best)])
         return Panel(framework, _labelled(points), across.ticks, up.ticks, line)
 
     def point(self, r: Any, x: float, y: float, best: bool) -> Point:
@@ -165,7 +164,7 @@ class Drawn:
         """Strategies, those that need least memory first; of each a cell for peak and one for time in each framework."""
         used = self.group[self.group["strategy"].isin(self.group["strategy"][self.group["usable"]])]
         order = (
-            used["peak_ratio"]
+            used["shared_ratio"]
             .where(used["usable"])
             .groupby(used["strategy"].astype(str))
             .min()
@@ -181,7 +180,7 @@ class Drawn:
         elif not r.usable:
             yield from (Cell(r.status if r.status != "ok" else "not proven", self.tips[r.case], "none", r.case), Cell("-", ""))
         else:
-            yield Cell(number(r.peak_ratio, ".2f"), self.tips[r.case], shade(r.peak_ratio), r.case)
+            yield Cell(number(r.shared_ratio, ".2f"), self.tips[r.case], shade(r.shared_ratio), r.case)
             clear = ratio[0].isdigit()
             yield Cell(ratio, self.tips[r.case], shade(r.time_ratio) if clear else "", r.case if ratio != "-" else "")
 
@@ -189,10 +188,10 @@ class Drawn:
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
-            (f, f"{r.peak_ratio:.0%} of the peak{cost(ratio)} with", r.strategy, r.case)
-            if r
+            (f, f"{found[0].shared_ratio:.0%} of the peak, {cost(found[0])}, with", found[0].strategy, found[0].case)
+            if found
             else (f, "no strategy saves", "", "")
-            for f, r, ratio in least(self.compared)
+            for f, found in least(self.compared)
         ]
 
 
@@ -206,7 +205,7 @@ def tip(r: Any, ratio: str) -> str:
     who = f"{r.framework}, {r.strategy}, batch {r.batch}"
     if r.status != "ok":
         return f"{who}: {r.status}: {r.reason}"
-    peak = f"peak {mib(r.peak_bytes)} MiB by {r.peak_instrument}, {number(r.peak_ratio, '.2f')} of the baseline's"
+    peak = f"peak {mib(r.shared_bytes)} MiB by {r.shared_instrument}, {number(r.shared_ratio, '.2f')} of the baseline's"
     compared = f"{ratio} of the baseline’s" if ratio != "-" else "no ratio of times"
     time = "not timed" if missing(r.step_time_s) else f"step {number(r.step_time_s, ',.1f', 1e3)} ms, {compared}"
     return f"{who}: {peak}; {time}{'' if r.usable else '; not verified or effect not seen'}"

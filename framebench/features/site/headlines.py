@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from framebench.analysis.answers import compared, saving
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import ratios
-from framebench.analysis.reports.in_words import compared
 from framebench.analysis.statistics import PEAK, TIME, holm, verdict
 from framebench.analysis.tables import conditions, relative, repeats
 from framebench.features.site.titles import title
@@ -24,13 +24,13 @@ BASE = {
 }
 LEAN = {
     "strategy": Shown("lowest peak"),
-    "peak_ratio": Shown("peak x base", ".2f"),
+    "shared_ratio": Shown("peak x base", ".2f"),
     "relative": Shown("step x base"),
 }
 FAST = {
     "strategy": Shown("shortest step"),
     "relative": Shown("step x base"),
-    "peak_ratio": Shown("peak x base", ".2f"),
+    "shared_ratio": Shown("peak x base", ".2f"),
 }
 
 
@@ -38,7 +38,7 @@ def _prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
     return {f"{prefix}_{name}": column for name, column in columns.items()}
 
 
-SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"peak_instrument": Shown("instrument")}
+SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"shared_instrument": Shown("instrument")}
 
 
 def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
@@ -56,11 +56,8 @@ def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) ->
     titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
     return Comparison(
         f"{title(scenario)}, size {size}: least memory and shortest step",
-        f"For each workload and framework, of the strategies that leave the mathematics as it is and were seen to take "
-        f"effect. base = {BASELINES[scenario]} of the same framework; lower by less than {PEAK.minimum:.0%}, "
-        f"shorter by less than {TIME.minimum:.0%}, or by what may be chance (5 %, corrected by Holm's method for all ratios of "
-        f"this table's cases) counts as no difference. "
-        f"The baselines' own peaks and times are in the tables side by side. The batch is the one with most strategies. "
+        f"Of the proven strategies that compute what {BASELINES[scenario]} of the same framework does. No difference: lower by "
+        f"less than {PEAK.minimum:.0%}, shorter by less than {TIME.minimum:.0%}, or chance (5 %, corrected by Holm's method). "
         f"{repeats(group)} {conditions(group)}",
         pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),
         SHOWN,
@@ -92,7 +89,7 @@ def answers(workload_rows: pd.DataFrame) -> Iterator[pd.Series]:
         mine = workload_rows[workload_rows["framework"] == framework]
         base = mine[mine["baseline"]]
         if len(base) and len(mine) > 1:
-            lean = mine[mine["peak_ratio"] < 1 - PEAK.minimum].nsmallest(1, "peak_ratio")
+            lean = saving(mine).head(1)
             fast = mine[mine["faster"]].nsmallest(1, "time_ratio")
             yield pd.concat([base.iloc[0], of(lean, base, "lean", "none lower"), of(fast, base, "fast", "none shorter")])
 

@@ -79,7 +79,11 @@ class Machine:
     @cached_property
     def pages(self) -> list[tuple[str, str]]:
         """File names without ending, and titles."""
-        others = [("figures", "Figures"), *((page.name, page.title) for page in self.of_features), ("cases", "All cases")]
+        others = [
+            ("figures", "Figures"),
+            *((page.name, page.title) for page in self.of_features if page.title),
+            ("cases", "All cases"),
+        ]
         return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
 
     @cached_property
@@ -107,11 +111,14 @@ class Machine:
 
 
 def machines(records: list[Record], results: Results) -> list[Machine]:
-    """One for each machine's name: one that was not calibrated comes late, one that failed last; then by the newest record."""
+    """One for each machine's name: one that was not calibrated comes late, one that failed last; then the one with most
+    records, which README shows too."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(records, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return sorted((Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: m.doubt)
+    return sorted(
+        (Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: (m.doubt, -len(m.records))
+    )
 
 
 def all_cases(machine: Machine) -> Comparison:
@@ -120,8 +127,8 @@ def all_cases(machine: Machine) -> Comparison:
     place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
     first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     caption = (
-        "The record that counts of each case and framework version. Peaks of different instruments are not comparable; the "
-        "page of a case names its instrument and has its error, cold peak, range, blocks, throughput and first step."
+        f"One record per case and version: the current one. Peaks by {tables.read_by(machine.table)}. The page of a case has "
+        "the framework's own counter, errors, blocks and the first step."
     )
     return Comparison(
         "All cases",
@@ -133,9 +140,9 @@ def all_cases(machine: Machine) -> Comparison:
     )
 
 
-OF_ALL = ("peak_bytes", "peak_ratio", "step_time_s", "relative", "effect_proven")
+OF_ALL = ("shared_bytes", "shared_ratio", "step_time_s", "relative", "effect_proven")
 CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
-WORKLOAD = ("peak_bytes", "peak_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
+WORKLOAD = ("shared_bytes", "shared_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
 
 
 def of_workload(machine: Machine, workload: str) -> Comparison:
@@ -152,8 +159,7 @@ def of_workload(machine: Machine, workload: str) -> Comparison:
     conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
     return Comparison(
         "Every case",
-        "x base: over the baseline strategy of the same framework and batch. MiB = 2^20 bytes; compare peaks only under one "
-        f"instrument, which the page of a case names. verified = largest relative error against float64. {conditions}",
+        f"x base: over the baseline strategy of the same framework and batch. Peaks by {tables.read_by(mine)}. {conditions}",
         tables.cells(mine),
         {name: Shown(name) for name in names} | {name: tables.SHOWN[name] for name in WORKLOAD},
         left=len(names),

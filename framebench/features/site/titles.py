@@ -24,7 +24,8 @@ def case_title(workload: str, framework: str, scenario: str, strategy: str, batc
 
 
 FIGURES = {
-    "pareto": "Memory against speed", "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
+    "memory-speed": "Memory and speed", "pareto": "Memory against speed",
+    "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
     "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
     "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
     "support": "Which strategy exists where", "versions": "A release against the one before",
@@ -40,8 +41,8 @@ def figure_title(name: str) -> str:
 
 VERDICTS = {
     "ok": ("reproduced", "stronger"),
-    "wrong": ("contradicted", "no effect worth having", "no such API"),
-    "timeout": ("weaker", "undecided"),
+    "wrong": ("contradicted", "no effect worth having", "no such API", "snippet does not run"),
+    "timeout": ("weaker", "mixed", "undecided"),
 }  # by the colour that they share with outcomes of cases; the others are grey
 
 

@@ -23,12 +23,12 @@ PARTS = TIME, MEMORY = "time", "memory"
 
 @dev.command()
 def study(
-    condition: Annotated[str, typer.Argument(help="quiet, or loaded: beside as many busy processes as there are cores")],
-    framework: Annotated[list[str] | None, typer.Option(help="may be repeated; all of them if none is named")] = None,
-    size: Annotated[str, typer.Option(help="of the long steps: tiny, cpu or full")] = DEFAULT_SIZE,
-    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each arm, so often")] = plan.BLOCKS,
-    part: Annotated[str | None, typer.Option(help="time or memory; both, one after the other, if none is named")] = None,
-    results: Annotated[Path | None, typer.Option(help="where the records go, which no table shows")] = None,
+    condition: Annotated[str, typer.Argument(help="`quiet`, or `loaded`: beside one busy process per core.")],
+    framework: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all.")] = None,
+    size: Annotated[str, typer.Option(help="Size of the long steps: tiny, cpu or full.")] = DEFAULT_SIZE,
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = plan.BLOCKS,
+    part: Annotated[str | None, typer.Option(help="`time` or `memory`. Default: both in turn.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of the records, which no table shows.")] = None,
 ) -> None:
     """Measure comparisons whose answer is known, for docs/study.md. An interrupted study goes on where it stopped."""
     if condition not in (QUIET, LOADED):

@@ -12,7 +12,7 @@ from framebench.features.study.repeatability import bases
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
 
-HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider: undecided", f"fewer than {FEW} blocks")
+HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider", f"fewer than {FEW} blocks")
 
 
 def _shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
@@ -30,12 +30,12 @@ def rows(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
         ratios = [*_shown(r for r in every if r.provenance.machine == machine)]
         for over in dict.fromkeys(name for name, _ in ratios):
             matching_ratios = [ratio for name, ratio in ratios if name == over]
-            few, decided = sum(r.low is None for r in matching_ratios), sum(r.decided for r in matching_ratios)
+            few, narrow = sum(r.low is None for r in matching_ratios), sum(r.narrow for r in matching_ratios)
             counts = (
                 len(matching_ratios),
-                decided,
-                f"{decided / len(matching_ratios):.0%}",
-                len(matching_ratios) - few - decided,
+                narrow,
+                f"{narrow / len(matching_ratios):.0%}",
+                len(matching_ratios) - few - narrow,
                 few,
             )
             yield machine, over, *map(str, counts)

@@ -5,5 +5,5 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "A model of the user's own under every strategy that applies.",
     {"commands": "command", "workload": "spec:own"},
-    workers=("reference", "torch_facts"),
+    workers=("reference", "torch_facts", "flax_facts"),
 )

@@ -36,6 +36,7 @@ from framebench.features.user_model import on_device
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import Record
 from framebench.records.search import Fit
+from framebench.suite.registry import BASELINES
 from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
@@ -163,12 +164,15 @@ def show(
     from framebench.features.user_model import table as report
 
     rows = frames.frame(records)
-    tables = [report.table(rows, left_out), *([report.batches(fits)] if fits else [])]
+    if told := report.contradiction(rows):
+        fail(told, 1)
+    elsewhere = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
+    tables = [report.table(rows, left_out, elsewhere), *([report.batches(fits)] if fits else [])]
     sentences = [report.within(rows, budget_bytes)] if budget_bytes else []
     if figure or html:
         from framebench.analysis.figures import fronts, page
 
-        drawn = fronts.pareto(report.named(rows), undecided=True)
+        drawn = fronts.pareto(report.named(rows))
         if drawn is None:
             say("nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more")
         elif figure:

@@ -13,15 +13,15 @@ from framebench.features.user_model import measure as trial
 from framebench.features.user_model.measure import UserModel
 from framebench.suite.user_file import Fault
 
-ABLE = ("torch",)  # frameworks whose planners take a model that is no workload
+FACTS = {"torch": "torch_facts", "jax": "flax_facts"}  # what looks into the file, by framework
 
 
 def fits(
     model: UserModel, strategies: str | None, device: str, budget: int | None, results: Path, env: str | None, as_json: bool
 ) -> bool:
     """Whether nothing fits, printed. Raises Fault."""
-    if model.framework not in ABLE:
-        raise Fault(f"{model.file.name}: --device takes a model in {', '.join(ABLE)}; this one is in {model.framework}")
+    if model.framework not in FACTS:
+        raise Fault(f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in {model.framework}")
     fit_on_device = needed("fit_on_device", "devices")
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
@@ -31,13 +31,14 @@ def fits(
         (folder / "own.json").write_text(json.dumps(facts))
         say(trial.in_short(model, facts))
         cases, left_out = trial.cases(model, named, lambda case: None if case.support.supported else case.support.why)
-        nothing: bool = fit_on_device(cases, left_out, device, budget, results, as_json, environment)
+        planner = environment if model.framework == "torch" or env else None  # of JAX one that has the device's compiler
+        nothing: bool = fit_on_device(cases, left_out, device, budget, results, as_json, planner)
     return nothing
 
 
 def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
     """Raises Fault."""
-    module = worker_module("user_model", f"{model.framework}_facts")
+    module = worker_module("user_model", FACTS[model.framework])
     printed = environments.run_module(environment, module, str(model.batch), OMP_NUM_THREADS="1")
     facts: dict[str, object] = json.loads(printed.splitlines()[-1])
     if "fault" in facts:

@@ -13,15 +13,19 @@ from framebench.analysis.tables import SHOWN, cells, conditions, timing
 from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 
-COLUMNS = ("strategy", "peak_bytes", "peak_ratio", "cold_peak_bytes")
+# by the framework's own counter, which sees what a model of a few MiB changes; host.rss does not
+PEAKS = {"peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20), "peak_ratio": Shown("peak x base", ".2f")}
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
+ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20)}
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
-CHECKS = ("worst_error", "effect_proven", "peak_instrument")
+NAMED = 5  # holders in a note
+INSTRUMENT = {"peak_instrument": Shown("instrument")}
 
 
-def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
-    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
+def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int]) -> Comparison:
+    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply.
+    `elsewhere`: what the baseline holds beside its tensors, by holder."""
     first = df.iloc[0]
     saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
@@ -33,16 +37,50 @@ def table(df: pd.DataFrame, left_out: dict[str, str]) -> Comparison:
         f"to be on. "
         f"{timing(df)} "
         f"{conditions(df)}",
-        cells(df),
-        {name: SHOWN[name] for name in COLUMNS}
+        _cells(df),
+        {"strategy": SHOWN["strategy"]}
+        | PEAKS
+        | {"cold_peak_bytes": SHOWN["cold_peak_bytes"]}
+        | (ELSEWHERE if elsewhere else {})
         | saved
         | {name: SHOWN[name] for name in TIMES}
-        | {"worst_error": Shown("verified", ".0e")}
-        | {n: SHOWN[n] for n in CHECKS[1:]},
+        | {name: SHOWN[name] for name in ("worst_error", "effect_proven")}
+        | INSTRUMENT,
         left=1,
-        notes=(*lost, *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items())),
+        notes=(
+            *holders(elsewhere),
+            *lost,
+            *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items()),
+        ),
         machine=first["machine"],
         cases=tuple(df["case"]),
+    )
+
+
+def _cells(df: pd.DataFrame) -> pd.DataFrame:
+    """What has no numbers shows its status in the place of its peak."""
+    return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
+
+
+def holders(elsewhere: dict[str, int]) -> list[str]:
+    """What holds memory beside the model, largest first."""
+    if not elsewhere:
+        return []
+    each = sorted(elsewhere.items(), key=lambda pair: -pair[1])
+    named = ", ".join(f"{name} ({mib(size)} MiB)" for name, size in each[:NAMED])
+    more = f" and {len(each) - NAMED} more ({mib(sum(size for _, size in each[NAMED:]))} MiB)" if len(each) > NAMED else ""
+    return [f"held elsewhere, and part of every peak: {named}{more}"]
+
+
+def contradiction(df: pd.DataFrame) -> str | None:
+    """Of two columns, where a forward pass saves more than the step ever had."""
+    worse = df[df["peak_bytes"] < df["activation_bytes"]]
+    if worse.empty:
+        return None
+    row = worse.iloc[0]
+    return (
+        f"{row['strategy']}: a forward pass saves {mib(row['activation_bytes'])} MiB, and the peak was read as only "
+        f"{mib(row['peak_bytes'])} MiB: one of the two is misread, so nothing is reported; the records are kept"
     )
 
 
@@ -55,8 +93,8 @@ def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
 
 
 def named(df: pd.DataFrame) -> pd.DataFrame:
-    """For figures: the model by the name of its file."""
-    return df.assign(workload=df["size"])
+    """For figures: the model by the name of its file, and peaks by the framework's own counter, as in the table."""
+    return df.assign(workload=df["size"], shared_ratio=df["peak_ratio"])
 
 
 def within(df: pd.DataFrame, room: int) -> str:

@@ -164,7 +164,9 @@ def _last_line(error: Exception) -> str:
 
 def bisect(bench: Bench, release_names: Sequence[str], minimum: float) -> Bisected:
     """Raises OSError if a record cannot be written."""
-    result = search(release_names, bench.measure, minimum)
-    return Bisected(
-        framework=bench.case.framework, case=bench.case.id, quantity=bench.quantity, threshold=minimum, **result
-    )  # fmt: skip
+    return answer_of(bench.case, bench.quantity, minimum, release_names, bench.measure)
+
+
+def answer_of(case: Case, quantity: Asked, minimum: float, release_names: Sequence[str], measure: Measure) -> Bisected:
+    result = search(release_names, measure, minimum)
+    return Bisected(framework=case.framework, case=case.id, quantity=quantity, threshold=minimum, **result)

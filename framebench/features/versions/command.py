@@ -33,26 +33,33 @@ from framebench.records.record import Record
 versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
 app.add_typer(versions_app, name="versions", rich_help_panel=MEASURE)
 
-Threshold = Annotated[str | None, typer.Option(help="the least that matters, such as 5%, instead of each quantity's own")]
+Threshold = Annotated[
+    str | None, typer.Option(help="The smallest difference that matters, such as 5%. Default: each quantity's own.")
+]
 
 
 @versions_app.command()
 def run(
-    framework: Annotated[str, typer.Option(help="such as jax")],
-    selectors: Annotated[list[str] | None, typer.Argument(help="cases; a standing selection of few if none is named")] = None,
+    framework: Annotated[str, typer.Option(help="Such as jax.")],
+    selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few standing ones.")] = None,
     profile: Profile = None,
-    version: Annotated[list[str] | None, typer.Option(help="may be repeated; all pinned ones if none is named")] = None,
-    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each case in each version")] = versions.BLOCKS,
+    version: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all pinned versions.")] = None,
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core")] = 1,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a case's two workers")] = 900.0,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")] = 900.0,
+    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: plan for it, and measure nothing")] = None,
 ) -> None:
-    """Measure the same cases in several versions, as arms of one block. An interrupted run goes on where it stopped.
+    """Measure the same cases in several versions, as arms of one block. An interrupted run resumes.
 
     Exit code 1: some were wrong, crashed, or ran out of time.
+    With --device: what releases of JAX plan for a device that is not here, the last eight unless some are named by --version.
+    Exit code 3: some has no plan.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
+    if device is not None:
+        raise typer.Exit(planned.run(framework, version, selectors or [], device, results))
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
     options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
     able = [c for c in chosen if not runner.unsupported(c)]
@@ -75,10 +82,12 @@ def run(
 
 @versions_app.command("compare")
 def compare_(
-    base: Annotated[str, typer.Argument(help="such as jax==0.9.2: what the other is compared with")],
-    change: Annotated[str, typer.Argument(help="such as jax==0.10.2")],
-    selectors: Annotated[list[str] | None, typer.Argument(help="cases, with --device")] = None,
-    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: compare what XLA plans for it")] = None,
+    base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
+    change: Annotated[str, typer.Argument(help="The newer release, such as jax==0.10.2.")],
+    selectors: Annotated[list[str] | None, typer.Argument(help="Cases, with --device.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Compare XLA's plans for a device that is not here, such as h100-80gb.")
+    ] = None,
     machine: Machines = None,
     threshold: Threshold = None,
     results: Results = runner.RESULTS,

@@ -18,12 +18,12 @@ from framebench.suite.strategy import FRAMEWORKS
 
 @versions_app.command()
 def newest(
-    frameworks: Annotated[list[str] | None, typer.Argument(help="such as jax; all of them if none is named")] = None,
+    frameworks: Annotated[list[str] | None, typer.Argument(help="Such as jax. Default: all.")] = None,
     profile: Profile = None,
-    blocks: Annotated[int, typer.Option(min=1, help="fresh processes of each case in each version")] = versions.BLOCKS,
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     threshold: Threshold = None,
-    keep: Annotated[bool, typer.Option("--keep", help="the environments made for it, which are removed else")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:

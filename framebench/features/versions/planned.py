@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
 
-from framebench.analysis.comparison import Comparison, mib, number
+from framebench.analysis.comparison import MIB, Comparison, mib, number
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import err, fail, needed, out, say
+from framebench.engine import releases
+from framebench.features.versions.bisected_record import Tried
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
+LAST = 8  # releases
 
 
 class Row(NamedTuple):
@@ -36,11 +39,9 @@ def compare(
 ) -> int:  # fmt: skip
     """Print both releases' plans of the cases. Returns the exit code."""
     before, after = (_version(release) for release in (base, change))
-    if not selectors:
-        fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
     planned_for = needed("planned_for", "devices")
     with err.status(f"{base} and {change}: {device}"):
-        pairs = zip(*(planned_for(selectors, device, results, say, version) for version in (before, after)))
+        pairs = zip(*(planned_for(_named(selectors), device, results, say, version) for version in (before, after)))
     rows = [_row(*pair) for pair in pairs]
     minimum = PEAK.minimum if threshold is None else threshold
     verdicts = [row.verdict(minimum) for row in rows]
@@ -50,6 +51,36 @@ def compare(
     else:
         table(base, change, device, rows, minimum).terminal(out)
     return 1 if REGRESSION in verdicts else 3 if NO_PLAN in verdicts else 0
+
+
+def run(framework: str, wanted: list[str] | None, selectors: Sequence[str], device: str, results: Path) -> int:
+    """Print what releases plan, the newest LAST unless some are named. Returns the exit code."""
+    chosen = [_version(f"{framework}=={version}") for version in wanted or releases.listed(framework)[-LAST:]]
+    on_device = needed("releases_on_device", "devices")
+    with err.status(f"{device}: {', '.join(chosen)}"):
+        made: Comparison = on_device(_named(selectors), device, chosen, results, say)
+    made.terminal(out)
+    return 3 if made.notes else 0
+
+
+def measure(case: str, device: str, results: Path) -> Callable[[str], Tried]:
+    """What a bisection asks of a release: its plan, which is exact."""
+    planned_for = needed("planned_for", "devices")
+
+    def tried(release: str) -> Tried:
+        with err.status(f"{device}: jax {release}"):
+            (told,) = planned_for([case], device, results, say, release)
+        values = () if told.peak_bytes is None else (float(told.peak_bytes),)
+        say(f"jax {release}: " + (f"{values[0] / MIB:,.2f} MiB" if values else f"stepped over: {told.reason}"))
+        return Tried(release=release, values=values, instrument=told.source, reason=told.reason, versions=told.origin.versions)
+
+    return tried
+
+
+def _named(selectors: Sequence[str]) -> Sequence[str]:
+    if not selectors:
+        fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
+    return selectors
 
 
 def _version(release: str) -> str:

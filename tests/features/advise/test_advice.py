@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import MARGIN, evidence_about, limited_bytes
+from framebench.analysis.peaks import MARGIN, evidence_about
 from framebench.analysis.results import NoRecords
 from framebench.features.advise import show
 from framebench.features.advise.advice import Question, advise, change, largest_that_fits
@@ -38,7 +38,7 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
     used = [r for r in rows(found) if not r.only_for_claims]
     for r in used:  # every measured case of the batch that fits with the margin is offered, with its own number
-        if r.batch == batch and math.ceil(limited_bytes(r) * MARGIN) <= budget:
+        if r.batch == batch and math.ceil((r.shared_bytes or 0) * MARGIN) <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.host_rss_bytes, r.throughput)
     assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"
@@ -204,14 +204,14 @@ def test_if_nothing_fits_the_way_out_is_named() -> None:
     found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
     question = replace(QUESTION, budget=int(3.5 * MIB))
     advice = asked(found, question)
-    roomiest = largest_that_fits(rows(found), question)
+    roomiest = largest_that_fits([rows(found)], question)
     assert roomiest
     assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
     text = "\n".join(show.answer(advice, roomiest))
     assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.3 MiB would do" in text
     assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
     hopeless = replace(question, budget=1)
-    assert largest_that_fits(rows(found), hopeless) is None
+    assert largest_that_fits([rows(found)], hopeless) is None
     assert "no smaller batch fits" in "\n".join(show.answer(asked(found, hopeless), None))
 
 
@@ -234,7 +234,7 @@ def test_one_measured_batch_brackets_the_others() -> None:
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8)
-        (offer,) = advise(four, question).fitting
+        (offer,) = advise([four], question).fitting
         same = ("fp32", 8, offer.evidence.framework_version)
         eight = next(r for r in rows if (r.strategy, r.batch, r.framework_version) == same)
         assert offer.peak.kind == "predicted"

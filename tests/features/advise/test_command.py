@@ -54,7 +54,7 @@ def test_the_commands_say_the_same(case: str) -> None:
 def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
     case = "unet3d/torch/train/amp_bf16/b4/cpu"
     rows, _ = evidence_about(RESULTS, OTHER, "unet3d", "train")
-    (why,) = (w for c, w in advise(rows, Question("unet3d", "train", MIB)).left_out.items() if c == case)
+    (why,) = (w for c, w in advise([rows], Question("unet3d", "train", MIB)).left_out.items() if c == case)
     assert why.startswith("wrong: ")
     with pytest.raises(NoRecords, match=re.escape(why)):
         expected(rows, parse(case), Results(RESULTS).searches)
@@ -76,7 +76,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
     rows, _ = evidence_about(RESULTS, MACHINE, "unet3d", "train")
-    (table,) = show.tables(advise(rows, Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
+    (table,) = show.tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
     shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
@@ -167,10 +167,10 @@ def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[
         Question("transformer", "train", budget, ("torch",), 4),
         Question("transformer", "train", 2 * budget, ("torch",), None),
     ):
-        advice = advise(measured, question)
+        advice = advise([measured], question)
         best = advice.fitting[0]
         assert outcome(best.case, question.budget, environment) == "fits", show.short(best)
-    beyond = advise(measured, Question("transformer", "train", budget, ("torch",), 4)).beyond
+    beyond = advise([measured], Question("transformer", "train", budget, ("torch",), 4)).beyond
     assert beyond
     for offer in beyond:
         assert outcome(offer.case, budget, environment) == "memory", show.short(offer)

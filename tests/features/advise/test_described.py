@@ -36,7 +36,7 @@ def test_a_described_transformer() -> None:
 
 def test_a_described_transformer_is_only_ever_predicted() -> None:
     rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
-    advice = advise(rows, DESCRIBED)
+    advice = advise([rows], DESCRIBED)
     assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
     for o in advice.fitting:
@@ -49,7 +49,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
     rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
-    offers = {o.case.strategy: o for o in advise(rows, DESCRIBED).fitting}
+    offers = {o.case.strategy: o for o in advise([rows], DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint") if s in offers]
     found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))
     for strategy, counted in zip(wanted, found.values()):

@@ -7,14 +7,33 @@ from typing import Any
 
 from framebench.analysis.results import Results
 from framebench.features.claims import measure as claim_probes
-from framebench.features.claims.ledger import Entry, ledger
+from framebench.features.claims.arms import FASTER, GPT, LESS, TORCH, ratios
+from framebench.features.claims.claim import Advice, Claim
+from framebench.features.claims.entries import Entry
+from framebench.features.claims.ledger import entry
+from framebench.features.claims.needs import ANYWHERE, Needs
 from framebench.features.claims.probed_record import Probed
+from framebench.features.claims.registry import REGISTRY
+from framebench.features.claims.rule import Target
+from framebench.features.claims.samples import TIME
+from framebench.features.claims.store import Measured
 from framebench.records import store
 from framebench.records.record import Proof, Rank, Verification
 from framebench.suite.selectors import parse
 from tests.handmade import blocks, provenance, record
 
 MIB = 2**20
+ADVICE = (Advice("Compile: {range}.", "less"), Advice("Do not: {range}.", "more"))
+
+
+def made_up(id: str = "T1", target: Target = LESS, needs: Needs = ANYWHERE, definition: str = "", speed: bool = False) -> Claim:
+    """A claim of these tests alone: the Transformer needs less, or is faster, when it is compiled."""
+    arms = ratios(
+        "train/compile", "train/fp32", FASTER if speed else target, GPT, TORCH, **({"quantity": TIME} if speed else {})
+    )  # type: ignore[arg-type]
+    return Claim(
+        id, "It needs less.", "less", "peak, compiled / eager", True, "it is", ADVICE, arms, needs=needs, definition=definition
+    )
 
 
 def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minute: int = 0, **changes: Any) -> Path:
@@ -34,19 +53,21 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
     return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
 
 
-def one(results: Path, claim: str) -> Entry:
+def one(results: Path, claim: str | Claim) -> Entry:
     """The claim, or its first part."""
-    return ledger(Results(results), "m", "tiny", [claim])[0]
+    chosen = REGISTRY.chosen([claim])[0] if isinstance(claim, str) else claim
+    return entry(chosen, Measured(Results(results), "m"), "tiny")
 
 
-def compiled(results: Path, peak: float) -> Entry:
+def compiled(results: Path, peak: float, **changes: Any) -> Entry:
+    """The made-up claim, compiled with so many MiB and not with 100."""
     put(results, "transformer/torch/train/fp32/b4/tiny", 100)
     put(results, "transformer/torch/train/compile/b4/tiny", peak)
-    return one(results, "B19")
+    return one(results, made_up(**changes))
 
 
 def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
-    """Blocks in which the compiled step takes so many times the other's. Returns the part about speed."""
+    """Blocks in which the compiled step takes so many times the other's. Returns the claim about speed."""
     for path in results.glob("records/**/*.json"):
         path.unlink()
     cases = [parse(f"transformer/torch/train/{strategy}/b4/tiny") for strategy in ("fp32", "compile")]
@@ -55,8 +76,7 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
     for made in blocks(list(zip(cases, seconds))):
         good = {"effect": Proof(proven=True, evidence={}), "verification": Verification(passed=True)}
         store.write(made.model_copy(update=good), store.folder(results, "m", "torch-1", made.parsed))
-    _, found = ledger(Results(results), "m", "tiny", ["B19"])
-    return found
+    return one(results, made_up(speed=True))
 
 
 def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:

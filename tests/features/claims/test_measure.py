@@ -115,16 +115,6 @@ def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch
     assert all(values[0] > 0 for name, values in found.items() if name.endswith("bytes"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", pytest.param("jittor", marks=pytest.mark.all_cells)])
-def test_a_batch_norm_adds_to_a_step(
-    environment: dict[str, Environment], framework: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim_probes, "ROUNDS", 1)
-    found = claim_probes.normalised(environment[framework])
-    assert found["batch_norm"][0] > found["plain"][0] > found["input_bytes"][0]
-
-
 def test_every_report_has_its_program() -> None:
     """And every program its report; where they are is data to the claims."""
     asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.every_arm}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from framebench.features.devices.planned import Origin, Planned
+from framebench.features.devices.plans.planned import Origin, Planned
 
 MIB = 2**20
 CASE = "transformer/jax/train/fp32/b1/tiny"

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from framebench.analysis import frames
 from framebench.analysis.lower_bound import lower_bound
 from framebench.analysis.peaks import evidence_about, expected
-from framebench.analysis.predict import TooFew, comparisons, fit, held_out
+from framebench.analysis.predict import TooFew, fit
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select
 from framebench.engine.environments import Environment
+from framebench.features.predict.held_out import comparisons, held_out
 from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase

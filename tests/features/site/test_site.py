@@ -121,9 +121,11 @@ def test_figures_and_claims_are_there(site: Path) -> None:
     drawn = Page(lab / "figures.html")
     assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
     assert "Memory against speed: Transformer, training" in drawn.text
-    told = Page(lab / "claims.html")
-    assert len([anchor for anchor in told.ids if re.fullmatch(r"[a-dr]\d+(-[a-z]+)?-\w+", anchor)]) == len(REGISTRY.claims)
-    assert (lab / "claims.html").read_text().count("<dt>recommendation</dt>") == len(REGISTRY.claims)
+    rows = [(lab / f"{name}.html").read_text() for name in ("claims", "reports")]
+    linked = [link for text in rows for link in re.findall(r'href="(claims/[a-dr]\d+(?:-[a-z]+)?\.html)"', text)]
+    assert len(linked) == len(set(linked)) == len(REGISTRY.claims)
+    assert all((lab / link).read_text().count("<dt>recommendation</dt>") == 1 for link in linked)
+    assert any("<svg" in (lab / link).read_text() for link in linked), "arms as bars"
 
 
 def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:

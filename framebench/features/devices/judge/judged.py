@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -15,9 +14,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.extensions import worker_module
-from framebench.features.devices.fingerprint import meaning, plans
 from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
+from framebench.features.devices.plans.fingerprint import of_files, planner
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 
@@ -60,9 +59,8 @@ class Judged(Part):
 
 def code() -> str:
     """A fingerprint of every source that a prediction rests on: of other code a row is predicted anew."""
-    judges = [SOURCES / "catalog.py", SOURCES / "judge/programs.py", *sorted(SOURCES.glob("judge/torch_*.py"))]
-    files = [f for f in sorted(SOURCES.glob("*.py")) if plans(f, "torch")] + judges
-    return hashlib.sha256("".join(map(meaning, files)).encode()).hexdigest()[:12]
+    judges = [SOURCES / "catalog.py", SOURCES / "judge/programs.py", *SOURCES.glob("judge/torch_*.py")]
+    return of_files(planner("torch") + judges)[:12]
 
 
 def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> list[Judged]:

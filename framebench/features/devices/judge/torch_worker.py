@@ -10,10 +10,11 @@ import time
 from importlib import metadata
 from typing import Any
 
-from framebench.features.devices import catalog, torch_simulate
-from framebench.features.devices.allocator import OutOfMemory
+from framebench.features.devices import catalog
 from framebench.features.devices.judge import torch_programs
 from framebench.features.devices.judge.programs import Program
+from framebench.features.devices.simulation import torch_simulate
+from framebench.features.devices.simulation.allocator import OutOfMemory
 from framebench.worker.worker import own_stdout
 
 PACKAGES = ("torch", "torchvision", "transformers")

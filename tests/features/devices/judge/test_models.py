@@ -14,7 +14,7 @@ from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program, program
 from tests.processes import ROOT, run_inside
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "measured_models.py"
+PROGRAM = Path(__file__).parent / "programs" / "measured_models.py"
 PUBLISHED = {  # by torchvision's and Hugging Face's pages; heads of ten classes as xMem's rows say
     "resnet101": 44549160, "resnet152": 60192808, "vgg16": 138357544, "vgg19": 143667240, "mobilenet_v2": 3504872,
     "mobilenet_v3_small": 1528106, "mobilenet_v3_large": 4214842, "mnasnet": 3115122, "convnext_tiny": 28589128,

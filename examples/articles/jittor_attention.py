@@ -1,0 +1,8 @@
+"""Article B, attention in the place of the model's."""
+
+import json
+
+import jittor as jt
+
+q, k, v = (jt.rand(1, 2, 16, 8) for _ in range(3))
+print(json.dumps({"tokens": jt.ops.optimized_attention(q, k, v).shape[2]}))

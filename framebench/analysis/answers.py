@@ -1,0 +1,66 @@
+"""Which rows answer a question, and which strategy needs least: for README, pages, figures and commands alike. Nothing else
+decides this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from framebench.analysis import rows
+from framebench.analysis.frames import Row
+from framebench.analysis.statistics import PEAK, Ratio
+
+
+def answering(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
+    """One row for each case, from the rows of this machine and then of others: the first that can be compared with its
+    baseline, or else the first. A question that one machine has measured takes no rows of a device of another kind."""
+    found: dict[str, Row] = {}
+    devices: dict[tuple[str, str, str], str] = {}
+    for one_machine in of_machines:
+        before = dict(devices)
+        for r in one_machine:
+            place = r.workload, r.scenario, r.size
+            if r.device is not None and before.get(place, r.device) != r.device:
+                continue
+            if r.device is not None and r.usable:
+                devices.setdefault(place, r.device)
+            if r.case not in found or (_incomparable(found[r.case]) and not _incomparable(r)):
+                found[r.case] = r
+    return [*found.values()]
+
+
+def _incomparable(r: Row) -> bool:
+    """Whether it has numbers, but none of its baseline's to compare them with."""
+    return r.status == "ok" and r.shared_ratio is None
+
+
+def compared(group: pd.DataFrame) -> pd.DataFrame:
+    """The proven strategies of one workload and scenario at the usual batch: they compute what the baseline does, and have its
+    ratio of peaks by the instrument that frameworks share. Whether they were timed plays no part."""
+    usual = group["batch"] == rows.usual_batch(group)
+    return group[group["usable"] & group["same_mathematics"] & group["shared_ratio"].notna() & usual]
+
+
+def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
+    """Of rows that can be compared: framework, and the strategies that save memory, the one that needs least first."""
+    for framework, framework_rows in comparable_rows.groupby("framework", observed=True, sort=False):
+        if len(framework_rows) > 1:
+            yield str(framework), [*rows.each(saving(framework_rows))]
+
+
+def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
+    """Those that need less than the baseline, least first."""
+    less = ~framework_rows["baseline"] & (framework_rows["shared_ratio"] < 1 - PEAK.minimum)
+    return framework_rows[less].sort_values("shared_ratio", kind="stable")
+
+
+def cost(row: Any) -> str:
+    """What it takes in time."""
+    if pd.isna(row.time_ratio):
+        return "not timed"
+    low, high = (None if pd.isna(end) else float(end) for end in (row.time_ratio_low, row.time_ratio_high))
+    if low is not None and not Ratio(row.time_ratio, low, high).decided:
+        return f"{low:.2f} to {high:.2f} x the time"
+    return f"{'about ' if low is None else ''}{row.time_ratio:.2f} x the time"

@@ -1,0 +1,60 @@
+"""Pictures that were drawn before, by what they were drawn from: any change of a record, of code or of a library draws anew."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from framebench.records.provenance import PACKAGE
+
+DRAWING = ("matplotlib", "seaborn", "pandas", "numpy", "adjustText")
+UNUSED_S = 30 * 86400  # after so long a picture that nobody asked for is removed
+
+
+def once(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence[str] | None:
+    """The texts that `make` returns for these arguments, which can be pickled; read from the cache if they were made before."""
+    file = _folder() / f"{hashlib.sha256(_code() + pickle.dumps(arguments)).hexdigest()}.json"
+    with contextlib.suppress(OSError, ValueError):
+        found: list[str] | None = json.loads(file.read_text())
+        os.utime(file)
+        return found
+    made = make(*arguments)
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs time alone
+        _write(file, json.dumps(made))
+    return made
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all, as several processes draw; and without what is long unused."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent)
+    with os.fdopen(handle, "w") as opened:
+        opened.write(text)
+    os.replace(temporary, file)
+    for other in file.parent.iterdir():
+        if other.stat().st_mtime < time.time() - UNUSED_S:
+            other.unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    """Beside the environments."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench") / "pictures"
+
+
+@cache
+def _code() -> bytes:
+    """A fingerprint of framebench's source, and of the libraries that draw."""
+    files = sorted(file for folder in ("framebench", "models") for file in (PACKAGE / folder).rglob("*.py"))
+    libraries = repr([version(name) for name in DRAWING]).encode()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + libraries).digest()

@@ -1,0 +1,60 @@
+"""Numbers of a card that is not here: what `framebench predict --device` has planned at full size, with its published error.
+
+A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine of ten judged rows are within
+(PyTorch), or the one that is assumed (JAX), as docs/devices.md says. Nothing is assumed of how the errors of two predictions go
+together, so that a ratio's interval has both against it. It holds nine times of ten, not nineteen of twenty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from framebench import extensions
+from framebench.features.claims.rule import Effect
+
+CARD, FULL = "h100-80gb", "full"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one case needs there, in bytes."""
+
+    file: Path
+    version: str
+    error: float  # the share that it may be off by
+    peak: int = 0
+    standing: int = 0  # of it, alive between two steps
+    in_use: int = 0  # at the most, without what the allocator keeps beside
+    reason: str = ""  # why there is no number
+
+
+def kept(results: Path) -> dict[str, Plan]:
+    """By case; none without the feature that plans."""
+    kept_plans = extensions.one("kept_plans")
+    found = kept_plans(results, CARD) if kept_plans else {}
+    return {case: _plan(planned, path, error) for case, (planned, path, error) in found.items()}
+
+
+def _plan(planned: Any, file: Path, error: float) -> Plan:
+    """Of a prediction by the feature `devices`."""
+    if planned.peak_bytes is None:
+        return Plan(file, planned.framework_version, error, reason=f"{planned.outcome}: {planned.reason}")
+    parts, peak = planned.parts, planned.peak_bytes
+    standing = parts["between_steps"] if "between_steps" in parts else parts["arguments"]
+    return Plan(file, planned.framework_version, error, peak, standing, parts.get("allocated", peak))
+
+
+def planned_ratio(change: Plan, base: Plan, quantity: Literal["peak", "added"]) -> Effect:
+    (low, value, high), (base_low, base_value, base_high) = (bounds(plan, quantity) for plan in (change, base))
+    return Effect(value / base_value, low / base_high, high / base_low)
+
+
+def bounds(plan: Plan, quantity: Literal["peak", "added"]) -> tuple[float, float, float]:
+    """What will be measured: the least, what is planned, the most."""
+    down, up = 1 / (1 + plan.error), 1 / (1 - plan.error)
+    if quantity == "peak":
+        return plan.peak * down, plan.peak, plan.peak * up
+    least, most = (plan.in_use * one - plan.standing * other for one, other in ((down, up), (up, down)))
+    return max(least, 1.0), plan.in_use - plan.standing, most

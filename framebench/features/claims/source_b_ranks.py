@@ -1,0 +1,145 @@
+"""Source B: what it says of several devices, of measures together, and of its listings."""
+
+from __future__ import annotations
+
+from framebench.features.claims.arms import (
+    GPT,
+    JAX,
+    LESS,
+    NONE,
+    SOME,
+    TORCH,
+    planned,
+    ratios,
+    snippet,
+    times,
+)
+from framebench.features.claims.claim import Advice, Arm, Claim
+from framebench.features.claims.needs import CARD, FULL_ON_A_CARD, Needs
+from framebench.features.claims.probed import counts_over, difference, of_all
+from framebench.features.claims.rule import Target
+from framebench.features.claims.samples import ALIVE, PLAN, Quantity, fullest
+
+DATA_FLOW = "what must be kept follows from the mathematics; only workspaces differ on a GPU"
+COUNTED = "bytes of tensors, counted from their storages, are the same on a GPU"
+SAME_CODE = "the same Python code runs on every device"
+HELD, STATES = fullest("bytes that the fullest rank holds"), fullest("bytes of states in the fullest rank", "optimizer states")
+HALF = times(1 / 2, ours=True)  # of two ranks
+WITH_RANKS = ("resnet50", "transformer")  # the workloads that the suite trains over ranks
+GPU_FIRST = Advice("Measure it on your cards first.")
+
+
+def zero(stage: int, target: Target, quantity: Quantity) -> tuple[Arm, ...]:
+    """DeepSpeed's stage against its stage 0, which divides nothing."""
+    change, base = f"train/deepspeed_zero{stage}@x2", "train/deepspeed_zero0@x2"
+    return ratios(change, base, target, GPT, TORCH, f"DeepSpeed's ZeRO-{stage}", quantity)
+
+
+CLAIMS = (
+    Claim(
+        "B11", "Data parallelism spreads memory over devices: the peak.", "less per rank", "peak per rank, 2 ranks / 1, the same batch",
+        True, DATA_FLOW,
+        (
+            Advice("Divide the batch over ranks: {range} per rank.", "less"),
+            Advice("Count weights, states and buckets first: they are not divided, and where they dominate a rank needs more than one process."),
+        ),
+        part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared. "
+        "The U-Net has no records over ranks",
+        arms=(
+            *ratios("train/ddp@x2", "train/fp32", LESS, WITH_RANKS, TORCH),
+            *ratios("train/replicated@x2", "train/fp32", LESS, WITH_RANKS, JAX, quantity=PLAN),
+        ),
+        evidence=(
+            *ratios("train/fsdp@x2", "train/fp32", LESS, WITH_RANKS, TORCH, "fully sharded"),
+            *ratios("train/fully_sharded@x2", "train/fp32", LESS, WITH_RANKS, JAX, "fully sharded", PLAN),
+        ),
+    ),
+    Claim(
+        "B11", "Data parallelism spreads memory over devices: what stays between two steps.", "less per rank",
+        "bytes alive per rank, 2 ranks / 1", True, COUNTED,
+        (Advice("Shard weights and states: {range} of what stays.", "less", "fully sharded"),), part="states",
+        note="The U-Net has no records over ranks",
+        arms=(
+            *ratios("train/ddp@x2", "train/fp32", LESS, WITH_RANKS, TORCH, quantity=ALIVE),
+            *ratios("train/replicated@x2", "train/fp32", LESS, WITH_RANKS, JAX, quantity=ALIVE),
+        ),
+        evidence=(
+            *ratios("train/fsdp@x2", "train/fp32", LESS, WITH_RANKS, TORCH, "fully sharded", ALIVE),
+            *ratios("train/fully_sharded@x2", "train/fp32", LESS, WITH_RANKS, JAX, "fully sharded", ALIVE),
+        ),
+    ),
+    Claim(
+        "B21", "ZeRO shards the optimizer's states.", "1 / N", "bytes of states in the fullest rank, sharded / copied, 2 ranks", True,
+        COUNTED, (Advice("Shard the states: {range} of them in the fullest of two ranks.", "less"),), part="states",
+        arms=(
+            *(arm for stage in (1, 2, 3) for arm in zero(stage, HALF, STATES)),
+            *ratios("train/zero_optimizer@x2", "train/ddp@x2", HALF, GPT, TORCH, "ZeroRedundancyOptimizer", STATES),
+            *ratios("train/fsdp@x2", "train/ddp@x2", HALF, GPT, TORCH, "FSDP", STATES),
+            *ratios("train/sharded_states@x2", "train/replicated@x2", HALF, GPT, JAX, quantity=STATES),
+        ),
+    ),
+    Claim(
+        "B21", "Mixed precision, checkpointing and ZeRO together use memory 45 % better.", "/ 1.45", "peak, all three / none", False,
+        "a processor's ranks are no cards", (Advice("Count each measure for your model: what one of them saves stands beside."),),
+        part="memory",
+        evidence=(
+            *planned("train/amp_bf16+checkpoint", "train/fp32", LESS, GPT, TORCH, "two of the three, one card"),
+            *(arm for stage in (1, 2, 3) for arm in zero(stage, LESS, HELD)),
+            *ratios("train/deepspeed_zero1@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-1, peak"),
+            *ratios("train/deepspeed_zero2@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-2, peak"),
+            *ratios("train/deepspeed_zero3@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-3, peak"),
+        ),
+        needs=FULL_ON_A_CARD,
+        note="The size is of three measures together, in a model of a thousand million parameters; no case here has all three",
+    ),
+    Claim(
+        "B21", "Mixed precision, checkpointing and ZeRO together raise throughput by 30 %.", "+30 %", "step time", False,
+        "ranks on one processor share its cores", (GPU_FIRST,), part="speed", needs=CARD,
+    ),
+    Claim(
+        "B22", "In Jittor gradients are accumulated by loss.backward().", "it runs", "the listing's run", True, SAME_CODE,
+        (Advice("Call `optimizer.backward(loss)` for each micro-batch, then `optimizer.step()`: it is shown beside."),),
+        arms=(snippet("jittor_accumulate", "as printed", of_all("steps"), SOME),),
+        evidence=(snippet("jittor_optimizer_backward", "optimizer.backward, error of the gradient", of_all("relative_error"),
+                          Target(-1, 1e-3), "error"),),
+    ),
+    Claim(
+        "B23", "The listing of torch.utils.checkpoint trains its segment.", "it trains", "weights of the segment without a gradient", True,
+        SAME_CODE,
+        (Advice("Pass use_reentrant=False: without it, and with a plain input, {measured} weights get no gradient.", "more"),),
+        arms=(snippet("torch_checkpoint", "as printed", of_all("weights_without_gradient"), NONE),),
+        evidence=(snippet("torch_checkpoint", "warnings", of_all("warnings"), NONE),),
+    ),
+    Claim(
+        "B24", "The listing of mixed precision uses PyTorch's names of today.", "no deprecated name", "names that are deprecated", True,
+        SAME_CODE, (Advice("Write torch.amp.autocast('cuda') and torch.amp.GradScaler('cuda'): {measured} names warn.", "more"),),
+        arms=(snippet("torch_amp", "as printed", of_all("deprecated_names"), NONE),),
+        note="The listing runs to its end, on a machine without a card in float32",
+    ),
+    Claim(
+        "B25", "EfficientNet saves memory, at 30 % more accuracy.", "+30 % accuracy", "peak, accuracy", False, "no such model is here",
+        (Advice("Try it as your own model: `framebench try`."),), needs=Needs(workload="efficientnet"),
+    ),
+    Claim(
+        "B26", "GradScaler keeps small gradients from becoming zero in float16.", "fewer zeros", "zeros among 1,000 gradients, scaled less plain",
+        True, SAME_CODE, (Advice("Scale the loss in float16: the zeros changed by {measured}.", "less"),),
+        arms=(snippet("torch_grad_scaler", "torch", difference("zeros_scaled", "zeros"), Target(-1, 0.0, 0.5)),),
+        note="Gradients of 1e-10 to 1e-6",
+    ),
+    Claim(
+        "B27", "L1 pruning cuts memory.", "less", "bytes of a layer, pruned / before", True, SAME_CODE,
+        (Advice("Rebuild the model with fewer channels: masks free nothing ({measured}).", "none", "removed"),),
+        arms=(
+            snippet("torch_prune", "mask removed", counts_over("removed", "before"), LESS, "change"),
+            snippet("torch_prune", "masked", counts_over("masked", "before"), LESS, "change"),
+        ),
+    ),
+    Claim(
+        "B28", "Static graphs save memory.", "less", "peak, compiled / eager", False, "another back end generates the GPU's kernels",
+        (GPU_FIRST,), arms=ratios("train/compile", "train/fp32"), needs=CARD,
+    ),
+    Claim(
+        "B29", "A model of a thousand million parameters trains on one RTX 3090.", "it fits", "peak", False, "its 24 GB are a card's",
+        (Advice("Ask `framebench advise --device`: it plans a model of your size for a card."),), needs=CARD,
+    ),
+)  # fmt: skip

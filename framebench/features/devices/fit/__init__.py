@@ -1,0 +1,1 @@
+"""Which strategies fit on a device, and up to which batch."""

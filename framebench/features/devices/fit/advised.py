@@ -1,0 +1,96 @@
+"""Advice for a device that is not here, as a sentence, a table and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from framebench.analysis.comparison import Comparison, mib
+from framebench.features.devices.catalog import GIB
+from framebench.features.devices.fit.fitting import Offer, context
+from framebench.features.devices.tables.table import NAMES, by_reason
+from framebench.models.spec import OWN
+from framebench.suite.strategy import TITLES
+
+ASSUMED = "jax: what its plans may be off by is assumed, not measured: none was held against a card"
+HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
+
+
+def sentence(offers: Sequence[Offer], batch: int | None) -> str:
+    """The answer first. `offers`: at least one, the best first, at the batch that was asked for or at the largest that fits."""
+    what, device = _what(offers[0]), offers[0].device.title
+    fitting = [o for o in offers if o.fits]
+    if not fitting:
+        least = min((o for o in offers if o.bytes is not None), key=lambda o: o.bytes or 0, default=None)
+        closest = f" {_short(least)} needs least: {mib(least.bytes)} MiB, which {least.answer}." if least else ""
+        return f"None of {len(offers)} strategies fits {what} on one {device} for certain.{closest}"
+    if batch is not None:
+        leanest = min(fitting, key=lambda o: o.bytes or 0)
+        return (
+            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}; {_short(leanest)} needs "
+            f"least, {mib(leanest.bytes)} MiB."
+        )
+    best, plain = fitting[0], [o for o in fitting[1:] if o.case.strategy == o.case.stage.baseline]
+    baselines = " and ".join(f"{_short(o)} {_batch(o)}" for o in plain)
+    beside = f" Baselines: {baselines}." if baselines else ""
+    return f"{_short(best)} fits the largest batch of {what} on one {device}: {_batch(best)}.{beside}"
+
+
+def _what(offer: Offer) -> str:
+    workload, scenario, size = offer.case.workload, offer.case.scenario, offer.case.size
+    return f"{size} {scenario}" if workload == OWN else f"{workload} {scenario}, size {size}"
+
+
+def _batch(offer: Offer) -> str:
+    return f"{offer.batch}" if offer.complete or not offer.fits else f"{offer.batch} or more"
+
+
+def _short(offer: Offer) -> str:
+    return f"{TITLES[offer.case.framework]}'s {offer.case.strategy}"
+
+
+def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]) -> Comparison:
+    """What fits first, the largest batch first."""
+    device, memory = offers[0].device, offers[0].memory
+    least, most = (f"{size / 2**20:,.0f}" for size in context(device))
+    beside = f"leaves {least} to {most} MiB for the CUDA context, and " if device.kind == "gpu" else ""
+    allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
+    caption = (
+        f"Predicted, not measured; nothing is said of speed. Of {memory / GIB:,.2f} GiB the answer {beside}allows for a "
+        f"prediction that is off by {allowed}."
+    )
+    notes = (
+        *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
+        *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
+        *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
+        *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
+    )
+    title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
+    return Comparison.of_text(
+        title, caption, HEAD, tuple(_cells(o) for o in offers if o.bytes is not None), left=2, notes=notes
+    )
+
+
+def _cells(o: Offer) -> tuple[str, ...]:
+    share = f"{(o.bytes or 0) / o.memory:.1%}"
+    answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
+    return o.case.framework, o.case.strategy, _batch(o), mib(o.bytes), share, answer
+
+
+def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """For programs; bytes are bytes."""
+    device = offers[0].device
+    least, most = context(device)
+    return {
+        "device": device.name, "memory_bytes": device.memory_bytes, "budget_bytes": offers[0].budget,
+        "context_bytes": {"least": least, "most": most},
+        "offers": [
+            {
+                "case": o.case.id, "fits": o.fits, "answer": o.answer, "peak_bytes": o.planned.peak_bytes,
+                "needs_bytes": o.planned.needs_bytes, "source": o.planned.source, "allowed_error": o.error,
+                "next_batch_was_tried": o.complete,
+            }
+            for o in offers
+        ],
+        "left_out": dict(left_out),
+    }  # fmt: skip

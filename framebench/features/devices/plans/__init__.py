@@ -1,0 +1,1 @@
+"""A prediction as a record: made once, kept, and taken up again."""

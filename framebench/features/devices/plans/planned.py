@@ -1,0 +1,92 @@
+"""The record of what a case was told to need on a device. `store.py` keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from framebench.records.record import Bytes, Moment, Part
+
+# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on tensors without
+# numbers, each storage of which goes through a model of the device's allocator
+Source = Literal["compiler.plan", "allocator.simulated"]
+# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
+# failed: what was not foreseen, or ran out of time; tried again when asked for again
+Outcome = Literal["planned", "refused", "not planned", "failed"]
+PLAN = {"arguments", "outputs", "temporaries", "aliased"}
+BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the device but not in the plan; in the host's memory
+
+
+class Buffer(Part):
+    """What one line of the source asks for, in buffers of one shape: of a simulation those alive at the peak, of a plan all
+    places in it, each told by the largest buffer that lies there."""
+
+    bytes: Bytes  # of all of them
+    line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell
+    shape: str = ""
+    count: int = 1
+
+
+class Origin(Part):
+    """How the prediction came about."""
+
+    planned_at: Moment
+    command: str
+    commit: str | None
+    dirty: bool | None
+    code: str  # fingerprint of the sources that decide the program; of other code a case is planned anew
+    python: str | None = None
+    versions: dict[str, str] = Field(default={})
+    wall_s: float  # that planning took, on whatever was there
+
+
+class Planned(Part):
+    """One case on one device. Never measured: it shares no column with what was."""
+
+    schema_version: Literal[1] = 1
+    case: str
+    device: str
+    framework: str
+    framework_version: str
+    source: Source | None  # None where nothing can tell
+    outcome: Outcome
+    reason: str | None = None  # unless it was planned
+    needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
+    peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
+    parts: dict[str, Bytes] = Field(
+        default={}
+    )  # of a plan PLAN, BESIDE and HOST; of a simulation allocated, reserved, and by kind
+    largest: tuple[Buffer, ...] = ()
+    not_held: tuple[str, ...] = ()  # what else the device will need, of whatever case
+    notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
+    compiler: str = ""  # its version
+    flags: dict[str, str] = Field(default={})  # that it was given
+    low: float | None = Field(default=None, gt=0)  # measured peaks lay between so many times the prediction ...
+    high: float | None = Field(default=None, gt=0)  # ... and so many times, over the cards and families that judged it
+    origin: Origin
+
+    @model_validator(mode="after")
+    def holds_together(self) -> Planned:
+        if (self.peak_bytes is not None) != (self.outcome == "planned"):
+            raise ValueError(f"{self.outcome}, with the peak {self.peak_bytes}")
+        if self.outcome != "planned" and not self.reason:
+            raise ValueError(f"{self.outcome}, and no reason")
+        if self.source == "compiler.plan" and self.outcome == "planned":
+            if self.parts.keys() - {BESIDE, HOST} != PLAN:
+                raise ValueError(f"a plan has the parts {', '.join(sorted(PLAN))}, not {', '.join(sorted(self.parts))}")
+            if (whole := plan_bytes(self.parts)) != self.peak_bytes:
+                raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
+        return self
+
+
+def plan_bytes(parts: dict[str, int]) -> int:
+    """Donated arguments are written over: what is aliased counts once."""
+    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
+
+
+def code_of(commits: Iterable[str | None]) -> str:
+    """For a caption: which commits planned it."""
+    known = sorted({commit[:10] for commit in commits if commit})
+    return f"Planned at commit {' and '.join(known)}." if known else "Which commit planned it is not known."

@@ -1,0 +1,1 @@
+"""Releases of XLA's compiler: older ones, and what changed between them."""

@@ -1,0 +1,1 @@
+"""PyTorch: a step on tensors without numbers, through a model of the caching allocator."""

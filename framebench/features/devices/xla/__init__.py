@@ -1,0 +1,1 @@
+"""JAX: what XLA plans for a device, compiled ahead of time."""

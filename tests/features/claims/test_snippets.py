@@ -1,0 +1,51 @@
+"""What articles print, run today: each file says what its record says, and a listing that does not run ends with its error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from framebench.engine.environments import Environment
+from framebench.features.claims import probed_record
+from framebench.features.claims.registry import REGISTRY
+from framebench.features.claims.snippets import framework_of, snippets, tried
+from framebench.features.claims.store import SNIPPET
+from tests.processes import ROOT
+
+FAIL = {
+    "jittor_accumulate": "RuntimeError",
+    "jittor_attention": "AttributeError",
+    "jittor_memory_limit": "AttributeError",
+    "jittor_volume_norm": "AttributeError",
+}
+INEXACT = {"torch_monitor": {"readings"}, "jittor_optimizer_backward": {"relative_error"}}  # beside counts
+
+
+def test_every_listing_is_an_arm_and_every_arm_a_listing() -> None:
+    asked = {arm.measure.probe for claim in REGISTRY.claims for arm in claim.every_arm if arm.measure.probe.startswith(SNIPPET)}
+    assert asked == {f"{SNIPPET}{path.stem}" for path in snippets()}
+
+
+@pytest.mark.parametrize("snippet", snippets(), ids=lambda path: path.stem)
+def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: dict[str, Environment]) -> None:
+    numbers, error = tried(snippet, environment[framework_of(snippet)])
+    assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
+    assert bool(numbers) != bool(error)
+    recorded = sorted((ROOT / "results" / "claims").glob(f"*/{SNIPPET}{snippet.stem}/*.json"))
+    assert recorded, "framebench claims --run"
+    record = probed_record.read(recorded[-1])
+    assert record.error == error
+    counts = {name: value for name, value in numbers.items() if name not in INEXACT.get(snippet.stem, set())}
+    assert {name: values[0] for name, values in record.found.items() if name in counts} == counts
+    assert record.found.keys() == numbers.keys()
+
+
+def test_an_error_names_no_place_of_this_machine(environment: dict[str, Environment], tmp_path: Path) -> None:
+    broken = tmp_path / "torch_broken.py"
+    broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
+    numbers, error = tried(broken, environment["torch"])
+    assert (numbers, error.split(":")[0]) == ({}, "FileNotFoundError")
+    assert str(tmp_path) not in error
+    assert json.dumps(error)

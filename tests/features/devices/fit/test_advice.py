@@ -1,0 +1,130 @@
+"""`advise` and `max-batch` with --device: which strategies are tried, how the answer reads, and what a mistake is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from framebench.cli.shared import app
+from framebench.features.devices.plans import planning
+from framebench.features.devices.plans.planned import Planned
+from framebench.suite.case import Case
+from tests.features.devices.made import origin
+from tests.processes import framebench
+
+GIB = 2**30
+Size = Callable[[Case], int | None]
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Size], list[Case]]:
+    """Has each case need what a function says, None for what cannot be told; returns the cases that were asked for."""
+
+    def by(size: Size) -> list[Case]:
+        asked: list[Case] = []
+
+        def plan_all(cases: Sequence[Case], device: Any, *_: Any, **__: Any) -> list[Planned]:
+            asked.extend(cases)
+            return [of(case, size(case)) for case in cases]
+
+        monkeypatch.setattr(planning, "plan_all", plan_all)
+        return asked
+
+    return by
+
+
+def of(case: Case, size: int | None) -> Planned:
+    told: dict[str, Any] = {"outcome": "planned", "peak_bytes": size, "not_held": ("workspaces",)}
+    if size is None:
+        told = {"outcome": "not planned", "reason": "a compiler decides"}
+    return Planned(
+        case=case.id, device="a100-40gb", framework=case.framework, framework_version="0", source="allocator.simulated",
+        origin=origin(), **told,
+    )  # fmt: skip
+
+
+def told(*arguments: str) -> Result:
+    import framebench.cli.__main__  # noqa: F401  (all commands)
+
+    return CliRunner().invoke(app, list(arguments))
+
+
+def offers(*arguments: str) -> list[dict[str, Any]]:
+    return json.loads(told(*arguments, "--json").stdout)["offers"]  # type: ignore[no-any-return]
+
+
+def test_without_a_batch_the_largest_comes_first(predicted: Callable[[Size], list[Case]]) -> None:
+    per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
+    asked = predicted(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
+    done = told("advise", "transformer/torch/train/*/full-350m", "--device", "a100-40gb")
+    assert done.exit_code == 0
+    best = offers("advise", "transformer/torch/train/*/full-350m", "--device", "a100-40gb")
+    assert best[0]["case"].startswith("transformer/torch/train/checkpoint/b")
+    assert best[0]["next_batch_was_tried"]
+    assert "fits the largest batch" in done.stdout.splitlines()[0]
+    assert {case.strategy for case in asked} >= {"fp32", "amp_bf16", "checkpoint", "amp_bf16+checkpoint"}
+    assert "tf32" not in {case.strategy for case in asked}, "unless it is named"
+
+
+def test_at_a_batch_each_has_its_answer(predicted: Callable[[Size], list[Case]]) -> None:
+    sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
+    predicted(lambda case: sizes[case.strategy])
+    selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
+    answers = {o["case"].split("/")[3]: o["answer"] for o in offers("advise", selector, "--device", "a100-40gb")}
+    assert answers == {
+        "checkpoint": "fits",
+        "amp_bf16": "fits if the prediction is at most 3.0% low",
+        "fp32": "does not fit",
+    }
+
+
+def test_what_cannot_be_told_is_a_note_with_its_reason(predicted: Callable[[Size], list[Case]]) -> None:
+    predicted(lambda case: None if "compile" in case.strategy else GIB)
+    selector = "transformer/torch/train/{fp32,compile,memory_budget}/b8/full"
+    done = told("advise", selector, "--device", "a100-40gb")
+    assert "not predicted: torch compile: a compiler decides" in done.stdout
+    assert "torch: workspaces" in done.stdout
+    assert "assumed, not measured" not in done.stdout
+    predicted(lambda case: GIB)
+    jax = told("advise", "transformer/jax/train/fp32/b8/full", "--device", "a100-40gb")
+    assert "assumed, not measured" in jax.stdout
+
+
+def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], list[Case]]) -> None:
+    predicted(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
+    done = told("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
+    assert done.exit_code == 1
+    assert "PyTorch's checkpoint needs least: 92,160.0 MiB, which does not fit" in done.stdout.replace("\n", " ")
+
+
+def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[Case]]) -> None:
+    asked = predicted(lambda case: GIB * case.batch)
+    assert offers("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")[0]["case"].endswith(
+        "/fp32/b13/cpu"
+    )
+    assert {case.strategy for case in asked} == {"fp32"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["advise", "transformer/torch/train", "--device", "a100"], "the nearest is a100-"),
+        (["advise", "transformer/torch/train", "--device", "a100-40gb", "--from", "fp32"], "leave --from"),
+        (["advise", "transformer/torch/train/fp33", "--device", "a100-40gb"], "fp32"),
+        (["advise", "transformer/jittor/train", "--device", "a100-40gb"], "Jittor"),
+        (["advise", "transformer/torch/train"], "--budget 16GiB, or --device"),
+        (["max-batch", "transformer/torch/train"], "--budget 16GiB, or --device"),
+        (["max-batch", "transformer/torch/train/fp32/b8", "--device", "a100-40gb"], "leave b8 out"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = framebench(*arguments, "--results", str(tmp_path))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,73 @@
+"""Predictions beside what the card itself then told, from records made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from framebench.features.devices.catalog import find
+from framebench.features.devices.judge import at_home
+from framebench.records.record import Record
+from framebench.suite.selectors import parse
+from tests.features.devices.made import MIB, planned
+from tests.handmade import provenance, record
+
+TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"
+SIMULATED = {"case": TORCH, "framework": "torch", "framework_version": "2.13.0", "source": "allocator.simulated", "parts": {}}
+
+
+def on_card(case: str, version: str, peaks: dict[str, int], name: str = "NVIDIA H100 80GB HBM3", **changes: Any) -> Record:
+    told = provenance(
+        hardware={"cpu": "x", "device": name}, versions={case.split("/")[1]: version},
+        gpu={"before": {"name": name, "memory_bytes": find("h100-80gb").memory_bytes}, "after": {}},
+    )  # fmt: skip
+    return record(parse(case), peaks=peaks, provenance=told, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "device"),
+    [
+        ("NVIDIA H100 80GB HBM3", 79.6, "h100-80gb"), ("NVIDIA A100-SXM4-40GB", 40.0, "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", 80.0, "a100-80gb"), ("NVIDIA H200", 140.4, "h200-141gb"), ("NVIDIA L4", 22.5, "l4-24gb"),
+        ("NVIDIA GeForce RTX 4090", 24.0, "rtx4090-24gb"), ("Tesla T4", 15.0, "t4-16gb"),
+        ("NVIDIA L40S", 22.5, None), ("NVIDIA H100 NVL", 93.6, None), ("cpu", None, None),
+    ],
+)  # fmt: skip
+def test_a_card_is_known_by_its_chip_and_its_memory(name: str, gib: float | None, device: str | None) -> None:
+    found = at_home.device_of(name, gib and int(gib * 2**30))
+    assert (found and found.name) == device
+
+
+def test_each_framework_is_held_against_its_own_instrument() -> None:
+    records = [
+        on_card(
+            TORCH, "2.13.0+cu130", {"allocator.in_use": 90 * MIB, "allocator.reserved": 100 * MIB, "device.process": 600 * MIB}
+        ),
+        on_card(JAX, "0.10.2", {"allocator.in_use": 10 * MIB, "compiler.plan": 11 * MIB}),
+    ]
+    made = at_home.table(records, [planned(**SIMULATED, peak_bytes=98 * MIB), planned(case=JAX)])
+    assert made is not None
+    jax, torch = ({**dict(zip(made.head, row, strict=True))} for row in made.rows)
+    assert (torch["predicted"], torch["reserved"], torch["process"], torch["error"]) == ("98.0", "100.0", "600.0", "-2.0%")
+    assert (jax["predicted"], jax["in use"], jax["plan on the card"], jax["error"]) == ("12.0", "10.0", "11.0", "+20.0%")
+
+
+def test_a_release_that_was_not_predicted_is_named() -> None:
+    """The same release comes first, however old its prediction is."""
+    record_of = [on_card(TORCH, "2.9.1", {"allocator.reserved": 100 * MIB})]
+    other = planned(**SIMULATED, peak_bytes=98 * MIB)
+    made = at_home.table(record_of, [other])
+    assert made is not None
+    assert made.rows[0][2:4] == ("2.9.1", "2.13.0")
+    same = planned(**SIMULATED | {"framework_version": "2.9.1"}, peak_bytes=97 * MIB)
+    both = at_home.table(record_of, [same, other])
+    assert both is not None
+    assert both.rows[0][3:5] == ("2.9.1", "97.0")
+
+
+def test_nothing_is_shown_without_a_card_or_a_prediction() -> None:
+    measured = on_card(TORCH, "2.13.0", {"allocator.reserved": 100 * MIB})
+    assert at_home.table([record(parse(TORCH))], [planned(**SIMULATED)]) is None
+    assert at_home.table([measured], [planned(**SIMULATED, device="a100-40gb")]) is None
+    assert at_home.table([on_card(TORCH, "2.13.0", {}, status="oom", reason="full")], [planned(**SIMULATED)]) is None

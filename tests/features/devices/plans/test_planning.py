@@ -1,0 +1,241 @@
+"""The parent's part, with planners that are scripts: what is taken up, what is tried again, and that no failure is lost."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import environments, releases
+from framebench.engine.environments import Environment, SetupError
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans import planning, store
+from framebench.features.devices.plans.fingerprint import fingerprint
+from framebench.features.devices.plans.naming import cases_of
+from framebench.features.devices.plans.planned import Planned
+from framebench.suite.case import Case, UnknownCase
+from tests.features.devices.made import CASE, MIB, PARTS
+from tests.processes import framebench
+
+H100 = find("h100-80gb")
+ANSWER = {"outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "versions": {"jax": "0"}}
+Playing = Callable[[str], Path]
+
+
+@pytest.fixture
+def playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playing:
+    """A planner whose body is given, in the place of every framework's; returns the file that it adds a letter to."""
+
+    def play(body: str) -> Path:
+        asked = tmp_path / "asked"
+        interpreter = tmp_path / "python"
+        interpreter.write_text(f"#!{sys.executable}\nimport sys, time\nopen({str(asked)!r}, 'a').write('x')\n{body}\n")
+        interpreter.chmod(0o755)
+        made = Environment("jax", "0.10.2", interpreter)
+        monkeypatch.setattr(environments, "ensure", lambda framework, **_: made)
+        return asked
+
+    return play
+
+
+def plan(tmp_path: Path, *cases: str, again: bool = False) -> list[Planned]:
+    return planning.plan_all([Case.of(c) for c in cases or (CASE,)], H100, tmp_path, lambda _: None, again=again)
+
+
+def test_what_was_planned_is_taken_up(tmp_path: Path, playing: Playing) -> None:
+    asked = playing(f"print('noise'); print({json.dumps(ANSWER)!r})")
+    (first,) = plan(tmp_path)
+    assert (first.outcome, first.peak_bytes, first.origin.versions) == ("planned", 12 * MIB, {"jax": "0"})
+    assert plan(tmp_path) == [first]
+    assert asked.read_text() == "x"
+    plan(tmp_path, again=True)
+    assert asked.read_text() == "xx"
+
+
+def test_only_what_is_missing_is_planned(tmp_path: Path, playing: Playing) -> None:
+    asked = playing(f"print({json.dumps(ANSWER)!r})")
+    other = CASE.replace("fp32", "checkpoint")
+    plan(tmp_path)
+    assert [one.case for one in plan(tmp_path, other, CASE)] == [other, CASE]
+    assert asked.read_text() == "xx"
+
+
+def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = playing(f"print({json.dumps(ANSWER)!r})")
+    plan(tmp_path)
+    monkeypatch.setattr(planning, "fingerprint", lambda case, device: "other")
+    plan(tmp_path)
+    assert asked.read_text() == "xx"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("sys.stderr.write('Traceback\\nRuntimeError: boom\\n'); sys.exit(3)", "the planner ended with 3: RuntimeError: boom"),
+        ('print(\'{"outcome": "planned"}\')', "the prediction does not hold"),
+        ("print('no JSON')", "the planner ended with 0: it said nothing"),
+        ("time.sleep(60)", "planning took longer than"),
+        ("import os; os.kill(os.getpid(), 9)", "the planner was killed: this machine ran out of memory"),
+    ],
+)
+def test_a_failure_is_kept_and_tried_again(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
+) -> None:
+    monkeypatch.setattr(planning, "BUDGET_S", 1.5)
+    asked = playing(body)
+    (failed,) = plan(tmp_path)
+    assert failed.outcome == "failed"
+    assert reason in str(failed.reason)
+    assert list(store.every(tmp_path)) == [failed]
+    plan(tmp_path)
+    assert asked.read_text() == "xx"
+
+
+def test_flags_of_whoever_asks_do_not_reach_the_planner(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
+    playing(f"import json, os; print(json.dumps({ANSWER} | {{'versions': {{'flags': os.environ.get('XLA_FLAGS', 'none')}}}}))")
+    assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
+
+
+def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
+    told = {"outcome": "refused", "reason": "needs 90.00 GiB at compile time, of 79.11 GiB", "needs_bytes": 90 * 2**30}
+    asked = playing(f"print({json.dumps(told)!r})")
+    (refused,) = plan(tmp_path)
+    assert (refused.outcome, refused.needs_bytes) == ("refused", 90 * 2**30)
+    plan(tmp_path)
+    assert asked.read_text() == "x"
+
+
+def test_an_environment_that_cannot_be_built_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure(framework: str, **_: object) -> Environment:
+        raise SetupError("pip ended with exit code 1; the end of x.log:\n...\nERROR: No matching distribution found for y==1\n")
+
+    monkeypatch.setattr(environments, "ensure", ensure)
+    (failed,) = plan(tmp_path)
+    assert failed.reason == "no compiler for it: ERROR: No matching distribution found for y==1"
+
+
+@pytest.mark.parametrize(
+    ("case", "device", "why"),
+    [
+        ("transformer/jittor/train/fp32/b4/tiny", "h100-80gb", "Jittor decides what it allocates while it runs"),
+        ("transformer/torch/train/fp32/b4/tiny", "tpu-v5e", "PyTorch is planned for GPUs alone"),
+        ("transformer/jax/train/fused_optimizer/b4/tiny", "h100-80gb", ""),
+    ],
+)
+def test_what_nothing_can_tell_has_its_reason(tmp_path: Path, case: str, device: str, why: str) -> None:
+    (told,) = planning.plan_all([Case.of(case)], find(device), tmp_path, lambda _: None)
+    assert (told.outcome, told.peak_bytes) == ("not planned", None)
+    assert told.reason
+    assert why in told.reason
+
+
+def test_the_fingerprint_is_of_what_decides_the_program() -> None:
+    fp32, checkpoint = Case.of(CASE), Case.of(CASE.replace("fp32", "checkpoint"))
+    told = {fingerprint(c, d) for c in (fp32, checkpoint) for d in (H100, find("a100-40gb"))}
+    assert len(told) == 4
+    assert fingerprint(fp32, H100) in told
+
+
+def test_selectors_name_many_cases_and_any_batch() -> None:
+    ids = [case.id for case in cases_of(["transformer/jax/train/{fp32,checkpoint}/b12/full", "resnet50/jax/train/fp32/*/tiny"])]
+    assert ids[:2] == ["transformer/jax/train/fp32/b12/full", "transformer/jax/train/checkpoint/b12/full"]
+    assert all(name.startswith("resnet50/jax/train/fp32/b") for name in ids[2:])
+    assert [case.ranks for case in cases_of(["transformer/jax/train/fully_sharded/b64x8/full"])] == [8]
+    with pytest.raises(UnknownCase, match="no strategy 'nothing'"):
+        cases_of(["transformer/jax/train/nothing/b8/full"])
+
+
+def test_the_command_tells_each_case_and_fails_if_one_failed(tmp_path: Path, playing: Playing) -> None:
+    playing(f"print({json.dumps(ANSWER)!r})")
+    asked = ["predict", CASE.replace("fp32", "{fp32,no_donate}"), "--device", "h100-80gb", "--results", str(tmp_path)]
+    told = framebench(*asked)
+    assert told.returncode == 0
+    assert "12.0" in told.stdout
+    assert "Not measured" in told.stdout
+    assert [one["outcome"] for one in json.loads(framebench(*asked, "--json").stdout)] == ["planned", "planned"]
+    playing("sys.exit(1)")
+    failing = framebench("predict", CASE.replace("fp32", "scan"), "--device", "h100-80gb", "--results", str(tmp_path))
+    assert failing.returncode == 1
+    assert "the planner ended with 1" in failing.stdout
+
+
+def test_an_unknown_device_is_a_mistake() -> None:
+    told = framebench("predict", CASE, "--device", "h100")
+    assert told.returncode == 2
+    assert "the nearest is h100-80gb" in told.stderr
+
+
+def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    less = ANSWER | {"peak_bytes": 11 * MIB, "parts": PARTS | {"temporaries": 6 * MIB}}
+    playing(f"print({json.dumps(ANSWER)!r})")
+    plan(tmp_path)
+    playing(f"print({json.dumps(less)!r})")
+    monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
+    asked = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, "--device", "h100-80gb", "--results", str(tmp_path))
+    told = framebench(*asked, "--json")
+    (row,) = json.loads(told.stdout)["rows"]
+    assert (row["base"], row["change"], row["verdict"]) == (11 * MIB, 12 * MIB, "regression")
+    assert told.returncode == 1
+    shown = framebench(*asked)
+    assert "+1,048,576" in shown.stdout
+    assert "not measured" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["torch==1", "torch==2", CASE, "--device", "h100-80gb"], "with --device releases of JAX are compared"),
+        (["jax==0.9.2", "jax==0.10.2", "--device", "h100-80gb"], "which cases"),
+        (["jax==0.9.2", "jax==0.10.2", CASE], "cases are named with --device"),
+    ],
+)
+def test_mistakes_in_a_comparison_are_told(more: list[str], why: str) -> None:
+    told = framebench("versions", "compare", *more)
+    assert told.returncode == 2
+    assert why in told.stderr
+
+
+def test_releases_without_a_compiler_for_it_have_no_plan(tmp_path: Path) -> None:
+    (told,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
+    assert told.outcome == "failed"
+    assert "only JAX's releases are planned, and only for GPUs" in str(told.reason)
+
+
+def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
+    largest = [{"bytes": 7 * MIB, "line": "models/transformer/flax_model.py:64", "shape": "f32[8,12]", "count": 2}]
+    playing(f"print({json.dumps(ANSWER | {'largest': largest})!r})")
+    asked = ("--device", "h100-80gb", "--results", str(tmp_path))
+    told = framebench("explain", CASE, *asked)
+    assert told.returncode == 0
+    assert "flax_model.py:64" in told.stdout
+    assert "temporaries" in told.stdout
+    assert json.loads(framebench("explain", CASE, *asked, "--json").stdout)["largest"][0]["count"] == 2
+    many = framebench("explain", "transformer/jax/train/*/b4/tiny", *asked)
+    assert (many.returncode, "explain is about one" in many.stderr) == (2, True)
+
+
+def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    playing(f"print({json.dumps(ANSWER)!r})")
+    readers: list[str] = []
+
+    def read(*_: object) -> str:
+        readers.append(threading.current_thread().name)
+        return "sources"
+
+    monkeypatch.setattr(planning, "fingerprint", read)
+    plan(tmp_path, CASE, CASE.replace("/b1/", "/b2/"))
+    assert readers
+    assert set(readers) == {threading.main_thread().name}, "CPython 3.11's ast.parse fails now and then beside another thread's"
+
+
+@pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])
+def test_older_releases_of_jax_have_a_planner_of_their_own(version: str, worker: str) -> None:
+    assert planning.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
+    assert planning.planner(Environment("torch", "2.1.0", Path("python"))) == "simulation.torch_plan"

@@ -1,0 +1,81 @@
+"""Releases of JAX by what they plan for a device: side by side, and the first that changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans import store
+from framebench.features.devices.plans.fingerprint import fingerprint
+from framebench.features.devices.releases import table
+from framebench.features.versions import bisect
+from framebench.features.versions import planned as of_plans
+from framebench.suite.case import Case
+from tests.features.devices.made import CASE, origin, planned
+from tests.features.devices.tables.test_table import H100, larger
+from tests.processes import framebench
+
+SIZES = {"0.9.0": 0, "0.9.1": 0, "0.9.2": 24, "0.10.0": 24}  # MiB more than 12
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """What four releases planned, by the code that is there."""
+    code = fingerprint(Case.of(CASE), find("h100-80gb"))
+    for version, more in SIZES.items():
+        store.write(tmp_path, planned(framework_version=version, origin=origin(code=code), **larger(more)))
+    return tmp_path
+
+
+def test_releases_stand_side_by_side_in_their_order() -> None:
+    old = [planned(framework_version=v, **larger(n)) for v, n in (("0.10.0", 0), ("0.9.2", 12))]
+    shown = table.of_releases([*old, planned(case=CASE.replace("fp32", "scan"))], H100)
+    assert shown
+    assert shown.head == ("case", "0.9.2", "0.10.0", "change"), "of the others no case was planned by two"
+    assert shown.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
+    assert table.of_releases([planned()], H100) is None
+
+
+def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
+    asked = [word for version in ("0.9.0", "0.9.2") for word in ("--version", version)]
+    told = framebench(
+        "versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept)
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert "+200.00%" in told.stdout
+    report = framebench("report", "--device", "h100-80gb", "--results", str(kept))
+    assert report.returncode == 0, report.stderr
+    assert "Releases of JAX by what they plan" in report.stdout
+
+
+def test_the_release_is_named_by_its_plan(kept: Path) -> None:
+    tried = of_plans.measure(CASE, "h100-80gb", kept)
+    answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
+    assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
+    assert {one.instrument for one in answer.tried} == {"compiler.plan"}
+
+
+def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
+    code = fingerprint(Case.of(CASE), H100)
+    why = {"outcome": "not planned", "reason": "XLA cannot compile it", "peak_bytes": None, "parts": {}}
+    store.write(kept, planned(framework_version="0.9.1", origin=origin(code=code), **why))
+    answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), of_plans.measure(CASE, "h100-80gb", kept))
+    assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb", "--version", "2.1.0"), "releases of JAX"),
+        (("versions", "run", "--framework", "jax", "--device", "h100-80gb", "--version", "0.9.2"), "which cases?"),
+        (("versions", "run", "--framework", "jax", CASE, "--device", "h100", "--version", "0.9.2"), "the nearest is h100-80gb"),
+        (("report", "--device", "tpu-v5e"), "predict first: framebench predict CASES --device tpu-v5e"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    told = framebench(*words, "--results", str(tmp_path))
+    assert told.returncode in (1, 2)
+    assert said in " ".join(told.stderr.split())
+    assert "Traceback" not in told.stderr

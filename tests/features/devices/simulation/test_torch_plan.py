@@ -1,0 +1,96 @@
+"""What is told of PyTorch's cases on devices that are not here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from framebench.features.devices.plans.planned import Origin, Planned
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "torch_plans.py"
+TRAIN = "transformer/torch/train"
+EAGER = (
+    "amp_bf16", "amp_fp16", "checkpoint", "accumulate", "optimizer_in_backward", "adamw_8bit", "fused_optimizer", "offload",
+    "optimizer_offload", "expandable_segments", "memory_fraction",
+)  # fmt: skip
+ASKED = (
+    *(f"{TRAIN}/{strategy}/b4/cpu@a100-40gb" for strategy in ("fp32", *EAGER)),
+    "transformer/torch/finetune/lora/b8/cpu@a100-40gb",
+    "transformer/torch/eval/no_grad/b4/cpu@a100-40gb", "transformer/torch/eval/inference_mode/b4/cpu@a100-40gb",
+    "resnet50/torch/train/channels_last/b4/tiny@a100-40gb",
+    "resnet50/torch/train/autotune/b4/tiny@a100-40gb", f"{TRAIN}/compile/b4/cpu@a100-40gb",
+    f"{TRAIN}/fp32/b8/full@rtx4060-8gb",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plans(environment: dict[str, Environment]) -> dict[str, Planned]:
+    """The records that become of them: nothing is told that a record does not take."""
+    found = run_inside(environment["torch"], PROGRAM, *ASKED)
+    assert isinstance(found, dict)
+    return {asked.replace("@a100-40gb", ""): kept(asked, told) for asked, told in found.items()}
+
+
+def kept(asked: str, told: dict[str, Any]) -> Planned:
+    case, device = asked.split("@")
+    versions = told.pop("versions")
+    origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", versions=versions, wall_s=1.0)
+    return Planned(
+        case=case, device=device, framework="torch", framework_version=versions["torch"], source="allocator.simulated",
+        origin=origin, **told,
+    )  # fmt: skip
+
+
+def parts(plans: dict[str, Planned], strategy: str, size: str = "b4/cpu") -> dict[str, int]:
+    return plans[f"{TRAIN}/{strategy}/{size}"].parts
+
+
+@pytest.mark.slow
+def test_every_eager_strategy_is_planned(plans: dict[str, Planned]) -> None:
+    for strategy in EAGER:
+        told = plans[f"{TRAIN}/{strategy}/b4/cpu"]
+        assert told.outcome == "planned", strategy
+        assert told.peak_bytes == told.parts["reserved"] >= told.parts["allocated"] > told.parts["between_steps"] > 0
+
+
+@pytest.mark.slow
+def test_what_strategies_change(plans: dict[str, Planned]) -> None:
+    """By kind, each against the baseline."""
+    base = parts(plans, "fp32")
+    assert base["optimizer_states"] == pytest.approx(2 * base["weights"], rel=0.02)
+    assert parts(plans, "adamw_8bit")["optimizer_states"] == pytest.approx(base["optimizer_states"] / 4, rel=0.05)
+    assert parts(plans, "optimizer_offload")["optimizer_states"] < base["optimizer_states"] / 50
+    assert parts(plans, "optimizer_in_backward")["between_steps"] < base["between_steps"] - 0.9 * base["weights"]
+    assert parts(plans, "checkpoint")["activations"] < base["activations"] / 2
+    assert parts(plans, "accumulate")["activations"] < base["activations"] / 2
+    for strategy in ("amp_bf16", "amp_fp16"):
+        assert parts(plans, strategy)["optimizer_states"] == pytest.approx(base["optimizer_states"], rel=0.02)
+        assert parts(plans, strategy)["activations"] < base["activations"]
+
+
+@pytest.mark.slow
+def test_modes_without_gradients_are_one(plans: dict[str, Planned]) -> None:
+    no_grad, inference = (plans[f"transformer/torch/eval/{mode}/b4/cpu"].parts for mode in ("no_grad", "inference_mode"))
+    assert no_grad == inference
+
+
+@pytest.mark.slow
+def test_what_is_not_planned_is_a_sentence(plans: dict[str, Planned]) -> None:
+    compiled, tried = plans[f"{TRAIN}/compile/b4/cpu"], plans["resnet50/torch/train/autotune/b4/tiny"]
+    assert (compiled.outcome, tried.outcome) == ("not planned", "not planned")
+    assert compiled.reason == "only eager execution is simulated: a compiler decides anew what is kept"
+    assert "measured on the card" in str(tried.reason)
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_says_how_much_it_needs(plans: dict[str, Planned]) -> None:
+    told = plans[f"{TRAIN}/fp32/b8/full@rtx4060-8gb"]
+    assert told.outcome == "refused"
+    assert told.needs_bytes is not None
+    assert told.needs_bytes > 11 * 2**30
+    assert str(told.reason).startswith("does not fit: needs 11")

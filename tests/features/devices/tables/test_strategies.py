@@ -1,0 +1,47 @@
+"""Tables of what strategies are predicted to save."""
+
+from __future__ import annotations
+
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.tables.strategies import tables
+from framebench.records.pins import pinned_version
+from tests.features.devices.made import MIB, planned
+
+H100 = find("h100-80gb")
+
+
+def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
+    parts = {} if size is None else {"allocated": size * MIB}
+    reserved = size and (size + 100) * MIB
+    told = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
+    case = f"transformer/torch/train/{strategy}/b{batch}/full"
+    return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **told)
+
+
+def plan(strategy: str, size: int, version: str = "") -> Planned:
+    parts = {"arguments": size * MIB, "outputs": 0, "temporaries": 0, "aliased": 0}
+    case = f"transformer/jax/train/{strategy}/b8/full"
+    return planned(case=case, framework_version=version or pinned_version("jax"), peak_bytes=size * MIB, parts=parts)
+
+
+def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
+    every = [
+        simulated("fp32", 1000), simulated("checkpoint", 500), plan("fp32", 2000), plan("checkpoint", 500),
+        simulated("compile", None, outcome="not planned", reason="a compiler decides"),
+        simulated("fp32", 7, batch=4), plan("checkpoint", 1, version="0.0.1"),
+    ]  # fmt: skip
+    (table,) = tables(every, H100)
+    rows = [tuple(row) for row in table.data.to_numpy()]
+    assert rows == [
+        ("fp32", "1,000.0", "1.00", "1,100.0", "2,000.0", "1.00"),
+        ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
+        ("compile", "-", "-", "-", "-", "-"),
+    ]
+    assert any("not predicted: torch compile: a compiler decides" in note for note in table.notes)
+    assert "batch 8, size full, on one NVIDIA H100" in table.title
+
+
+def test_a_few_predictions_make_no_table() -> None:
+    assert list(tables([simulated("fp32", 1000), simulated("checkpoint", 500)], H100)) == []
+    assert list(tables([simulated(name, 1) for name in ("fp32", "checkpoint", "accumulate")], find("a100-40gb"))) == []

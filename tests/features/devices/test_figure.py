@@ -1,0 +1,54 @@
+"""The picture of what strategies are predicted to need: bars are the rows' own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from framebench.analysis.figures.page import finding_and_source
+from framebench.analysis.results import Results
+from framebench.features.devices import figure
+from framebench.features.devices.plans import store
+from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.tables.frame import frame
+from tests.features.devices.tables.test_strategies import plan, simulated
+
+STRATEGIES = {"fp32": 8192, "checkpoint": 4096, "accumulate": 2048, "foreach": 8100, "amp_bf16+checkpoint": 1024}
+
+
+def predictions(**fields: str) -> list[Planned]:
+    told = [one for name, size in STRATEGIES.items() for one in (simulated(name, size), plan(name, 2 * size))]
+    return [one.model_copy(update=fields) for one in told]
+
+
+def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
+    drawn = figure.savings(frame([*predictions(), *predictions(device="a100-40gb")]))
+    assert drawn
+    assert [axes.get_title(loc="left").split(":")[0] for axes in drawn.axes] == [
+        "NVIDIA H100 SXM 80 GB",
+        "NVIDIA A100 SXM 40 GB",
+    ]
+    for axes in drawn.axes:
+        names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+        assert names == ["fp32", "checkpoint", "accumulate"], "strategies that change nothing, and combinations, are left out"
+        for container, factor in zip(axes.containers, (1, 2)):
+            assert [round(bar.get_width()) for bar in container] == [factor * STRATEGIES[n] for n in names]
+
+
+def test_the_title_has_the_least_of_each_framework() -> None:
+    drawn = figure.savings(frame(predictions()))
+    assert drawn
+    finding, source = finding_and_source(drawn)
+    assert finding == ("transformer train, batch 8, size full: accumulate leaves 25% in PyTorch, accumulate leaves 25% in JAX")
+    assert "Predicted, not measured" in source
+
+
+def test_too_few_strategies_are_no_picture() -> None:
+    assert figure.savings(frame([simulated("fp32", 100), simulated("checkpoint", 50)])) is None
+
+
+def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
+    for one in [*predictions(), simulated("fp32", 7, batch=64), simulated("no_grad", 7).model_copy()]:
+        store.write(tmp_path, one)
+    ((name, _, rows),) = figure.figures(Results(tmp_path), [])
+    assert name == "devices-transformer-train-full"
+    assert set(rows["batch"]) == {8}

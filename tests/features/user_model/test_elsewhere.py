@@ -1,0 +1,131 @@
+"""What a file holds beside its model is in the peak, whichever way it is held, and is named: beside VmHWM of a plain loop."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.adapters.base import UNSEEN
+from framebench.engine.environments import Environment
+from framebench.instruments.host import MALLOC_ENV
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "try_elsewhere.py"
+MIB = 2**20
+BEGINNING = """
+import ctypes
+import numpy as np
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+def model():
+    return Net()
+
+def batch(n):
+    return torch.randn(n, 256), torch.randn(n, 256)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+# what is added to the file -> the bytes that it holds, and how the holder is called
+HELD = {
+    "nothing": ("", 0, ""),
+    "a teacher that the loss calls": (
+        """
+        TEACHER = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)]).requires_grad_(False)
+        def loss(output, target):
+            return (output.mean(1) - TEACHER(target.repeat(1, 4)).mean(1)).square().mean()
+        """,
+        6 * (1024 + 1) * 1024 * 4,
+        "the global `TEACHER` of mine.py",
+    ),
+    "a matrix in an attribute": (
+        """
+        class Mixed(Net):
+            def __init__(self):
+                super().__init__()
+                self.mixing = {"way": [torch.eye(256).repeat(96, 1)]}
+            def forward(self, x):
+                return super().forward(x @ self.mixing["way"][0][:256])
+        def model():
+            return Mixed()
+        """,
+        24 * MIB,
+        "the attribute `mixing` of the model",
+    ),
+    "a closure": (
+        """
+        def made():
+            weight = torch.ones(24, 512, 512)
+            return lambda output, target: ((output - target) ** 2 * weight[0, 0, 0]).mean()
+        loss = made()
+        """,
+        24 * MIB,
+        "the global `loss` of mine.py",
+    ),
+    "an array of NumPy's": ("DATA = [np.ones((512, 512, 12), np.float64)]", 24 * MIB, "the global `DATA` of mine.py"),
+    "a module beside it": ("import beside", 24 * MIB, "the global `TABLE` of beside.py"),
+    "activations that are kept with their graph": (
+        """
+        KEPT = []
+        class Keeping(Net):
+            def forward(self, x):
+                KEPT[:] = [(self.up(x.repeat(96, 1)).tanh() * 2.0).sin()]
+                return super().forward(x)
+        def model():
+            return Keeping()
+        """,
+        2 * 24 * MIB + 6 * MIB + 24 * MIB,  # of tanh, of the product, which sin saves, the repeated input, and the last one
+        "the global `KEPT` of mine.py",
+    ),
+    "memory of a library": (
+        """
+        allocate = ctypes.CDLL(None).malloc
+        allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        PLACE = allocate(24 * 2**20)
+        ctypes.memset(PLACE, 1, 24 * 2**20)
+        """,
+        24 * MIB,
+        UNSEEN,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("held")
+    for name, (more, _, _) in HELD.items():
+        (folder / name).mkdir()
+        (folder / name / "mine.py").write_text(BEGINNING + textwrap.dedent(more))
+    (folder / "a module beside it" / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
+    result = run_inside(environment["torch"], PROGRAM, str(folder), variables=MALLOC_ENV)
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any]) -> None:
+    _, size, holder = HELD[name]
+    ours, plain = found[name]["ours"], found[name]["plain"]
+    # a plain loop's process also takes code and kernels into memory, some MiB whatever the file
+    beside = found["nothing"]["plain"] - found["nothing"]["ours"]["peak"]
+    assert ours["peak"] == pytest.approx(plain - beside, abs=4 * MIB), ours
+    by_hand = found["nothing"]["ours"]["peak"] + size
+    assert ours["peak"] >= by_hand - 4 * MIB
+    assert ours["saved"] <= ours["peak"]
+    if not holder:
+        assert ours["holders"] == {}
+        return
+    assert max(ours["holders"], key=ours["holders"].get) == holder
+    assert ours["holders"][holder] == pytest.approx(size, abs=(4 if holder == UNSEEN else 0.1) * MIB)
