@@ -5,5 +5,5 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Whether memory grows from step to step, and what piles up.",
     {"commands": "command"},
-    workers=("worker",),
+    workers=("worker", "torch_script"),
 )

@@ -10,7 +10,8 @@ import typer
 
 from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
 from framebench.engine import installed, runner
-from framebench.features.growth.measure import NoReadings, obstacle, read
+from framebench.features.growth.measure import NoReadings, followable, followed, obstacle, read
+from framebench.features.growth.record import Growth
 from framebench.suite import hypothetical
 
 LEAST_STEPS = 52  # framebench.features.growth.table has the reason, and is imported late
@@ -19,7 +20,10 @@ OWN_STEP = "a Python file with `step(adapter)`, which is called in place of the 
 
 @app.command(rich_help_panel=MEASURE)
 def grow(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    case: Annotated[
+        str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own training script")
+    ],
+    arguments: Annotated[list[str] | None, typer.Argument(help="after `--`: what your script is called with")] = None,
     steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="whose memory is read, after the warm-up")] = 200,
     step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=OWN_STEP)] = None,
     env: Env = None,
@@ -27,14 +31,14 @@ def grow(
     as_json: AsJson = False,
 ) -> None:
     """Does memory grow from step to step? Bytes per step, and what piles up: objects, storages, programs, and where they are
-    made. Exit code 1 if it grows, 3 if that is undecided."""
-    asked = hypothetical.named(case)
+    made. A step of your own script ends with its optimizer's. Exit code 1 if it grows, 3 if that is undecided."""
     try:
-        if why := obstacle(asked):  # before an environment is built for nothing
-            raise NoReadings(f"{asked.id}: {why}")
-        with measuring(results), err.status(asked.id):
-            environment = installed.ready([asked.framework], env, say)[asked.framework]
-            measured_growth = read(asked, environment, steps, step)
+        if case.endswith(".py"):
+            measured_growth = of_script(Path(case), arguments or [], steps, step, env, results)
+        elif arguments:
+            fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
+        else:
+            measured_growth = of_case(case, steps, step, env, results)
     except NoReadings as error:
         fail(str(error), 2)
     from framebench.features.growth import table as growth
@@ -46,3 +50,23 @@ def grow(
         if measured_growth.kept:
             growth.kept(measured_growth).terminal(out)
     raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(measured_growth)])
+
+
+def of_case(case: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+    """Raises NoReadings."""
+    asked = hypothetical.named(case)
+    if why := obstacle(asked):  # before an environment is built for nothing
+        raise NoReadings(f"{asked.id}: {why}")
+    with measuring(results), err.status(asked.id):
+        environment = installed.ready([asked.framework], env, say)[asked.framework]
+        return read(asked, environment, steps, step)
+
+
+def of_script(script: Path, arguments: list[str], steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+    """Raises NoReadings."""
+    if step:
+        raise NoReadings(f"--step is called in place of a case's step, and {script} makes its own")
+    framework = followable(script)
+    with measuring(results), err.status(script.name):
+        environment = installed.ready([framework], env, say)[framework]
+        return followed(script, arguments, environment, steps)

@@ -13,8 +13,8 @@ from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.features.growth.leak_report import Program, Storages, caller
 
 
-def live(adapter: JaxAdapter) -> Callable[[], int]:
-    return adapter.live_bytes
+def live(adapter: JaxAdapter) -> dict[str, Callable[[], int]]:
+    return {"allocator.live": adapter.live_bytes}
 
 
 def counters(adapter: JaxAdapter, programs: list[Program]) -> dict[str, Callable[[], int]]:

@@ -10,8 +10,8 @@ from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.features.growth.leak_report import Program, Storages
 
 
-def live(adapter: JittorAdapter) -> Callable[[], int]:
-    return adapter.live_bytes
+def live(adapter: JittorAdapter) -> dict[str, Callable[[], int]]:
+    return {"allocator.live": adapter.live_bytes}
 
 
 def counters(adapter: JittorAdapter, programs: list[Program]) -> dict[str, Callable[[], int]]:

@@ -53,18 +53,34 @@ def caller(frame: FrameType | None) -> str:
 
 def leak_report(storages: Storages, step: Callable[[], None], programs: list[Program]) -> list[Kept]:
     """What there is more of after the watched steps than there was halfway: programs, objects, storages."""
-    tracemalloc.start(FRAMES)
-    with storages:
-        for _ in range(HALF):
-            step()
-        halfway = {key: len(things) for key, things in there(programs, storages).items()}
-        for _ in range(HALF):
-            step()
-        after = there(programs, storages)
-    more = {key: things[halfway.get(key, 0) :] for key, things in after.items()}
-    after.clear()
-    rows = [row(key, things, storages.about) for key, things in more.items() if len(things) >= REGULAR * HALF]
-    return [kept for kind in ("compilation", "object", "storage") for kept in most(r for r in rows if r["kind"] == kind)]
+    watch = Watch(storages, programs)
+    for _ in range(HALF):
+        step()
+    watch.halfway()
+    for _ in range(HALF):
+        step()
+    return watch.end()
+
+
+class Watch:
+    """Over two halves of some steps, whoever makes them."""
+
+    def __init__(self, storages: Storages, programs: list[Program]) -> None:
+        self.storages, self.programs = storages, programs
+        tracemalloc.start(FRAMES)
+        storages.__enter__()
+        self.counted: dict[tuple[str, str, str], int] = {}
+
+    def halfway(self) -> None:
+        self.counted = {key: len(things) for key, things in there(self.programs, self.storages).items()}
+
+    def end(self) -> list[Kept]:
+        after = there(self.programs, self.storages)
+        self.storages.__exit__(None, None, None)
+        more = {key: things[self.counted.get(key, 0) :] for key, things in after.items()}
+        after.clear()
+        rows = [row(key, things, self.storages.about) for key, things in more.items() if len(things) >= REGULAR * HALF]
+        return [kept for kind in ("compilation", "object", "storage") for kept in most(r for r in rows if r["kind"] == kind)]
 
 
 def most(rows: Iterable[Kept]) -> list[Kept]:

@@ -24,7 +24,10 @@ STRAYS = 2  # differences that may stray on either side
 LEAST_STEPS = 4 * SEGMENTS
 CONFIDENCE = 1 - 2 * sum(math.comb(SEGMENTS - 1, i) for i in range(STRAYS + 1)) / 2 ** (SEGMENTS - 1)
 # bytes per step that matter: twice as much is always found. 1 KiB is 1 GiB in a million steps; the kernel gives whole pages
-SENSITIVITY = {"allocator.live": 2**10, "host.malloc": 2**10, "host.private": 2**13}
+SENSITIVITY = {
+    "allocator.live": 2**10, "allocator.pinned": 2**10, "host.malloc": 2**10, "host.private": 2**13, "host.shared": 2**13,
+    "host.children": 2**13,
+}  # fmt: skip
 PILES_UP = 0.1  # of what is counted, per step
 Verdict = Literal["grows", "does not grow", "undecided"]
 SAID = {"grows": "memory grows", "does not grow": "memory does not grow", "undecided": "undecided whether memory grows"}
@@ -60,11 +63,18 @@ def slopes(measured_growth: Growth) -> dict[str, Slope]:
 
 
 def verdict(measured_growth: Growth) -> Verdict:
-    """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not."""
+    """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not. What steps
+    were seen to keep must be seen by one of them, or nothing is decided."""
     verdicts = [line.verdict(SENSITIVITY[name]) for name, line in slopes(measured_growth).items()]
     if "grows" in verdicts:
         return "grows"
-    return "undecided" if "undecided" in verdicts else "does not grow"
+    return "undecided" if "undecided" in verdicts or _unseen(measured_growth) else "does not grow"
+
+
+def _unseen(measured_growth: Growth) -> int:
+    """The bytes per step of the largest row of what was kept, where they are more than any instrument would call nothing."""
+    most = max((row.bytes_per_step or 0 for row in measured_growth.kept), default=0)
+    return most if most >= max(SENSITIVITY.values()) else 0
 
 
 def _piling_up(measured_growth: Growth) -> dict[str, Slope]:
@@ -94,13 +104,16 @@ def table(measured_growth: Growth) -> Comparison:
         "low": Shown("from", size), "high": Shown("to", size), "least": Shown("no growth up to", size),
     }  # fmt: skip
     steps = len(next(iter(measured_growth.bytes.values())))
-    step_text = f" with the step of {measured_growth.file}" if measured_growth.file else ""
+    own_step = measured_growth.file and not measured_growth.file.endswith(measured_growth.case)  # else a script, which has all
+    step_text = f" with the step of {measured_growth.file}" if own_step else ""
     caption = (
         f"{steps} steps after {measured_growth.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, "
         f"with its "
         f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
     )
     notes = [f"{name}: {line.value:+,.1f} per step" for name, line in _piling_up(measured_growth).items()]
+    if verdict(measured_growth) == "undecided" and (most := _unseen(measured_growth)):
+        notes.append(f"watched steps kept {size(most)} each, which no instrument sees: the two do not agree")
     if verdict(measured_growth) == "grows" and not measured_growth.kept:
         notes.append(
             f"{measured_growth.watched} more steps were watched, and most of them left nothing behind that could be named"

@@ -17,9 +17,18 @@ from framebench.adapters.torch.observe import graph_nodes
 from framebench.features.growth.leak_report import Program, Storages, caller, has_storage
 
 
-def live(adapter: TorchAdapter) -> Callable[[], int] | None:
-    """A GPU's allocator keeps count; on the CPU tensors are malloc's."""
-    return (lambda: adapter.statistics()["allocated_bytes.all.current"]) if adapter.statistics() else None
+def live(adapter: TorchAdapter) -> dict[str, Callable[[], int]]:
+    """A GPU's allocator keeps count, and so does that of pinned memory; on the CPU tensors are malloc's."""
+    return gpu_meters() if adapter.statistics() else {}
+
+
+def gpu_meters() -> dict[str, Callable[[], int]]:
+    """Tensors on the GPU, and pages of the host that it reads by itself."""
+    if not torch.cuda.is_available():
+        return {}
+    pinned = getattr(torch.cuda, "host_memory_stats", None)  # since PyTorch 2.6
+    meters = {"allocator.live": lambda: int(torch.cuda.memory_stats().get("allocated_bytes.all.current", 0))}
+    return meters | ({"allocator.pinned": lambda: int(pinned().get("allocated_bytes.current", 0))} if pinned else {})
 
 
 def counters(adapter: TorchAdapter, programs: list[Program]) -> dict[str, Callable[[], int]]:
@@ -45,6 +54,8 @@ class TorchStorages(TorchDispatchMode, Storages):  # type: ignore[misc]  # the m
 
     def __init__(self) -> None:
         super().__init__()
+        import torch._dynamo  # as the first step in a mode does: while allocations are traced that takes minutes
+
         self.made: dict[int, tuple[weakref.ref[Any], str, str, int]] = {}  # itself, operator, place, bytes; by address
         self.before = {t.untyped_storage()._cdata for t in gc.get_objects() if has_storage(type(t))}
 

@@ -69,9 +69,7 @@ def plain() -> nnx.Module:
     if isinstance(model, linen.Module):
         return Linen(model)
     if not isinstance(model, nnx.Module):
-        raise Fault(
-            f"{user().line('model')}: model() must return a flax.nnx.Module or a flax.linen.Module, and it returned {kind(model)}"
-        )
+        raise Fault(f"{user().line('model')}: model() must return a flax.nnx.Module or a flax.linen.Module, not {kind(model)}")
     return model
 
 

@@ -17,7 +17,9 @@ from framebench.records.provenance import ROOT
 RNG = np.random.default_rng(0)
 STEPS = 200
 FLAT = np.full(STEPS, 10**8)
-NOISE = {"allocator.live": 0, "host.malloc": 200, "host.private": 8192}  # bytes either way, as clean workloads have at least
+NOISE = {
+    "allocator.live": 0, "allocator.pinned": 0, "host.malloc": 200, "host.private": 8192, "host.shared": 0, "host.children": 8192,
+}  # fmt: skip  # bytes either way, as clean workloads have at least
 
 
 def found(counts: dict[str, Any] | None = None, **readings: Any) -> Growth:
