@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from framebench.features.claims.entries import Line
 from framebench.features.claims.picture import WIDTH, pictures
 
 
-def line(name: str, low: float, high: float, metric: str = "peak", **changes: object) -> Line:
+def line(name: str, low: float, high: float, metric: str = "peak", **changes: Any) -> Line:
     made = Line(name, name, True, "weaker", "change", metric, 1.0, (low + high) / 2, low, high, claimed=0.5)
-    return Line(**{**made.__dict__, **changes})  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def test_ends_of_the_scale_are_the_farthest_of_intervals_no_effect_and_claimed() -> None:
@@ -25,7 +28,7 @@ def test_ends_of_the_scale_are_the_farthest_of_intervals_no_effect_and_claimed()
 
 
 def test_arms_of_another_metric_have_a_picture_of_their_own_and_deciding_ones_come_first() -> None:
-    found = pictures([line("beside", 1.1, 1.2, "time", decides=False), line("a", 0.6, 0.8), line("none", 0.5, 0.5, low=None)])
+    found = pictures([line("beside", 1.1, 1.2, "time", decides=False), line("a", 0.6, 0.8), replace(line("none", 0.5, 0.5), low=None)])
     assert [picture.metric for picture in found] == ["peak", "time"]
     assert [bar.name for picture in found for bar in picture.bars] == ["a", "beside"], "without an interval nothing is drawn"
 
