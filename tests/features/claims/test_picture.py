@@ -28,7 +28,8 @@ def test_ends_of_the_scale_are_the_farthest_of_intervals_no_effect_and_claimed()
 
 
 def test_arms_of_another_metric_have_a_picture_of_their_own_and_deciding_ones_come_first() -> None:
-    found = pictures([line("beside", 1.1, 1.2, "time", decides=False), line("a", 0.6, 0.8), replace(line("none", 0.5, 0.5), low=None)])
+    beside, none = line("beside", 1.1, 1.2, "time", decides=False), replace(line("none", 0.5, 0.5), low=None)
+    found = pictures([beside, line("a", 0.6, 0.8), none])
     assert [picture.metric for picture in found] == ["peak", "time"]
     assert [bar.name for picture in found for bar in picture.bars] == ["a", "beside"], "without an interval nothing is drawn"
 
