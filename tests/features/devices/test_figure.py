@@ -63,5 +63,5 @@ def test_a_line_is_a_case_over_releases_in_their_order() -> None:
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]
     assert finding_and_source(drawn)[0] == (
-        "JAX 0.9.2 to 0.10.1 plan -10.0% to +0.0% of the oldest's bytes for one NVIDIA H100 SXM 80 GB"
+        "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from the oldest's"
     )

@@ -41,4 +41,4 @@ def title(drawn: pd.DataFrame, releases: list[str]) -> str:
     """How far plans are from the oldest's."""
     low, high = drawn["share"].min() - 1, drawn["share"].max() - 1
     device = find(drawn["device"].iloc[0]).title
-    return f"JAX {releases[0]} to {releases[-1]} plan {low:+.1%} to {high:+.1%} of the oldest's bytes for one {device}"
+    return f"JAX {releases[0]} to {releases[-1]}: plans for one {device} differ by {low:+.1%} to {high:+.1%} from the oldest's"
