@@ -32,20 +32,15 @@ def once(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence
         return found
     made = make(*arguments)
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time alone
-        _write(file, json.dumps(made))
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w") as opened:
+            opened.write(json.dumps(made))
+        os.replace(temporary, file)
+        for other in folder.iterdir():
+            if other.stat().st_mtime < time.time() - UNUSED_S:
+                other.unlink(missing_ok=True)
     return made
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all, as several processes draw; and without what is long unused."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent)
-    with os.fdopen(handle, "w") as opened:
-        opened.write(text)
-    os.replace(temporary, file)
-    for other in file.parent.iterdir():
-        if other.stat().st_mtime < time.time() - UNUSED_S:
-            other.unlink(missing_ok=True)
 
 
 @cache

@@ -36,17 +36,14 @@ def answer(table: pd.DataFrame) -> Comparison:
     import pandas as pd
 
     trained = tables.used(table[table["scenario"] == SCENARIO])
-    at_base = trained[trained["batch"].eq(trained.groupby(["workload", "size"])["batch"].transform(_usual))]
+    usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
+    at_base = trained[trained["batch"] == usual]
     found = [_row_of(group) for _, group in at_base.groupby(["workload", "framework", "size"], sort=False)]
     caption = (
         f"Training. Peaks of a step by {tables.read_by(trained)}, in MiB (2^20 bytes); base = {BASELINE}. {tables.READING}"
     )
     notes = (*_origins(found), *_problems(at_base), *MORE)
     return Comparison("The answer", caption, pd.DataFrame(found), SHOWN, notes=notes)
-
-
-def _usual(batches: pd.Series) -> int:
-    return int(batches.mode().min())
 
 
 def _row_of(group: pd.DataFrame) -> dict[str, object]:

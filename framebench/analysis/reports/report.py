@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framebench import extensions
-from framebench.analysis import breakdown, frames, tables
+from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
     table = tables.used(table)
-    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table)]
+    ours = [*tables.strategies(table), *tables.frameworks(table)]
     return [*ours, *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(table))]
 
 
