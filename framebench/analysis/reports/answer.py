@@ -73,7 +73,7 @@ def _origins(found: list[dict[str, Any]]) -> Iterator[str]:
 def _problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """What ended without numbers though it might have had some: one sentence for each fault."""
     broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
-    faults = broken["status"] + ": " + broken["reason"].fillna("").str.partition(";")[0]
+    faults = [f"{status}: {str(why).partition(';')[0]}" for status, why in zip(broken["status"], broken["reason"])]
     for fault, cases in broken.groupby(faults, sort=False)["case"]:
         others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         yield f"{cases.iloc[0]}{others}: {fault}"
