@@ -19,11 +19,11 @@ BASELINE = SCENARIOS[SCENARIO].baseline
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "base": Shown(f"{BASELINE} MiB", ",.0f", 1 / MIB),
+    "base": Shown("base MiB", ",.0f", 1 / MIB),
     "least": Shown("least MiB", ",.0f", 1 / MIB),
     "strategy": Shown("saved most memory"),
     "time": Shown("step x base"),
-    "throughput": Shown(f"{BASELINE} throughput"),
+    "throughput": Shown("base throughput"),
 }
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: `framebench report`",
@@ -43,7 +43,7 @@ def answer(table: pd.DataFrame) -> Comparison:
         f"Training. Peaks of a step by {tables.read_by(trained)}, in MiB (2^20 bytes); base = {BASELINE}. {tables.READING}"
     )
     notes = (*_origins(found), *_problems(at_base), *MORE)
-    return Comparison("The answer", caption, pd.DataFrame(found), SHOWN, notes=notes)
+    return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
 
 
 def _row_of(group: pd.DataFrame) -> dict[str, object]:
