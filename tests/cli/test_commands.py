@@ -209,3 +209,50 @@ def test_a_report_of_some_cases_is_of_nothing_else() -> None:
     said = framebench("report", "transformer/torch/train/fsdp/b4x2", *IN_HERE).stdout
     assert "Over ranks: train" in said
     assert "States of Adam" not in said
+
+
+def test_comparing_two_cases_leaves_what_advice_and_the_answer_say(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two records of this machine, ten times as slow, stand beside the published ones and hide none of them."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
+    asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json", "--results", str(results)
+    advised = json.loads(framebench(*asked).stdout)
+    answered = framebench("answer", "--results", str(results)).stdout
+    for strategy in ("fp32", "checkpoint"):
+        case = Case("transformer", "torch", "train", strategy, 4)
+        published(results, "here", (case,))
+        for path in store.folder(results, "here", "torch-2.13.0", case).iterdir():
+            told = json.loads(path.read_text())
+            path.write_text(json.dumps(told | {"step_s": [10 * s for s in told["step_s"]]}))
+    again = json.loads(framebench(*asked).stdout)
+    names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
+    assert [[offer[n] for n in names] for offer in again["fitting"]] == [
+        [offer[n] for n in names] for offer in advised["fitting"]
+    ]
+    assert again["machine"] == MACHINE
+    assert {offer["machine"] for offer in again["fitting"]} == {"here", MACHINE}
+    said = framebench("answer", "--results", str(results)).stdout
+    column = [line.split("│")[1:6] for line in said.splitlines() if line.startswith("│")]
+    assert column == [line.split("│")[1:6] for line in answered.splitlines() if line.startswith("│")]
+    assert "with cases measured on here: transformer torch" in said
+
+
+def test_no_case_is_not_every_case() -> None:
+    done = framebench("run", "")
+    assert done.returncode == 2
+    assert "'' names no case" in done.stderr
+
+
+def test_advice_is_sorted_by_memory_where_that_is_asked() -> None:
+    asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--sort", "memory", *IN_HERE
+    needs = [offer["needs_bytes"] for offer in json.loads(framebench(*asked, "--json").stdout)["fitting"]]
+    assert needs == sorted(needs)
+    said = framebench(*asked).stdout
+    assert "least memory first" in said
+    assert "needs least;" in said
+    assert framebench("advise", "--budget", "1GiB", "--sort", "name", *IN_HERE).returncode == 2
+
+
+def test_frameworks_are_named_as_strategies_are() -> None:
+    asked = "advise", "transformer/{torch,jax}/train/*/b4", "--budget", "1GiB", "--json", *IN_HERE
+    assert {offer["framework"] for offer in json.loads(framebench(*asked).stdout)["fitting"]} == {"torch", "jax"}
