@@ -188,13 +188,12 @@ FILES = {
         still=("accumulate",),
     ),
 }  # fmt: skip
-# with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is found out
+# with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is found out, or left out
 PLANTED = {
     "a second run that draws anew": (
         """
         def forgetful(self, x, plain=Block.forward):
-            torch.rand(1) if torch.is_grad_enabled() and getattr(self, "again", False) else None
-            self.again = not getattr(self, "again", False)
+            torch.rand(1) if torch._C._current_graph_task_id() >= 0 else None  # in a backward pass
             return plain(self, x)
         Block.forward = forgetful
         """,
@@ -245,5 +244,6 @@ def test_a_step_is_verified_as_people_write_it(name: str, found: dict[str, Any])
 def test_what_is_wrong_is_found_with_dropout_on(name: str, found: dict[str, Any]) -> None:
     rows = found[name]
     assert "fault" not in rows, rows["fault"]
-    assert not rows[PLANTED[name][1]]["passed"]
-    assert rows["fp32"]["passed"] or name.startswith("a second run"), rows["fp32"]["reason"]
+    row = rows[PLANTED[name][1]]
+    assert not row["passed"] if "passed" in row else "the loss is a sum over the batch" in row["left_out"]
+    assert rows["fp32"]["passed"], rows["fp32"]["reason"]
