@@ -71,6 +71,7 @@ class Verification(Part):
     tensors: dict[str, Compared] = {}  # by kind
     margin: float | None = None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
     state_bytes: int | None = None  # of the optimizer
+    still: bool = False  # without random numbers, since the strategy draws others than the baseline
     again: Again | None = None
     summaries: dict[str, dict[str, tuple[float, ...]]] = {}  # of every tensor, where they are a reference for other records
 

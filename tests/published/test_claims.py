@@ -237,9 +237,7 @@ def test_docs_print_these_verdicts() -> None:
 
 
 def test_the_readme_counts_the_claims() -> None:
-    ((articles, reports),) = re.findall(
-        r"(\d+) claims from four articles and (\d+) reports", (ROOT / "README.md").read_text()
-    )
+    ((articles, reports),) = re.findall(r"(\d+) claims from four articles and (\d+) reports", (ROOT / "README.md").read_text())
     of_users = sum(i.startswith("R") for i in REGISTRY.ids)
     assert (int(articles), int(reports)) == (len(REGISTRY.ids) - of_users, of_users)
 

@@ -86,7 +86,7 @@ def try_(
             f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose {ROUNDS} or more, or 0: memory alone",
             2,
         )
-    looked = None if as_json else lambda records, left_out: show_first(records, left_out, budget_bytes)
+    looked = None if as_json else lambda records: show_first(records, budget_bytes)
     if max_batch and budget_bytes is None and device is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
@@ -118,7 +118,7 @@ def measure(
     seconds: float,
     where: Path,
     env: str | None,
-    looked: Callable[[list[Record], dict[str, str]], None] | None = None,
+    looked: Callable[[list[Record]], None] | None = None,
 ) -> tuple[list[Record], dict[str, str]]:
     """The records of this session, and why strategies were left out. `looked` gets the first of them, without times. Raises
     Fault."""
@@ -146,7 +146,7 @@ def measure(
             return run.without_times or bool(frames.decided(rows).all())
 
         if looked and first:
-            trial.first_look(arms, run, lambda records: looked(records, left_out), began)
+            trial.first_look(arms, run, looked, began)
         trial.measure(arms, run, blocks, seconds, decided)
         return [record for arm in arms for record in run.records(arm)], left_out
 
@@ -166,13 +166,13 @@ def largest(
     return searches
 
 
-def show_first(records: list[Record], left_out: dict[str, str], budget_bytes: int | None) -> None:
+def show_first(records: list[Record], budget_bytes: int | None) -> None:
     """Memory and verification, as soon as they are there."""
     from framebench.analysis import frames
     from framebench.features.user_model import table as report
 
     rows = frames.frame(records)
-    report.first(rows, left_out, elsewhere_of(records)).terminal(err)
+    report.first(rows, elsewhere_of(records), stilled_of(records)).terminal(err)
     if budget_bytes:
         say(report.within(rows, budget_bytes))
     say("step times follow; what is not in this table yet, too")
@@ -181,6 +181,11 @@ def show_first(records: list[Record], left_out: dict[str, str], budget_bytes: in
 def elsewhere_of(records: list[Record]) -> dict[str, int]:
     """What the baseline holds beside its tensors, by holder."""
     return next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
+
+
+def stilled_of(records: list[Record]) -> list[str]:
+    """The strategies that were verified without random numbers."""
+    return [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
 
 
 def show(
@@ -195,7 +200,10 @@ def show(
     rows = frames.frame(records)
     if told := report.contradiction(rows):
         fail(told, 1)
-    tables = [report.table(rows, left_out, elsewhere_of(records)), *([report.batches(fits)] if fits else [])]
+    tables = [
+        report.table(rows, left_out, elsewhere_of(records), stilled_of(records)),
+        *([report.batches(fits)] if fits else []),
+    ]
     sentences = [report.within(rows, budget_bytes)] if budget_bytes else []
     if figure or html:
         from framebench.analysis.figures import fronts, page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +25,10 @@ NAMED = 5  # holders in a note
 INSTRUMENT = {"peak_instrument": Shown("instrument")}
 
 
-def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int]) -> Comparison:
+def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int], still: Sequence[str] = ()) -> Comparison:
     """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply.
-    `elsewhere`: what the baseline holds beside its tensors, by holder."""
+    `elsewhere`: what the baseline holds beside its tensors, by holder. `still`: the strategies that were verified without
+    random numbers."""
     first = df.iloc[0]
     saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
@@ -50,6 +52,7 @@ def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int])
         left=1,
         notes=(
             *holders(elsewhere),
+            *stilled(still),
             *lost,
             *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items()),
         ),
@@ -63,11 +66,21 @@ def _cells(df: pd.DataFrame) -> pd.DataFrame:
     return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
 
 
-def first(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int]) -> Comparison:
+def first(df: pd.DataFrame, elsewhere: dict[str, int], still: Sequence[str]) -> Comparison:
     """Of memory and verification, while there are no times yet."""
-    whole = table(df, {}, elsewhere)
+    whole = table(df, {}, elsewhere, still)
     shown = {name: column for name, column in whole.shown.items() if name not in TIMES}
     return replace(whole, shown=shown, caption="Verified in a first look; step times follow.")
+
+
+def stilled(strategies: Sequence[str]) -> list[str]:
+    """Which strategies were verified without what they draw at random."""
+    if not strategies:
+        return []
+    return [
+        f"the model draws random numbers, as dropout does, and they stay on while memory and time are measured; "
+        f"{', '.join(strategies)}: draw in another order than the baseline, and were verified without them"
+    ]
 
 
 def holders(elsewhere: dict[str, int]) -> list[str]:
