@@ -56,6 +56,6 @@ def split(tree: Any, parts: int) -> list[Any]:
 
     def part(number: int) -> Callable[[Any], Any]:
         size = rows // parts
-        return lambda array: array[number * size : (number + 1) * size] if array.shape[:1] == (rows,) else array
+        return lambda array: array[number * size : (number + 1) * size] if tuple(array.shape)[:1] == (rows,) else array
 
     return [mapped(part(number), tree) for number in range(parts)]

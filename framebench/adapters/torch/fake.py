@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from framebench.adapters.base import Batch
 from framebench.adapters.torch import SWITCHES
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
@@ -32,10 +31,12 @@ class FakeAdapter(TorchAdapter):
         torch.set_default_dtype(torch.float32)
         return model.train(not self.recipe.evaluates)
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        x, y = x[self.recipe.share], y[self.recipe.share]
+    def put_input(self, x: np.ndarray) -> Tensor:
         dtype = torch.int64 if x.dtype.kind == "i" else self.recipe.dtype
-        return self.recipe.on_input(torch.empty(x.shape, dtype=dtype)), torch.empty(y.shape, dtype=torch.int64)
+        return self.recipe.on_input(torch.empty(x[self.recipe.share].shape, dtype=dtype))
+
+    def put_target(self, y: np.ndarray) -> Tensor:
+        return torch.empty(y[self.recipe.share].shape, dtype=torch.int64)
 
 
 class FakeOnDevice(FakeAdapter):
@@ -49,9 +50,12 @@ class FakeOnDevice(FakeAdapter):
         model = self.model_module.build(config, **self.recipe.model_options)
         return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        inputs, targets = (self.like(a[self.recipe.share]).to(self.where) for a in (x, y))
-        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs), targets
+    def put_input(self, x: np.ndarray) -> Tensor:
+        inputs = self.put_target(x)
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
+
+    def put_target(self, y: np.ndarray) -> Tensor:
+        return self.like(y[self.recipe.share] if y.ndim else y).to(self.where)
 
     def like(self, array: np.ndarray) -> torch.Tensor:
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype

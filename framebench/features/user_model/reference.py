@@ -97,6 +97,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         facts["undetermined"] = lost
         facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
+            adapter = anew(adapter, case)  # whose weights may have been moved
             facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
             other = "" if facts["couples"] else checks.accumulation(adapter, still)
             facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
