@@ -69,7 +69,7 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     if fault := adapter.known_fault():
         outcome |= {"passed": False, "reason": fault, "known_fault": True}
     against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
-    outcome |= {"still": True} if adapter.still else {}
+    outcome |= {"still": True} if case.still else {}
     return outcome | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})
 
 
