@@ -189,6 +189,10 @@ class Workload:
         """Tensors that nothing is said of, as their gradient is nothing but rounding."""
         return ()
 
+    def may_draw(self) -> bool:
+        """Whether a step may draw random numbers."""
+        return False
+
     def draws_otherwise(self, plan: Any) -> bool:
         """Whether a step draws random numbers, and this strategy others than the baseline. The suite's models draw none."""
         return False

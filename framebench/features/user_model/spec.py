@@ -54,6 +54,9 @@ class Own(Workload):
     def knows(self, plan: Any) -> bool:
         return strategies.known(plan)
 
+    def may_draw(self) -> bool:
+        return bool(self.facts.get("random", True))
+
     def draws_otherwise(self, plan: Any) -> bool:
         return bool(self.facts.get("random")) and strategies.draws_otherwise(plan)
 
