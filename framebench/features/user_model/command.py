@@ -168,7 +168,7 @@ def show(
         fail(told, 1)
     elsewhere = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
     tables = [report.table(rows, left_out, elsewhere), *([report.batches(fits)] if fits else [])]
-    sentences = [report.within(rows, budget_bytes)] if budget_bytes else []
+    sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page
 
