@@ -21,6 +21,7 @@ HOOKS = {
     "tables": "(rows) -> comparisons of them, which stand behind a workload's page on the site too",
     "report": "(records, results) -> comparisons of each machine, beside those of its strategies and frameworks",
     "documents": "(results) -> further tables that a document or a page may ask for",
+    "words": "(results) -> sentences that a document may have in the place of a table",
     "questions": "(rows of one machine) -> (name, function that draws, rows) of each figure",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",

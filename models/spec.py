@@ -189,6 +189,10 @@ class Workload:
         """Tensors that nothing is said of, as their gradient is nothing but rounding."""
         return ()
 
+    def draws_otherwise(self, plan: Any) -> bool:
+        """Whether a step draws random numbers, and this strategy others than the baseline. The suite's models draw none."""
+        return False
+
     def refuses(self, plan: Any) -> str | None:
         """Why a strategy (a `framebench.suite.strategy.Strategy`) does not apply to this workload, if it does not."""
         return None

@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,6 +91,7 @@ class Adapter(ABC):
         self.config = case.config
         self.model_module = case.spec.model(case.framework)
         self.micro = case.plan.micro_batches
+        self.still = case.still
         self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # what it does once everything is built
@@ -124,10 +126,22 @@ class Adapter(ABC):
 
     def step(self) -> None:
         """One unit of work of the scenario. May return before it is done."""
+        self.seed()
         self.one_step()
         self.steps += 1
         for hook in self.after_step:
             hook()
+
+    def seed(self) -> None:
+        """Set the generators that a user's step draws from, to the same state before the same step since the first weights."""
+
+    def stilled(self) -> AbstractContextManager[Any]:
+        """In here steps are verified. Those of a strategy that draws in another order than the baseline draw nothing."""
+        return nullcontext()
+
+    def draws(self) -> bool:
+        """Whether a step draws random numbers, seen in one more."""
+        return False
 
     def next_batch(self) -> Batch:
         """The batch of this step: always the same one, or in `pipeline` what the loader gives."""
@@ -170,7 +184,7 @@ class Adapter(ABC):
         """Model from the canonical weights, optimizer, `inputs` on the device (or the `loader`, or the stream)."""
 
     @abstractmethod
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+    def put(self, x: Any, y: Any) -> Batch:
         """A canonical batch on the device, in the framework's layout and precision."""
 
     @abstractmethod

@@ -116,14 +116,8 @@ def index(df: pd.DataFrame) -> Comparison:
         batches = ", ".join(map(str, sorted(group["batch"].unique())))
         counts = str(group["strategy"].nunique()), f"{int(group['usable'].sum())} of {len(group)}"
         found.append((f"{workload}/*/{scenario}/*/*/{size}", batches, *counts))
-    return Comparison.of_text(
-        "Tables",
-        f"`framebench report SELECTOR` prints a table, such as `framebench report '{found[0][0]}'`." if found else "",
-        ("selector", "batches", "strategies", "with numbers"),
-        found,
-        left=2,
-        machine=str(df["machine"].iloc[0]) if len(df) else "",
-    )
+    caption, head = "`framebench report SELECTOR` prints a table.", ("selector", "batches", "strategies", "with numbers")
+    return Comparison.of_text("Tables", caption, head, found, left=2, machine=", ".join(sorted(set(df["machine"]))))
 
 
 def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

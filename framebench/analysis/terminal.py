@@ -11,10 +11,10 @@ from rich.text import Text
 
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
-    "records", "proof of effect", "own counter", "own counter MiB", "fp32 throughput",
+    "records", "proof of effect", "own counter", "own counter MiB", "base throughput",
     "cold MiB", "of reference", "collector", "waiting", "first s", "p",
-    "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "transfers to a GPU?",
-    "metric", "recommendation", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
+    "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by",
+    "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "measured / lower bound",

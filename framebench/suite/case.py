@@ -16,6 +16,7 @@ from framebench.suite.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy
 
 DEFAULT_SIZE = "cpu"
 DECODED = 32
+STILL = "/still"  # ends the key of values that were computed without random numbers
 BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")
 
 
@@ -104,7 +105,12 @@ class Case:
         parts = plan.micro_batches * (self.ranks if self.normalises_alone else 1)
         split = f"/m{parts}" if parts > 1 and self.spec.couples_samples else ""
         suffix = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
-        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{suffix}"
+        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{suffix}{STILL * self.still}"
+
+    @property
+    def still(self) -> bool:
+        """Whether it is verified without what it draws at random: the strategy draws in another order than the baseline."""
+        return self.spec.draws_otherwise(self.plan)
 
     @property
     def optimizer(self) -> Optimizer:

@@ -30,7 +30,7 @@ def _drawn() -> np.ndarray:
 
 def summary(name: str, array: np.ndarray) -> Summary:
     """Norm and projections, in float64. The window on the random numbers begins where the tensor's name and the chunk say."""
-    flat = np.asarray(array).reshape(-1)
+    flat = real(array).reshape(-1)
     square, projections = 0.0, np.zeros(PROJECTIONS)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK].astype(np.float64)
@@ -38,6 +38,12 @@ def summary(name: str, array: np.ndarray) -> Summary:
         square += float(part @ part)
         projections += _drawn()[:, place : place + part.size] @ part
     return float(square**0.5), *map(float, projections)
+
+
+def real(array: np.ndarray) -> np.ndarray:
+    """Complex numbers as pairs of real ones."""
+    array = np.asarray(array)
+    return np.ascontiguousarray(array).view(array.real.dtype) if np.iscomplexobj(array) else array
 
 
 def summaries(tensors: Iterable[tuple[str, np.ndarray]]) -> dict[str, Summary]:

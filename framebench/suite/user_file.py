@@ -7,7 +7,7 @@ import importlib.util
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +16,12 @@ from typing import Any
 import numpy as np
 
 from framebench.models.spec import SEED
+from framebench.suite.trees import mapped
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
+
+
+LISTENERS: list[Callable[[str], object]] = []  # are told which part of the file runs
 
 
 class Fault(Exception):
@@ -26,6 +30,11 @@ class Fault(Exception):
 
 class DoesNotApply(Exception):
     """What the file has cannot be used in this way; the message says why."""
+
+
+def announce(part: str) -> None:
+    for listener in LISTENERS:
+        listener(part)
 
 
 def loaded(file: str) -> ModuleType:
@@ -106,6 +115,7 @@ class UserFile:
 
     def __init__(self, file: str, seed: Callable[[int], object]) -> None:
         self.file, self.seed = file, seed
+        announce("import of the file")
         self.module = loaded(file)
 
     def __contains__(self, name: str) -> bool:
@@ -123,6 +133,7 @@ class UserFile:
 
     def made(self, name: str, *arguments: Any) -> Any:
         """What the function of this name makes, from the same seeds each time."""
+        announce(f"{name}()")
         random.seed(SEED)
         np.random.seed(SEED)
         self.seed(SEED)
@@ -139,12 +150,44 @@ class UserFile:
                 raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
         return pair[0], pair[1]
 
+    def structured(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
+        """Inputs and targets, arrays of these types in any tree; no targets where the inputs have them. Raises Fault."""
+        pair, where = self.made("batch", size), self.line("batch")
+        if isinstance(pair, Mapping):
+            pair = (pair, None)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise Fault(
+                f"{where}: batch(n) must return (inputs, target), and it returned {kind(pair)}"
+                f"{f' of {len(pair)}' if isinstance(pair, tuple | list) else ''}; for a model that takes several, inputs is a "
+                f"tuple or, of keywords, a dict of {called}s"
+            )
+        for what, tree in zip(("an input", "a target"), pair):
+            found: list[Any] = []
+            mapped(found.append, tree)
+            if wrong := next((one for one in found if not isinstance(one, types)), None):
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong)}")
+            if (found or what == "an input") and all(one.ndim == 0 or len(one) != size for one in found):
+                shape = tuple(found[0].shape) if found else kind(tree)
+                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+        return pair[0], pair[1]
+
     def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
-        """A single number. Raises Fault."""
-        loss_value = self.get("loss")(output, target)
+        """A single number: what the file's `loss` says, or where it has none the output's own. Raises Fault."""
+        loss_value = self.get("loss")(output, target) if "loss" in self else self.loss_of(output)
         if not isinstance(loss_value, types) or math.prod(loss_value.shape) != 1:
             what = (
                 f"{kind(loss_value)} of shape {tuple(loss_value.shape)}" if isinstance(loss_value, types) else kind(loss_value)
             )
-            raise Fault(f"{self.line('loss')}: loss(output, target) must return one number as {called}, and it returned {what}")
+            where = self.line("loss" if "loss" in self else "model")
+            raise Fault(f"{where}: loss(output, target) must return one number as {called}, and it returned {what}")
         return loss_value
+
+    def loss_of(self, output: Any) -> Any:
+        """Raises Fault."""
+        found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if found is None:
+            raise Fault(
+                f"{self.line('model')}: the file has no `loss`, and the model's output, {kind(output)}, has no `.loss`: write "
+                f"loss(output, target), or give the model its labels among the inputs"
+            )
+        return found

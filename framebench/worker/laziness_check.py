@@ -6,10 +6,12 @@ What it computes is verified elsewhere (`verification.py`).
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
 from framebench.adapters.base import Adapter, lengths_of
+from framebench.suite.trees import mapped
 from framebench.worker.stepping import timed_step
 
 TRIES = 3  # of a step whose result was late: another process may have had the core
@@ -57,8 +59,8 @@ def _give_others(adapter: Adapter) -> None:
     """Each sample moved on by one place along its last axis, a token or a pixel; targets as they are."""
     case, workload, config = adapter.case, adapter.workload, adapter.config
 
-    def moved(x: np.ndarray, y: np.ndarray) -> tuple[object, object]:
-        return adapter.put(np.ascontiguousarray(np.roll(x, 1, -1)), y)
+    def moved(x: Any, y: Any) -> tuple[object, object]:
+        return adapter.put(mapped(lambda array: np.ascontiguousarray(np.roll(array, 1, -1)) if array.ndim else array, x), y)
 
     if case.scenario == "varlen":
         adapter.stream = [moved(x, y) for x, y in workload.stream(config, case.batch, lengths_of(case))]

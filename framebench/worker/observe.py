@@ -29,8 +29,11 @@ class Observed:
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """The steps that verification needs: their seconds, and what was observed."""
-    if not adapter.case.stage.trains:
-        return _evaluate(adapter)
+    with adapter.stilled():
+        return _train(adapter) if adapter.case.stage.trains else _evaluate(adapter)
+
+
+def _train(adapter: Adapter) -> tuple[list[float], Observed]:
     seconds, observed = _first_update(adapter)
     before, optimizer_check = _canonical(adapter), OptimizerCheck(adapter)
     for _ in range(LOSS_STEPS):
@@ -114,7 +117,7 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
         if name in before:
             kind = "buffer" if name in buffers else "weight"
-            change = array.astype(np.float64) - before[name]
+            change = array.astype(np.promote_types(array.dtype, np.float64)) - before[name]
             change[undetermined.get(name, slice(0))] = 0
             summaries_by_kind[kind] |= summaries([(name, change)])
     return {kind: tensors for kind, tensors in summaries_by_kind.items() if tensors}

@@ -181,7 +181,8 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
         observed = first_steps(adapter)[1]
         unlike = unlike or repeated(adapter, losses, done - len(losses))
     else:
-        timed_step(adapter)
+        with adapter.stilled():
+            timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
     steps_outcome = {"unmoved_steps": unmoved} | ({"passed": False, "reason": unlike} if unlike else {})
     if expected is None:

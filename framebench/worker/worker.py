@@ -28,6 +28,7 @@ from framebench.instruments import limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.models.spec import OWN, workload
+from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Effect, Failure, MemoryResult, Message, Origin, Task, TimeResult
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import IncompatibleStrategies
@@ -185,6 +186,13 @@ def limit_memory(task: Task) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 
+def limit_own(case: Case) -> None:
+    """What a user's file makes may take what the machine had to spare, and not what others on it have."""
+    room = case.spec.facts.get("limit") if case.workload == OWN else None  # type: ignore[attr-defined]
+    if room is not None and limits.card_bytes() is None:
+        limits.limit_growth(room)
+
+
 def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     """Build the case and measure the task's part of it. Raises Abandoned, and WorkerError for what the framework raises."""
     _pin(task.core if task.built_on is None else task.built_on)
@@ -202,6 +210,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         adapter.budget_s = task.budget_s
     emit({"phase": "build"})
     try:
+        limit_own(case)
         adapter.build()
         adapter.synchronize()
         marks.append(clock())

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from framebench.analysis import frames, lower_bound
-from framebench.analysis.breakdown import PARTS, breakdown, comparisons
+from framebench.analysis.breakdown import PARTS, breakdown
 from framebench.engine.environments import Environment
+from framebench.features.parts.table import comparisons
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import Case

@@ -162,15 +162,16 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     done = framebench("claims", "B2", "--results", str(results))
     assert "machine here, this one, has measured 0 of 2 claims; the others are those of published" in done.stderr
 
-    def memory(*options: str) -> tuple[str, bool]:
-        """Of the claim's part about memory: the machine, and whether it was measured."""
+    def passes(*options: str) -> tuple[str, bool]:
+        """Of the claim's part about passes: the machine, and whether one of its arms was measured."""
         found = json.loads(framebench("claims", "B2", "--json", *options, "--results", str(results)).stdout)
-        return found[0]["machine"], found[0]["verdict"] != "not measured"
+        (part,) = (entry for entry in found if entry["part"] == "passes")
+        return part["machine"], bool(part["records"])
 
-    assert memory() == ("published", True)
-    assert memory("--machine", "here") == ("here", False)
+    assert passes() == ("published", True)
+    assert passes("--machine", "here") == ("here", False)
     published(results, "here")
-    assert memory() == ("here", True)
+    assert passes() == ("here", True)
 
 
 def test_what_the_published_machine_lacks_documents_have_from_another(results: Path) -> None:
@@ -179,21 +180,21 @@ def test_what_the_published_machine_lacks_documents_have_from_another(results: P
     published(results, "another")
     (added,) = [one for one in show.tables(Folder(results)) if one.title == "Claims not measured on published"]
     assert added.machine == "another"
-    assert {"B2 memory", "B2 speed"} <= {row[0] for row in added.rows}
-    assert all(row[5] != "not measured" for row in added.rows)
+    assert {"A8", "B2 passes"} <= {row[0] for row in added.rows}
+    assert all(row[4] != "not measured" for row in added.rows)
 
 
 def test_a_claim_with_a_verdict_but_no_record_is_not_counted_as_measured_here(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B10 is true by definition and A3 about GPUs, whoever measured."""
+    """A3 is about GPUs and D1 about Julia, whoever measured."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     published(results, "here")
     published(results, "published")
-    done = framebench("claims", "A3", "B2", "B10", "--json", "--results", str(results))
-    assert "machine here, this one, has measured 2 of 4 claims; the others are those of published" in done.stderr
+    done = framebench("claims", "A3", "B2", "D1", "--json", "--results", str(results))
+    assert "machine here, this one, has measured 1 of 4 claims; the others are those of published" in done.stderr
     found = [(entry["id"], entry["machine"]) for entry in json.loads(done.stdout)]
-    assert {machine for name, machine in found if name == "B2"} == {"here"}
+    assert {machine for name, machine in found if name == "B2"} == {"here", "published"}, "one of its parts was measured"
     assert {machine for name, machine in found if name != "B2"} == {"published"}
 
 
@@ -208,3 +209,50 @@ def test_a_report_of_some_cases_is_of_nothing_else() -> None:
     said = framebench("report", "transformer/torch/train/fsdp/b4x2", *IN_HERE).stdout
     assert "Over ranks: train" in said
     assert "States of Adam" not in said
+
+
+def test_comparing_two_cases_leaves_what_advice_and_the_answer_say(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two records of this machine, ten times as slow, stand beside the published ones and hide none of them."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
+    asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json", "--results", str(results)
+    advised = json.loads(framebench(*asked).stdout)
+    answered = framebench("answer", "--results", str(results)).stdout
+    for strategy in ("fp32", "checkpoint"):
+        case = Case("transformer", "torch", "train", strategy, 4)
+        published(results, "here", (case,))
+        for path in store.folder(results, "here", "torch-2.13.0", case).iterdir():
+            told = json.loads(path.read_text())
+            path.write_text(json.dumps(told | {"step_s": [10 * s for s in told["step_s"]]}))
+    again = json.loads(framebench(*asked).stdout)
+    names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
+    assert [[offer[n] for n in names] for offer in again["fitting"]] == [
+        [offer[n] for n in names] for offer in advised["fitting"]
+    ]
+    assert again["machine"] == MACHINE
+    assert {offer["machine"] for offer in again["fitting"]} == {"here", MACHINE}
+    said = framebench("answer", "--results", str(results)).stdout
+    column = [line.split("│")[1:6] for line in said.splitlines() if line.startswith("│")]
+    assert column == [line.split("│")[1:6] for line in answered.splitlines() if line.startswith("│")]
+    assert "with cases measured on here: transformer torch" in said
+
+
+def test_no_case_is_not_every_case() -> None:
+    done = framebench("run", "")
+    assert done.returncode == 2
+    assert "'' names no case" in done.stderr
+
+
+def test_advice_is_sorted_by_memory_where_that_is_asked() -> None:
+    asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--sort", "memory", *IN_HERE
+    needs = [offer["needs_bytes"] for offer in json.loads(framebench(*asked, "--json").stdout)["fitting"]]
+    assert needs == sorted(needs)
+    said = framebench(*asked).stdout
+    assert "least memory first" in said
+    assert "needs least;" in said
+    assert framebench("advise", "--budget", "1GiB", "--sort", "name", *IN_HERE).returncode == 2
+
+
+def test_frameworks_are_named_as_strategies_are() -> None:
+    asked = "advise", "transformer/{torch,jax}/train/*/b4", "--budget", "1GiB", "--json", *IN_HERE
+    assert {offer["framework"] for offer in json.loads(framebench(*asked).stdout)["fitting"]} == {"torch", "jax"}

@@ -184,7 +184,7 @@ def test_peaks_are_those_of_the_files(machine: str) -> None:
         assert line.low == pytest.approx(other[0] / one[1]), line.id
         assert line.high == pytest.approx(other[1] / one[0]), line.id
         checked += 1
-    measured = sum(line.value is not None for _, line, _ in arms_of(machine))
+    measured = sum(line.value is not None and not line.planned for _, line, arm in arms_of(machine) if not arm.measure.probe)
     assert checked >= 0.3 * measured
 
 
@@ -237,7 +237,9 @@ def test_docs_print_these_verdicts() -> None:
 
 
 def test_the_readme_counts_the_claims() -> None:
-    ((articles, reports),) = re.findall(r"(\d+) claims from four articles and (\d+) reports", (ROOT / "README.md").read_text())
+    ((articles, reports),) = re.findall(
+        r"(\d+) claims from four articles and (\d+) reports", (ROOT / "README.md").read_text()
+    )
     of_users = sum(i.startswith("R") for i in REGISTRY.ids)
     assert (int(articles), int(reports)) == (len(REGISTRY.ids) - of_users, of_users)
 

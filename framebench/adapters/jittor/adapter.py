@@ -22,6 +22,7 @@ from framebench.adapters.jittor.probe import probe, watch
 from framebench.adapters.parts import Hooks, Options
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
+from framebench.suite.trees import called, mapped, samples, split
 
 DEFAULTS = {  # of the flags that strategies set: a warm-up runs one case after another in one process
     "amp_level": 0,
@@ -80,7 +81,7 @@ class JittorAdapter(Adapter):
         self.recipe = Recipe(
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
-            loss=lambda x, y: self.model_module.loss(self.model(x), y),
+            loss=lambda x, y: self.model_module.loss(called(self.model, x), y),
             evaluates=not case.stage.trains,
             keeps_graph=case.stage.trains,
             build_options=Options(self.ledger, "model option"),
@@ -122,17 +123,21 @@ class JittorAdapter(Adapter):
         for module in model.modules():
             module.is_train = False
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
+    def put(self, x: Any, y: Any) -> Batch:
+        return mapped(self.put_input, x), mapped(lambda array: jt.array(array).stop_grad(), y)
+
+    def put_input(self, x: np.ndarray) -> Var:
         inputs = jt.array(x)
         inputs = getattr(inputs, self.recipe.dtype)() if inputs.dtype.is_float() else inputs
-        return inputs.stop_grad(), jt.array(y).stop_grad()
+        return inputs.stop_grad()
 
     def one_step(self) -> None:
         self.recipe.step()
 
     def train_step(self) -> None:
         losses = []
-        for x, y in self.parts(*self.next_batch()):
+        inputs, targets = self.next_batch()
+        for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):
             loss = self.recipe.loss(x, y) / self.micro
             self.optimizer.backward(loss)
             losses.append(loss.detach())
@@ -141,19 +146,16 @@ class JittorAdapter(Adapter):
         self.optimizer.step()
         self.output = sum(losses[1:], losses[0])
 
-    def parts(self, x: Var, y: Var) -> list[Batch]:
+    def parts(self, tree: Any) -> list[Any]:
         """Micro-batches."""
-        if self.micro == 1:
-            return [(x, y)]
-        rows = len(x) // self.micro
-        places = [slice(i * rows, (i + 1) * rows) for i in range(self.micro)]
-        return [(x[place].stop_grad(), y[place].stop_grad()) for place in places]
+        each = split(tree, self.micro)
+        return each if self.micro == 1 else [mapped(lambda var: var.stop_grad(), part) for part in each]
 
     def eval_step(self) -> None:
         """Steps that are not followed by `synchronize` are dropped with their output: nobody has asked for it."""
         self.release()
         with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):
-            self.output = self.model(self.inputs[0])
+            self.output = called(self.model, self.inputs[0])
 
     def stream_step(self) -> None:
         """Mean loss over the tokens that are no padding. Each batch is executed before the next one's graph is built."""
@@ -284,8 +286,9 @@ class JittorAdapter(Adapter):
         then the pool is given back, and the compilers' memory with it."""
         whole = getattr(self, "inputs", None)
         if whole is not None and self.loader is None and self.case.scenario not in ("pair", "generate"):
-            rows = min(len(whole[1]), 2 * self.micro)
-            self.inputs = whole[0][:rows].stop_grad(), whole[1][:rows].stop_grad()
+            rows = samples(whole[0])
+            few = lambda var: var[: 2 * self.micro].stop_grad() if var.shape[0] == rows else var  # noqa: E731
+            self.inputs = mapped(few, whole[0]), mapped(few, whole[1])
         self.step()
         self.synchronize()
         self.loss()

@@ -75,7 +75,12 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
     def attach(model: Module) -> None:
         chosen[:] = run.model_module.blocks_of(model)[::every]
         places = {id(block) for block in chosen}
-        model.remat = lambda block, *xs: (checkpointed if id(block) in places else Module.__call__)(block, *xs)
+
+        def remat(block: Module, *xs: Any, **named: Any) -> Any:
+            """What is given by keyword cannot be an argument of a Function."""
+            return checkpointed(block, *xs) if id(block) in places and not named else Module.__call__(block, *xs, **named)
+
+        model.remat = remat
 
     def proof(e: Evidence) -> bool:
         """A block below every trained weight has nothing to recompute for."""

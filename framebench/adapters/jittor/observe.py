@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any
 
 import jittor as jt
-from jittor import Module, Var
+from jittor import Module
 
 from framebench.adapters.base import Evidence
+from framebench.suite.trees import samples
 
 
 class Observed:
@@ -33,11 +34,11 @@ class Observed:
                 del module.execute  # uncovers the class's own
 
     def counted(self, execute: Any, name: str) -> Any:
-        def run(*xs: Var) -> Var:
+        def run(*xs: Any, **named: Any) -> Any:
             self.count[name] += 1
             if name == "forward_passes":
-                self.samples.add(len(xs[0]))
-            return execute(*xs)
+                self.samples.add(samples((xs, named)))
+            return execute(*xs, **named)
 
         return run
 

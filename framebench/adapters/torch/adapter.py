@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,12 +20,14 @@ from framebench.adapters.holders import globals_of, held
 from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault
-from framebench.adapters.torch.observe import BATCHED, Observed, dtypes, graph_nodes, parts, unique_bytes
+from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.profiled import Profiled
+from framebench.adapters.torch.still import Still
 from framebench.instruments import host
-from framebench.models.spec import OWN, Optimizer, workload
+from framebench.models.spec import OWN, SEED, Optimizer, workload
 from framebench.suite.case import Case
+from framebench.suite.trees import called, leaves, mapped, split
 
 # of torch.cuda.memory_stats()
 PEAKS = {
@@ -107,14 +110,17 @@ class TorchAdapter(Adapter):
         self.where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
+        self.first_states: dict[nn.Parameter, dict[str, Any]] = {}
+        self.restored_at = 0  # steps until the weights were last put back
+        self.closure, self.evaluations = False, 1  # of the loss in the last step
         self.blocks_before = host.large_blocks()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = Recipe(
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
-            forward=lambda x: self.model(x),
-            objective=lambda x, y: self.model_module.loss(self.recipe.forward(x), y),
+            forward=lambda *xs, **named: self.model(*xs, **named),
+            objective=lambda x, y: self.model_module.loss(called(self.recipe.forward, x), y),
             backward=lambda loss: self.recipe.scaler.scale(loss).backward(),
             optimizer=make_optimizer,
             scaler=torch.amp.GradScaler(self.where.type, enabled=False),  # passes everything through
@@ -148,6 +154,7 @@ class TorchAdapter(Adapter):
         if self.case.stage.trains:
             trained = [p for p in self.model.parameters() if p.requires_grad]
             self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **self.recipe.optimizer_options)
+            self.closure = asks_for_closure(self.optimizer)
             self.first_states = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         self.release()
 
@@ -159,11 +166,17 @@ class TorchAdapter(Adapter):
         """A model of this configuration with these weights, on the device, in the scenario's mode."""
         model = self.model_module.build(config, **self.recipe.model_options)
         model.load_state_dict({k: torch.from_numpy(w) for k, w in weights.items()})
-        return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
+        return converted(model, self.where, self.recipe.dtype).train(not self.recipe.evaluates)
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        inputs, targets = (torch.from_numpy(a[self.recipe.share]).to(self.where) for a in (x, y))
-        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs), targets
+    def put(self, x: Any, y: Any) -> Batch:
+        return mapped(self.put_input, x), mapped(self.put_target, y)
+
+    def put_input(self, x: np.ndarray) -> Tensor:
+        inputs = self.put_target(x)
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
+
+    def put_target(self, y: np.ndarray) -> Tensor:
+        return torch.from_numpy(y[self.recipe.share] if y.ndim else y).to(self.where)
 
     def context(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
@@ -174,23 +187,50 @@ class TorchAdapter(Adapter):
     def one_step(self) -> None:
         self.recipe.step()
 
+    def seed(self) -> None:
+        """Checkpointing restores the state of PyTorch's generator itself."""
+        if self.case.workload == OWN and self.workload.facts.get("random", True):
+            number = SEED + (self.steps - self.restored_at if self.case.stage.trains else 0)
+            random.seed(number)
+            np.random.seed(number)
+            torch.manual_seed(number)
+
+    def stilled(self) -> contextlib.AbstractContextManager[Any]:
+        return Still() if self.still else contextlib.nullcontext()
+
+    def draws(self) -> bool:
+        before = generators()
+        self.one_step()
+        self.synchronize()
+        return generators() != before
+
     def train_step(self) -> None:
-        self.optimizer.zero_grad(**self.recipe.zero_grad_options)
-        total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
-        inputs, targets = self.next_batch()
-        for x, y in zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True):
-            with self.context():
-                loss = self.recipe.objective(x, y) / self.micro
-            self.recipe.backward(loss)
-            total += loss.detach()
+        if self.closure:
+            self.evaluations = 0
+            self.output = self.optimizer.step(self.backward_pass).detach()
+            return
+        total = self.backward_pass()
         self.recipe.scaler.step(self.optimizer)
         self.recipe.scaler.update()
         self.output = total
 
+    def backward_pass(self) -> Tensor:
+        """Gradients, and the loss."""
+        self.evaluations += self.closure
+        self.optimizer.zero_grad(**self.recipe.zero_grad_options)
+        total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
+        inputs, targets = self.next_batch()
+        for x, y in zip(split(inputs, self.micro), split(targets, self.micro), strict=True):
+            with self.context():
+                loss = self.recipe.objective(x, y) / self.micro
+            self.recipe.backward(loss)
+            total += loss.detach()
+        return total
+
     def eval_step(self) -> None:
         self.release()
         with self.context():
-            self.output = self.recipe.forward(self.inputs[0])
+            self.output = called(self.recipe.forward, self.inputs[0])
 
     def stream_step(self) -> None:
         """Mean loss over the tokens that are no padding; each batch's logits are dropped before the next."""
@@ -219,18 +259,27 @@ class TorchAdapter(Adapter):
     def loss(self) -> float:
         if self.case.scenario != "eval":
             return self.readings.mean_of_ranks(self.output).item()
-        return self.readings.mean_of_ranks(self.model_module.loss(self.output.detach(), self.inputs[1])).item()
+        with torch.no_grad():
+            return self.readings.mean_of_ranks(self.model_module.loss(self.output, self.inputs[1])).item()
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.readings.decoded()
-        return self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()
+        return self.readings.rows_of_ranks(self.as_rows()).to("cpu", torch.float64).numpy()
+
+    def as_rows(self) -> Tensor:
+        """The output; of one with several arrays all numbers of each sample side by side."""
+        if isinstance(self.output, Tensor):
+            return self.output.detach()
+        floats = [t.detach() for t in leaves(self.output) if t.is_floating_point()]
+        rows = max(len(t) if t.ndim else 1 for t in floats)
+        return torch.cat([t.reshape(rows, -1).double() for t in floats if t.ndim and len(t) == rows], 1)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         with self.readings.gathered():
             for prefix, model in zip(("", "teacher."), self.held):
                 for name, tensor in model.state_dict().items():
-                    if tensor.is_floating_point():  # batch norm counts batches besides
+                    if tensor.is_floating_point() or tensor.is_complex():  # batch norm counts batches besides
                         yield prefix + name, on_host(tensor)
 
     def states(self) -> Iterator[State]:
@@ -249,6 +298,7 @@ class TorchAdapter(Adapter):
     def restore(self) -> None:
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
         self.model.load_state_dict({k: torch.from_numpy(w) for k, w in self.case.weights.items()})
+        self.restored_at = self.steps
         for p, state in self.optimizer.state.items():
             state.clear()
             state.update(copy.deepcopy(self.first_states.get(p, {})))
@@ -262,7 +312,8 @@ class TorchAdapter(Adapter):
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, before) for now, before in buffers)
-        kept = {"graph_nodes": graph_nodes(self.output), "inference_tensor": self.output.is_inference()}
+        outputs = [*leaves(self.output)]
+        kept = {"graph_nodes": sum(map(graph_nodes, outputs)), "inference_tensor": all(t.is_inference() for t in outputs)}
         states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]  # codes are no numbers by themselves
         stored = {"weight_dtypes": dtypes(self.parameters()), "state_dtypes": dtypes(states)}
         return seen.evidence() | kept | stored | {"buffers": len(buffers), "buffers_changed": changed}
@@ -291,7 +342,7 @@ class TorchAdapter(Adapter):
     def state_tensors(self) -> list[Tensor]:
         """The optimizer's, its counts too."""
         states = self.optimizer.state.values() if self.case.stage.trains else ()
-        return [v for state in states for v in state.values() if isinstance(v, Tensor)]
+        return [v for state in states for v in leaves(list(state.values())) if isinstance(v, Tensor)]
 
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.where)
@@ -306,7 +357,7 @@ class TorchAdapter(Adapter):
     def known(self) -> list[Tensor]:
         """Of which the harness knows what they are."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        return [self.output, *self.lasting(), *gradients, *self.state_tensors()]
+        return [*leaves(self.output), *self.lasting(), *gradients, *self.state_tensors()]
 
     def named_elsewhere(self) -> dict[str, int]:
         """What this adapter keeps for itself is not the user's."""
@@ -319,7 +370,7 @@ class TorchAdapter(Adapter):
         return [*self.parameters(), *(b for model in self.held for b in model.buffers()), *self.held_inputs()]
 
     def held_inputs(self) -> list[Tensor]:
-        return [t for batch in (self.stream if self.case.scenario == "varlen" else [self.inputs]) for t in batch]
+        return [*leaves(self.stream if self.case.scenario == "varlen" else self.inputs)]
 
     def reset_peak(self) -> None:
         if self.where.type == "cuda":
@@ -368,6 +419,22 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def generators() -> list[Any]:
+    """The states of what random numbers are drawn from."""
+    cards = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numpys = np.random.get_state(legacy=False)["state"]
+    return [random.getstate(), str(numpys), *(state.tolist() for state in (torch.get_rng_state(), *cards))]
+
+
+def converted(model: nn.Module, where: torch.device, dtype: torch.dtype) -> nn.Module:
+    """On the device, its real numbers of this type. PyTorch's own `to` would make complex numbers real as well."""
+    if not any(t.is_complex() for t in (*model.parameters(), *model.buffers())):
+        return model.to(where, dtype)
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.to(where, dtype if tensor.is_floating_point() else tensor.dtype)
+    return model
 
 
 def on_host(tensor: Tensor) -> np.ndarray:

@@ -16,6 +16,7 @@ from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED, Observed
+from framebench.suite.trees import called
 
 switch = Switches()
 
@@ -56,7 +57,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
         if "products_recomputed" in e:
             return e["products_recomputed"] >= run.micro * len(again) > 0
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+        return bool(again) and e["block_runs"] == run.micro * run.evaluations * (e["blocks"] + len(again))
 
     return proof
 
@@ -67,7 +68,7 @@ SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 def _batched_products(run: TorchAdapter) -> int:
     """Of one forward pass: those of its attention."""
     with torch.no_grad(), run.context(), Observed([], []) as seen:
-        run.model(run.inputs[0])
+        called(run.model, run.inputs[0])
     return sum(seen.operators[name] for name in BATCHED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
+from framebench.suite.trees import leaves, samples
 
 PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
 FUSED = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")  # PyTorch chooses one
@@ -30,6 +32,12 @@ def graph_nodes(output: Tensor) -> int:
     return len(seen)
 
 
+def asks_for_closure(optimizer: Any) -> bool:
+    """Whether its step computes the loss itself, as that of L-BFGS does, as often as it likes."""
+    parameter = inspect.signature(optimizer.step).parameters.get("closure")
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
     """Views of one storage counted once; of what is divided among ranks, the part that is here."""
     storages = (part.untyped_storage() for t in tensors for part in parts(t))
@@ -39,9 +47,22 @@ def unique_bytes(tensors: Iterable[Tensor]) -> int:
 def parts(tensor: Any) -> list[Tensor]:
     """What a tensor consists of: codes and scales of one in 8 bits, of what is divided among ranks the part that is here."""
     here = _local(tensor)
+    if here.layout != torch.strided:
+        return _of_sparse(here)
     if not is_traceable_wrapper_subclass(here):
         return [here]
     return [part for name in here.__tensor_flatten__()[0] for part in parts(getattr(here, name))]
+
+
+def _of_sparse(tensor: Tensor) -> list[Tensor]:
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    compressed = (
+        ("crow_indices", "col_indices")
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+        else ("ccol_indices", "row_indices")
+    )
+    return [getattr(tensor, name)() for name in (*compressed, "values")]
 
 
 def _local(tensor: Any) -> Tensor:
@@ -96,7 +117,7 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
 
     def __enter__(self) -> Observed:
         handles = [model.register_forward_pre_hook(lambda *_: self.activations.clear()) for model in self.models]
-        handles += [model.register_forward_hook(self.on_pass) for model in self.models]
+        handles += [model.register_forward_hook(self.on_pass, with_kwargs=True) for model in self.models]
         # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
         handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
         handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
@@ -110,21 +131,22 @@ class Observed(torch.utils._python_dispatch.TorchDispatchMode):
         super().__exit__(*error)
         self.stack.close()
 
-    def on_pass(self, module: Any, args: Any, output: Tensor) -> None:
+    def on_pass(self, module: Any, args: Any, named: Any, output: Any) -> None:
         self.count["passes"] += module is self.models[0]  # a teacher's are its own affair
-        self.samples_per_pass = len(args[0])
+        self.samples_per_pass = samples((args, named))
 
     def on_block(self, module: Any, args: Any, output: Any) -> None:
-        first = output if isinstance(output, Tensor) else next(iter(output))  # a user's block may give several
-        self.dtypes[str(first.dtype).removeprefix("torch.")] += 1
+        for first in [*leaves(output)][:1]:  # a user's block may give several, or none
+            self.dtypes[str(first.dtype).removeprefix("torch.")] += 1
 
     def on_save(self, tensor: Tensor) -> Tensor:
         self.saved_count += 1
-        storage = tensor.untyped_storage()
-        self.saved[storage.data_ptr()] = storage.nbytes()
-        if storage.data_ptr() not in self.lasting:
-            self.activations[storage.data_ptr()] = storage.nbytes()
-            self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
+        for part in parts(tensor):
+            storage = part.untyped_storage()
+            self.saved[storage.data_ptr()] = storage.nbytes()
+            if storage.data_ptr() not in self.lasting:
+                self.activations[storage.data_ptr()] = storage.nbytes()
+        self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
         return tensor
 
     def evidence(self) -> Evidence:

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from framebench.adapters.base import Evidence
 from framebench.adapters.torch.observe import PRODUCTS
+from framebench.suite.trees import samples
 
 # The profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor generated, of the backward pass.
 REGION, GRAPH, BACKWARD = "Torch-Compiled Region", "## Call CompiledFxGraph", "autograd::engine::evaluate_function"
@@ -37,7 +38,7 @@ class Profiled:
         self.stack = contextlib.ExitStack()
         self.profile = self.stack.enter_context(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
         if self.model is not None:
-            self.stack.callback(self.model.register_forward_pre_hook(self.on_pass).remove)
+            self.stack.callback(self.model.register_forward_pre_hook(self.on_pass, with_kwargs=True).remove)
             self.stack.callback(self.model.register_forward_hook(self.after_pass).remove)
         for block in self.called:
             self.stack.callback(block.register_forward_pre_hook(self.on_block).remove)
@@ -50,13 +51,13 @@ class Profiled:
     def on_block(self, module: Any, args: Any) -> None:
         self.block_runs += 1
 
-    def on_pass(self, module: Any, args: Any) -> None:
+    def on_pass(self, module: Any, args: Any, named: Any) -> None:
         self.passes += 1
-        self.samples_per_pass = len(args[0])
+        self.samples_per_pass = samples((args, named))
         self.mark = record_function(MODEL)
         self.mark.__enter__()
 
-    def after_pass(self, module: Any, args: Any, output: Tensor) -> None:
+    def after_pass(self, module: Any, args: Any, output: Any) -> None:
         self.mark.__exit__(None, None, None)
 
     def evidence(self) -> Evidence:

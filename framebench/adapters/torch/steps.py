@@ -13,13 +13,18 @@ from torch.utils.checkpoint import checkpoint as recompute
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import FUSED, TorchAdapter
 from framebench.adapters.torch.observe import Arrays
+from framebench.models.spec import OWN
+from framebench.suite.trees import called
 
 switch = Switches()
 
 
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
-    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
+    return lambda e: (
+        e["forward_passes"] == run.micro * run.evaluations
+        and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
+    )
 
 
 @switch
@@ -57,8 +62,11 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 @switch
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """`budget`: the share of the activations kept by default that may be kept."""
+    import torch._inductor.config
     from torch._dynamo.utils import counters
 
+    torch._inductor.config.fallback_random = run.case.workload == OWN  # a user's dropout as eager steps draw it, so that it can
+    # be verified; Inductor's own numbers are others
     run.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
@@ -102,7 +110,7 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     def attach(model: Any) -> None:
         def gradients(x: Tensor, y: Tensor) -> Tensor:
-            loss: Tensor = run.model_module.loss(model(x), y)
+            loss: Tensor = run.model_module.loss(called(model, x), y)
             loss.backward()
             return loss.detach()
 

@@ -23,33 +23,24 @@ UNUSED_S = 30 * 86400  # after so long a picture that nobody asked for is remove
 
 def once(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence[str] | None:
     """The texts that `make` returns for these arguments, which can be pickled; read from the cache if they were made before."""
-    file = _folder() / f"{hashlib.sha256(_code() + pickle.dumps(arguments)).hexdigest()}.json"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"  # beside the environments
+    folder = Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench") / "pictures"
+    file = folder / f"{hashlib.sha256(_code() + pickle.dumps(arguments)).hexdigest()}.json"
     with contextlib.suppress(OSError, ValueError):
         found: list[str] | None = json.loads(file.read_text())
         os.utime(file)
         return found
     made = make(*arguments)
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time alone
-        _write(file, json.dumps(made))
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w") as opened:
+            opened.write(json.dumps(made))
+        os.replace(temporary, file)
+        for other in folder.iterdir():
+            if other.stat().st_mtime < time.time() - UNUSED_S:
+                other.unlink(missing_ok=True)
     return made
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all, as several processes draw; and without what is long unused."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent)
-    with os.fdopen(handle, "w") as opened:
-        opened.write(text)
-    os.replace(temporary, file)
-    for other in file.parent.iterdir():
-        if other.stat().st_mtime < time.time() - UNUSED_S:
-            other.unlink(missing_ok=True)
-
-
-def _folder() -> Path:
-    """Beside the environments."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench") / "pictures"
 
 
 @cache

@@ -19,11 +19,11 @@ BASELINE = SCENARIOS[SCENARIO].baseline
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "base": Shown(f"{BASELINE} MiB", ",.0f", 1 / MIB),
+    "base": Shown("base MiB", ",.0f", 1 / MIB),
     "least": Shown("least MiB", ",.0f", 1 / MIB),
     "strategy": Shown("saved most memory"),
     "time": Shown("step x base"),
-    "throughput": Shown(f"{BASELINE} throughput"),
+    "throughput": Shown("base throughput"),
 }
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: `framebench report`",
@@ -36,17 +36,14 @@ def answer(table: pd.DataFrame) -> Comparison:
     import pandas as pd
 
     trained = tables.used(table[table["scenario"] == SCENARIO])
-    at_base = trained[trained["batch"].eq(trained.groupby(["workload", "size"])["batch"].transform(_usual))]
+    usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
+    at_base = trained[trained["batch"] == usual]
     found = [_row_of(group) for _, group in at_base.groupby(["workload", "framework", "size"], sort=False)]
     caption = (
         f"Training. Peaks of a step by {tables.read_by(trained)}, in MiB (2^20 bytes); base = {BASELINE}. {tables.READING}"
     )
     notes = (*_origins(found), *_problems(at_base), *MORE)
-    return Comparison("The answer", caption, pd.DataFrame(found), SHOWN, notes=notes)
-
-
-def _usual(batches: pd.Series) -> int:
-    return int(batches.mode().min())
+    return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
 
 
 def _row_of(group: pd.DataFrame) -> dict[str, object]:
@@ -76,7 +73,7 @@ def _origins(found: list[dict[str, Any]]) -> Iterator[str]:
 def _problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """What ended without numbers though it might have had some: one sentence for each fault."""
     broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
-    faults = broken["status"] + ": " + broken["reason"].fillna("").str.partition(";")[0]
+    faults = [f"{status}: {str(why).partition(';')[0]}" for status, why in zip(broken["status"], broken["reason"])]
     for fault, cases in broken.groupby(faults, sort=False)["case"]:
         others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         yield f"{cases.iloc[0]}{others}: {fault}"

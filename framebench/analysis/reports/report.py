@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framebench import extensions
-from framebench.analysis import breakdown, frames, tables
+from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports import in_words, support
+from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
     table = tables.used(table)
-    ours = [*tables.strategies(table), *tables.frameworks(table), *breakdown.comparisons(table)]
+    ours = [*tables.strategies(table), *tables.frameworks(table)]
     return [*ours, *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(table))]
 
 
@@ -35,7 +35,7 @@ def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]
 
 def generated(results: Results) -> list[Generated]:
     """Everything that a document may ask for, of every machine."""
-    return [*for_documents(results), *in_words.every(results)]
+    return [*for_documents(results), *(said for words in extensions.every("words") for said in words(results))]
 
 
 def for_documents(results: Results) -> list[Comparison]:

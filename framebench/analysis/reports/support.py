@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from framebench.analysis.comparison import Comparison
 from framebench.models import spec
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
@@ -71,20 +73,14 @@ def _exclusions() -> Comparison:
     return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), tuple(rows))
 
 
-def in_short() -> list[Comparison]:
+def in_short() -> Iterator[Comparison]:
     """For a narrow terminal: what each framework has, without how or why."""
-
-    def row(stage: Scenario, name: str) -> tuple[str, ...]:
-        strategy = find(stage.name, name)
-        kinds = [f"{c.kind}{', GPU' * (c.gpu and 'GPU' not in c.kind)}" for c in map(strategy.cells.get, FRAMEWORKS) if c]
-        return name, *kinds, strategy.summary
-
-    head = ("strategy", *FRAMEWORKS, "what it does")
     caption = "How, or why not: docs/strategies.md, `--json`, or a terminal of 120 columns."
-    return [
-        Comparison.of_text(f"Strategies: {s}", caption, head, [row(SCENARIOS[s], n) for n in in_use(s)], left=len(head))
-        for s in SCENARIOS
-    ]
+    for scenario, stage in SCENARIOS.items():
+        full = (supported(stage, name) for name in in_use(scenario))
+        rows = [(name, *(text.partition(":")[0] for text in cells), does) for name, does, _, *cells, _ in full]
+        head = ("strategy", *FRAMEWORKS, "what it does")
+        yield Comparison.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
 
 
 def every_table() -> list[Comparison]:

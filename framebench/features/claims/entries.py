@@ -79,7 +79,10 @@ class Entry:
 
     @property
     def measured(self) -> str:
-        return shown(self.value, self.low, self.high, self.form)
+        """Of arms that disagree the range alone: a value between them is nobody's."""
+        text = shown(self.value, self.low, self.high, self.form)
+        value, _, ends = text.partition(" (")
+        return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict == "mixed" else text
 
 
 def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:

@@ -15,7 +15,7 @@ from framebench.analysis import statistics
 from framebench.features.claims.plans import CARD, FULL, Plan, planned_ratio
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.rule import Effect
-from framebench.features.claims.samples import TIME, Estimate, Quantity
+from framebench.features.claims.samples import ADDED, PEAK, TIME, Estimate, Quantity
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
@@ -375,7 +375,8 @@ class Planned:
 
     @property
     def about(self) -> str:
-        return f"planned {self.quantity}"
+        """As of what is measured: they are summed up together."""
+        return f"Ratio of {(PEAK if self.quantity == 'peak' else ADDED).name}{' apart' * bool(self.proportion)}"
 
     def where(self, size: str) -> str:
         return f"{place(self.planned())} on one {CARD}"

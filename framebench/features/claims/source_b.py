@@ -55,7 +55,7 @@ def across(quantity: str, change: str, base: str, target: Target) -> Arm:
 CLAIMS = (
     Claim(
         "B1", "Mixed precision takes 40 % off the memory of training ResNet-50.", "-40 %", "peak, amp / float32", False, CPU_HALF,
-        (Advice("Expect the activations' half, not the weights': {range} at full size.", "less"), COMPARE), part="memory",
+        (Advice("Expect {range} at full size.", "less"), COMPARE), part="memory",
         arms=(
             *planned("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
             *planned("train/amp_bf16", "train/fp32", times(0.6), RESNET, label="bfloat16"),
@@ -78,7 +78,7 @@ CLAIMS = (
     Claim(
         "B2", "Checkpointing saves about 65 % of the memory.", "-65 %", "peak, checkpoint / plain", True, DATA_FLOW,
         (
-            Advice("Count on the saving where activations dominate ({most_arm}: {most}); in {least_arm} it is {least}.", "less", "planned"),
+            Advice("Use it at full size: the most was {most} ({most_arm}), the least {least} ({least_arm}).", "less"),
             COMPARE,
         ),
         part="memory",
@@ -113,13 +113,13 @@ CLAIMS = (
             *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, label="16 layers", quantity=ADDED),
             *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, TORCH, "16 layers, saved for backward",
                     evidence("saved_bytes")),
+            *planned("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="12 layers", quantity="added"),
         ),
         evidence=(
             *ratios("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="8 layers", quantity=ADDED),
             *ratios("train/checkpoint+depth_4", "train/depth_4", SEVENTY_OR_MORE, GPT, label="4 layers", quantity=ADDED),
-            *planned("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="12 layers", quantity="added"),
         ),
-        note="Deep are 16 layers; 4, 8 and 12 stand beside. With fewer, the step that holds one block's activations weighs more",
+        note="Deep are 12 layers at full size and 16 at the small one; 4 and 8 stand beside",
     ),
     Claim(
         "B4", "Grouped and depthwise convolutions cut memory.", "less", "peak, grouped / dense", False,
@@ -201,7 +201,7 @@ CLAIMS = (
     Claim(
         "B9", "Accumulation gives the large batch's gradient.", "same gradient", "relative difference of the gradient's norm", True,
         "batch norm sees micro-batches everywhere",
-        (Advice("Accumulate where no layer mixes samples; batch norm does not see the large batch."),), part="gradient",
+        (Advice("Compare gradients first where the model has batch norm."),), part="gradient",
         arms=each(lambda w, f: Apart(GRADIENT, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32")), SAME_GRADIENT),
         note="ResNet-50 has batch norm, the U-Net and the Transformer have not",
     ),
@@ -265,7 +265,7 @@ CLAIMS = (
             *ratios("pipeline/prefetch", "pipeline/memmap", FASTER, RESNET, label="time", quantity=TIME),
         ),
         needs=CARD,
-        note="In points of the step. On a CPU the step is so slow that the wait is a small share",
+        note="In points of the step",
     ),
     Claim(
         "B16", "nn.VolumeBatchNorm3d saves 20 %.", "-20 %", "names found", False, "there is nothing to measure",
@@ -286,7 +286,7 @@ CLAIMS = (
             *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, quantity=ADDED),
         ),
         needs=FULL_ON_A_CARD,
-        note="The article's volume is 512x512x128; planned are four of 128x128x128, whose activations have the same shares",
+        note="The article's volume is 512x512x128; planned are four of 128x128x128",
     ),
     Claim(
         "B18", "On a 3-D U-Net mixed precision takes 30 % more off a checkpointed step.", "-30 %", "peak, checkpoint+amp / checkpoint",

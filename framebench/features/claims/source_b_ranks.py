@@ -41,7 +41,7 @@ CLAIMS = (
         True, DATA_FLOW,
         (
             Advice("Divide the batch over ranks: {range} per rank.", "less"),
-            Advice("Count weights, states and buckets first: they are not divided, and where they dominate a rank needs more than one process."),
+            Advice("Count weights, states and buckets first: they are not divided (B11 states)."),
         ),
         part="peak", note="At the same batch of all ranks together; JAX's ranks are devices of one process, whose plan is compared. "
         "The U-Net has no records over ranks",
@@ -69,7 +69,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "B21", "ZeRO shards the optimizer's states.", "1 / N", "bytes of states in the fullest rank, sharded / copied, 2 ranks", True,
+        "B21", "ZeRO shards the optimizer's states.", "less (1 / N: ours)", "bytes of states in the fullest rank, sharded / copied, 2 ranks", True,
         COUNTED, (Advice("Shard the states: {range} of them in the fullest of two ranks.", "less"),), part="states",
         arms=(
             *(arm for stage in (1, 2, 3) for arm in zero(stage, HALF, STATES)),
@@ -128,11 +128,9 @@ CLAIMS = (
     ),
     Claim(
         "B27", "L1 pruning cuts memory.", "less", "bytes of a layer, pruned / before", True, SAME_CODE,
-        (Advice("Rebuild the model with fewer channels: masks free nothing ({measured}).", "none", "removed"),),
-        arms=(
-            snippet("torch_prune", "mask removed", counts_over("removed", "before"), LESS, "change"),
-            snippet("torch_prune", "masked", counts_over("masked", "before"), LESS, "change"),
-        ),
+        (Advice("Rebuild the model with fewer channels: a masked layer changed by {measured}.", "more"),),
+        arms=(snippet("torch_prune", "masked, as printed", counts_over("masked", "before"), LESS, "change"),),
+        evidence=(snippet("torch_prune", "mask removed", counts_over("removed", "before"), LESS, "change"),),
     ),
     Claim(
         "B28", "Static graphs save memory.", "less", "peak, compiled / eager", False, "another back end generates the GPU's kernels",

@@ -16,6 +16,7 @@ from framebench.analysis.figures import page
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans.planned import code_of
+from framebench.features.devices.releases.figure import plans
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
 from framebench.suite.registry import find as find_strategy
@@ -98,9 +99,11 @@ Question = Callable[[pd.DataFrame], Figure | None]
 
 
 def figures(results: Results, _: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
-    """One for each workload and size in training, at its base batch."""
+    """One for each workload and size in training, at its base batch; and releases of JAX."""
     df = frame.load(results.root)
     training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]
     for (workload, size), group in training.groupby(["workload", "size"]):
         base = Case.of(group["case"].iloc[0]).spec.preset(str(size)).base
         yield f"devices-{workload}-train-{size}", savings, group[group["batch"] == base]
+    for name, group in df[(df["framework"] == "jax") & df["device"].isin(SHOWN)].groupby("device"):
+        yield f"devices-releases-{name}", plans, group

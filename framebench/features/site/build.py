@@ -103,7 +103,6 @@ def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     rows = tables.used(machine.shown[machine.shown["workload"] == workload])
     behind = [
         *tables.frameworks(rows),
-        *breakdown.comparisons(rows),
         *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(rows)),
     ]
     writer.page(

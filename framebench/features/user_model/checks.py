@@ -11,6 +11,7 @@ import numpy as np
 from framebench.adapters.base import Adapter
 from framebench.suite.tensors import Summaries, Summary, errors, family, summaries
 from framebench.suite.tolerance import MULTIPLE, Errors
+from framebench.suite.trees import split
 from framebench.worker.observe import Observed, gradients
 from framebench.worker.stepping import timed_step
 
@@ -50,7 +51,7 @@ def accumulation(adapter: Adapter, observed: Observed) -> str:
     x, y = adapter.workload.batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
-    halves = [_first_update(adapter, *half) for half in zip(np.split(x, HALVES), np.split(y, HALVES))]
+    halves = [_first_update(adapter, *half) for half in zip(split(x, HALVES), split(y, HALVES))]
     adapter.inputs = adapter.put(x, y)
     adapter.restore()
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
@@ -75,7 +76,8 @@ def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
 def _first_update(adapter: Adapter, x: np.ndarray, y: np.ndarray) -> Observed:
     adapter.inputs = adapter.put(x, y)
     adapter.restore()
-    timed_step(adapter)
+    with adapter.stilled():
+        timed_step(adapter)
     return Observed({"loss_0": adapter.loss()}, {"gradient": summaries(gradients(adapter))})
 
 

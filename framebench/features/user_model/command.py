@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +36,7 @@ from framebench.engine.timed_process import Arm
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model import on_device
 from framebench.features.user_model.measure import UserModel
-from framebench.records.record import Record
+from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 from framebench.suite.user_file import Fault
@@ -79,17 +81,23 @@ def try_(
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
+    if 0 < rounds < ROUNDS:
+        fail(
+            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose {ROUNDS} or more, or 0: memory alone",
+            2,
+        )
+    looked = None if as_json else lambda records, left_out: show_first(records, left_out, budget_bytes)
     if max_batch and budget_bytes is None and device is None:
         fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
         model = trial.look(file, batch, framework, scenario)
-        where = results or FOLDER / model.name
+        where = results or FOLDER / model.folder
         if device is not None:
             raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
-        with trial.known(model), measuring(where):
+        with trial.known(model, budget_bytes), measuring(where):
             measured_records, left_out = measure(
-                model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env
+                model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env, looked
             )
             fits = (
                 largest(measured_records, budget_bytes, trial.environment(model, env, say), options, where)
@@ -110,11 +118,13 @@ def measure(
     seconds: float,
     where: Path,
     env: str | None,
+    looked: Callable[[list[Record], dict[str, str]], None] | None = None,
 ) -> tuple[list[Record], dict[str, str]]:
-    """The records of this session, and why strategies were left out. Raises Fault."""
+    """The records of this session, and why strategies were left out. `looked` gets the first of them, without times. Raises
+    Fault."""
     from framebench.analysis import frames
 
-    environment = trial.environment(model, env, say)
+    began, environment = time.monotonic(), trial.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
     with err.status(f"{model.file.name}: reference") as status:
@@ -124,9 +134,9 @@ def measure(
     cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
         say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
-    arms = [Arm(case, environment) for case in cases]
+    arms, first = [Arm(case, environment) for case in cases], bool(looked and options.rounds)
     with (
-        CaseProgress(cases, where, err, blocks) as progress,
+        CaseProgress(cases, where, err, blocks + first) as progress,
         measured.Run(secrets.token_hex(6), options, where, progress) as run,
     ):
 
@@ -135,6 +145,8 @@ def measure(
             rows = frames.frame([record for arm in left for record in run.records(arm)])
             return run.without_times or bool(frames.decided(rows).all())
 
+        if looked and first:
+            trial.first_look(arms, run, lambda records: looked(records, left_out), began)
         trial.measure(arms, run, blocks, seconds, decided)
         return [record for arm in arms for record in run.records(arm)], left_out
 
@@ -154,6 +166,23 @@ def largest(
     return searches
 
 
+def show_first(records: list[Record], left_out: dict[str, str], budget_bytes: int | None) -> None:
+    """Memory and verification, as soon as they are there."""
+    from framebench.analysis import frames
+    from framebench.features.user_model import table as report
+
+    rows = frames.frame(records)
+    report.first(rows, left_out, elsewhere_of(records)).terminal(err)
+    if budget_bytes:
+        say(report.within(rows, budget_bytes))
+    say("step times follow; what is not in this table yet, too")
+
+
+def elsewhere_of(records: list[Record]) -> dict[str, int]:
+    """What the baseline holds beside its tensors, by holder."""
+    return next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
+
+
 def show(
     records: list[Record], left_out: dict[str, str], budget_bytes: int | None, fits: list[Fit], figure: Path | None,
     html: Path | None,
@@ -166,8 +195,7 @@ def show(
     rows = frames.frame(records)
     if told := report.contradiction(rows):
         fail(told, 1)
-    elsewhere = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
-    tables = [report.table(rows, left_out, elsewhere), *([report.batches(fits)] if fits else [])]
+    tables = [report.table(rows, left_out, elsewhere_of(records)), *([report.batches(fits)] if fits else [])]
     sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page

@@ -12,6 +12,7 @@ from jittor import Module, Var, nn
 
 from framebench.features.user_model import blocks
 from framebench.models.spec import OWN, workload
+from framebench.suite.trees import leaves, mapped
 from framebench.suite.user_file import Fault, UserFile, kind
 
 KIND = blocks.Kind(
@@ -34,21 +35,21 @@ class Body(Module):
     def __init__(self, block: Module) -> None:
         self.block, self.plain = block, block.execute
 
-    def execute(self, *args: Any) -> Any:
-        return self.plain(*args)
+    def execute(self, *args: Any, **named: Any) -> Any:
+        return self.plain(*args, **named)
 
 
 def build(config: Any) -> Module:
     """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
     model = plain()
-    model.remat = lambda block, *args: block(*args)
+    model.remat = lambda block, *args, **named: block(*args, **named)
     model.bodies = tuple(route(model, block) for block in blocks_in(model))  # which a module does not take for its own
     return model
 
 
 def route(model: Module, block: Module) -> Body:
     body = Body(block)
-    block.execute = lambda *args: model.remat(body, *args)
+    block.execute = lambda *args, **named: model.remat(body, *args, **named)
     return body
 
 
@@ -69,7 +70,7 @@ def blocks_in(model: Module) -> list[Module]:
     return blocks.blocks_in(model, user(), KIND)
 
 
-def loss(output: Any, target: Var) -> Var:
+def loss(output: Any, target: Any) -> Var:
     """Raises Fault."""
     return user().loss(Var, "a Var", output, target).reshape((1,))
 
@@ -92,21 +93,21 @@ def weights() -> dict[str, np.ndarray]:
     return {name: p.numpy().copy() for name, p in plain().named_parameters()}
 
 
-def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets. Raises Fault."""
     jt.sync_all(True)
-    x, y = (var.numpy() for var in user().batch(size, Var, "Var"))
+    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().structured(size, Var, "Var"))
     return x, y
 
 
 def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without Jittor. Raises Fault."""
-    model, (x, y) = plain(), batch(size)
+    model, (inputs, y) = plain(), batch(size)
+    x = next(leaves(inputs))
     every = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
     trained = [p for _, p in every if not p.is_stop_grad()]
     if not trained:
         raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
-    user().get("loss")
     block_modules = blocks_in(model)
     names = {id(module): name for name, module in model.named_modules()}
     return {
@@ -117,7 +118,7 @@ def facts(size: int) -> dict[str, Any]:
         "couples": [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nn.Conv) for m in model.modules()),
         "input": list(x.shape),
-        "target": list(y.shape),
+        "target": next((list(array.shape) for array in leaves(y)), []),
         "optimizer": type(optimizer(trained)).__name__ if "optimizer" in user() else "SGD",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -10,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from framebench.engine import blocks, environments, installed, runner
+from framebench.engine.capacity import free_memory
 from framebench.engine.environments import Environment, Say
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
@@ -24,16 +26,24 @@ from framebench.engine.timed_process import Arm
 from framebench.extensions import worker_module
 from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.spec import VARIABLE
-from framebench.models.spec import OWN
+from framebench.models.spec import OWN, workload
 from framebench.records.pins import REQUIREMENTS
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.registry import BASELINES
 from framebench.suite.strategy import FRAMEWORKS
 from framebench.suite.user_file import Fault, defined, imported
 
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
-FUNCTIONS = ("model", "batch", "loss")
-OPTIONAL = ("optimizer", "blocks")
+FUNCTIONS = ("model", "batch")
+OPTIONAL = ("optimizer", "blocks", "loss")
+MOST = 0.8  # of the memory that is free, for each process that runs the file
+LOOK_S = 40.0  # after which the first table is shown with what is in it
+PHASE = re.compile(r"memory ran out during (import of the file|model\(\)|batch\(\))")
+EXCEEDS = {
+    "import of the file": "what it makes when it is imported alone exceeds", "model()": "the weights alone exceed",
+    "batch()": "the batch alone exceeds",
+}  # fmt: skip
 OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
@@ -53,6 +63,11 @@ class UserModel:
         """The place of the size in its cases' names."""
         return re.sub(r"[^\w-]", "_", self.file.stem)
 
+    @property
+    def folder(self) -> str:
+        """Of its records: two files of one name in two folders share nothing."""
+        return f"{self.name}-{hashlib.sha256(str(self.file).encode()).hexdigest()[:6]}"
+
     def case(self, strategy: str) -> Case:
         return Case(OWN, self.framework, self.scenario, strategy, self.batch, self.name)
 
@@ -71,7 +86,7 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = a
     if framework not in FRAMEWORKS:
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     if missing := [name for name in FUNCTIONS if name not in names]:
-        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}")
+        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}, loss")
     package = next((name for name in sorted(imported(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
     optional = tuple(name for name in OPTIONAL if name in names)
     return UserModel(file.absolute(), framework, batch, optional, package, scenario)
@@ -95,11 +110,12 @@ def environment(model: UserModel, env: str | None, say: Say) -> Environment:
 
 
 @contextmanager
-def known(model: UserModel) -> Iterator[Path]:
-    """In here workers and this process know the model: a folder for what is found out about it."""
+def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
+    """In here workers and this process know the model: a folder for what is found out about it, and what it may take."""
     before = os.environ.get(VARIABLE)
     folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
     facts = {"file": str(model.file), "framework": model.framework, "batch": model.batch, "defined": model.defined}
+    facts |= {"budget": budget, "limit": round(MOST * free_memory())}
     (folder / "own.json").write_text(json.dumps(facts))
     os.environ[VARIABLE] = str(folder)
     try:
@@ -126,6 +142,9 @@ def reference(model: UserModel, environment: Environment, options: Options, told
 
 
 def in_words(model: UserModel, outcome: Outcome) -> str:
+    budget, during = workload(OWN).facts.get("budget"), PHASE.search(outcome.reason or "")  # type: ignore[attr-defined]
+    if outcome.status == "oom" and budget and during and during[1] in EXCEEDS:
+        return f"{model.file}: {EXCEEDS[during[1]]} the budget of {budget / 2**20:,.1f} MiB"
     if outcome.status == "oom":
         return f"{model.file.name} with a batch of {model.batch} does not fit: {outcome.reason}; try a smaller --batch"
     reason = outcome.reason or "it ended without a word"
@@ -146,6 +165,33 @@ def cases(
     return [case for case in wanted if case.strategy not in reasons], reasons
 
 
+def first_look(arms: list[Arm], run: blocks.Run, looked: Callable[[list[Record]], None], began: float) -> None:
+    """Memory and verification of each arm that compiles nothing, before any times; shown `LOOK_S` seconds after the command
+    began, once it has the next two. Memory is not measured again."""
+    quick = [arm for arm in arms if not compiles(arm)]
+    options, shown, measured = run.options, False, list[Record]()
+    run.options = replace(options, rounds=0)
+    for some in (quick[i : i + 2] for i in range(0, len(quick), 2)):
+        blocks.measure_group(Group(f"look/{some[0].case.id}", tuple(some)), run)
+        measured += [record for arm in some for record in run.records(arm)[-1:]]
+        if not shown and time.monotonic() - began > LOOK_S:
+            looked(measured)
+            shown = True
+    run.options = options
+    if not shown:
+        looked(measured)
+
+
+def _went_wrong(arm: Arm, run: blocks.Run) -> bool:
+    """Seen in a first look, if there was one."""
+    records = run.records(arm)
+    return bool(records) and records[-1].status != "ok"
+
+
+def compiles(arm: Arm) -> bool:
+    return any(part.how.startswith("compile") for part in arm.case.parts)
+
+
 def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decided: Callable[[list[Arm]], bool]) -> None:
     """At least so many blocks of these arms, of which the first is the baseline, and more until their ratios are decided, as
     far as these end so many seconds after the beginning.
@@ -154,7 +200,9 @@ def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decide
     no other: its interval is not worth the wait. What torch.compile takes a minute for comes last, two at once: beside one,
     what is built in seconds would wait.
     """
-    arms = [arms[0], *sorted(arms[1:], key=lambda arm: any(part.how.startswith("compile") for part in arm.case.parts))]
+    if _went_wrong(arms[0], run):
+        return
+    arms = [arms[0], *sorted((arm for arm in arms[1:] if not _went_wrong(arm, run)), key=compiles)]
     began = time.monotonic()
     for number in count():
         before = time.monotonic()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,11 @@ from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, 
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
-from framebench.suite.case import Case
+from framebench.suite import user_file
+from framebench.suite.case import STILL, Case
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
+from framebench.suite.trees import leaves
 from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.worker import Emit, WorkerError, serve
@@ -37,6 +41,7 @@ UNDETERMINED = (
 # A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
 # time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
 GROWN = 10.0
+IMPORTS = 512 * 2**20  # bytes that packages and libraries take which a file imports, and which are no tensors
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class _Rounded(Case):
         return {name: self.off(array, rng) for name, array in plain.items()}
 
     def off(self, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not np.issubdtype(array.dtype, np.floating):
+        if not np.issubdtype(array.dtype, np.inexact):
             return array
         return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
@@ -63,10 +68,11 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
     emit({"phase": "import"})
-    module = user_workload.model(case.framework)
+    module, own = user_workload.model(case.framework), user_workload.facts
     try:
-        emit({"phase": "model()"})
-        facts = user_workload.facts | module.facts(case.batch)
+        with within(own.get("budget"), own.get("limit"), emit):
+            facts = own | module.facts(case.batch)
+        _fits(facts, module.user())
         write(user_workload.folder / "own.json", facts)
         emit({"phase": "build"})
         adapter = adapters.load(case)
@@ -77,24 +83,64 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
+        facts["random"] = adapter.draws()
+        emit({"phase": "first steps, rounded otherwise"})
+        lost, rounding = _sensitivity(adapter, case, observed)
+        found, still = {case.golden_key: (observed, rounding)}, observed
+        if facts["random"]:
+            emit({"phase": "first steps, without random numbers"})
+            adapter.still = True
+            adapter = anew(adapter, case)
+            still = first_steps(adapter)[1]
+            lost_too, rounding = _sensitivity(adapter, case, still)
+            lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
+        facts["undetermined"] = lost
+        facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
             facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
-            other = "" if facts["couples"] else checks.accumulation(adapter, observed)
+            other = "" if facts["couples"] else checks.accumulation(adapter, still)
             facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
-        emit({"phase": "first steps, rounded otherwise"})
-        facts["undetermined"], rounding = _sensitivity(adapter, case, observed)
-        facts["unsharp"] = checks.unsharp(rounding["bf16"], observed)
+        adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
-    key = case.golden_key
-    write(user_workload.folder / "golden.json", {"values": {key: observed.values}})
-    tensors = {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
-    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps({key: tensors}).encode()))
-    errors_by_framework = {case.framework: {precision: {key: entries} for precision, entries in rounding.items()}}
+    write(user_workload.folder / "golden.json", {"values": {key: one.values for key, (one, _) in found.items()}})
+    tensors = {key: listed(one) for key, (one, _) in found.items()}
+    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
+    errors_by_framework = {
+        case.framework: {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in ROUNDOFF}
+    }
     write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
+
+
+@contextmanager
+def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
+    """What the file makes when it is imported, its weights and its batch, each told and held to the budget; what comes after
+    may take what the machine has to spare. On a card the budget is the card's."""
+    on_host = limits.card_bytes() is None
+    if on_host and limit is not None:
+        limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
+    user_file.LISTENERS.append(lambda part: emit({"phase": part}))
+    try:
+        yield
+    finally:
+        user_file.LISTENERS.pop()
+        if on_host and limit is not None:
+            limits.limit_growth(limit)
+
+
+def _fits(facts: dict[str, Any], user: UserFile) -> None:
+    """Raises Fault where the weights alone are too large."""
+    size = 4 * sum(math.prod(shape) for _, shape, _ in facts["params"])
+    if facts.get("budget") is not None and size > facts["budget"]:
+        told = [f"{number / 2**20:,.1f} MiB" for number in (size, facts["budget"])]
+        raise Fault(f"{user.line('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")
+
+
+def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
+    return {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
 
 
 def told(error: Exception, user: UserFile) -> WorkerError:
@@ -112,10 +158,10 @@ def write(file: Path, content: dict[str, Any]) -> None:
 def _one_array(adapter: Adapter, user: UserFile) -> None:
     """Raises Fault where the model gives something else."""
     adapter.one_step()
-    if not hasattr(adapter.output, "shape"):
+    if not [*leaves(adapter.output)]:
         raise Fault(
             f"{user.line('model')}: the model returns {kind(adapter.output)}; in evaluation its output is compared, and must "
-            f"be one tensor or array: put a module around the model"
+            f"be or have tensors or arrays: put a module around the model"
         )
 
 
@@ -137,7 +183,9 @@ def anew(adapter: Adapter, case: Case) -> Adapter:
         adapter.case = case
         adapter.restore()
         return adapter
-    return _loaded(case, model_options(adapter))
+    other = _loaded(case, model_options(adapter))
+    other.still = adapter.still
+    return other
 
 
 def model_options(adapter: Adapter) -> dict[str, Any]:
@@ -217,7 +265,7 @@ def undirected(adapter: Adapter, roundoff: float) -> Errors:
     errors_by_state = {}
     for state in states:
         if state.kind == "first moment":
-            size = np.abs(state.array.astype(np.float64))
+            size = np.abs(state.array).astype(np.float64)
             share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
             errors_by_state[state.name] = (math.sqrt(share / (1 - share)),) * 2
     return {"weight": largest(errors_by_state)}

@@ -54,6 +54,9 @@ class Own(Workload):
     def knows(self, plan: Any) -> bool:
         return strategies.known(plan)
 
+    def draws_otherwise(self, plan: Any) -> bool:
+        return bool(self.facts.get("random")) and strategies.draws_otherwise(plan)
+
     @property
     def incomparable(self) -> tuple[str, ...]:
         return tuple(self.facts.get("undetermined", ()))

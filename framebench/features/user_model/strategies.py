@@ -18,6 +18,9 @@ GENERAL = {
 }  # fmt: skip
 
 
+CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
+
+
 def strategies(scenario: str) -> list[str]:
     """Those that people use, and that compute what the baseline does."""
     plans = [find(scenario, name) for name in names(scenario)]
@@ -46,9 +49,23 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return str(facts["accumulation"])
     if plan.precision in ("bf16", "fp16") and facts.get("unsharp", (0, 0.0))[1] > LOST:
         return "rounding moves most of the gradient by as much as it is: nothing could be verified"
+    how = {part.how for part in plan.parts}
+    if facts.get("closure") and how & CALLS_THE_OPTIMIZER:
+        return f"{facts['optimizer']} computes the loss itself, as often as it likes"
+    if facts.get("closure") and plan.precision != "fp32":
+        return f"{facts['optimizer']} goes by small differences of gradients, which a lower precision rounds away"
+    if facts.get("random") and draws_otherwise(plan) and any(name.startswith("compile") for name in how):
+        return "the model draws random numbers, and in a compiled step micro-batches and memory formats draw others"
+    if facts.get("sparse") and how & {"foreach", "fused_optimizer"}:
+        return f"{facts['sparse'][0]} has sparse gradients, which kernels for lists of tensors do not take"
     if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
         return "is for convolutions over inputs of four axes"
     return None
+
+
+def draws_otherwise(plan: Strategy) -> bool:
+    """Micro-batches draw one after the other, another memory format place by place, a lower precision numbers of its own."""
+    return plan.micro_batches > 1 or plan.precision != "fp32" or bool({part.axis for part in plan.parts} & {"memory format"})
 
 
 def _needs_blocks(part: Strategy, framework: str | None) -> bool:

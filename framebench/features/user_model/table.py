@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -61,6 +62,13 @@ def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int])
 def _cells(df: pd.DataFrame) -> pd.DataFrame:
     """What has no numbers shows its status in the place of its peak."""
     return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
+
+
+def first(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int]) -> Comparison:
+    """Of memory and verification, while there are no times yet."""
+    whole = table(df, {}, elsewhere)
+    shown = {name: column for name, column in whole.shown.items() if name not in TIMES}
+    return replace(whole, shown=shown, caption="Verified in a first look; step times follow.")
 
 
 def holders(elsewhere: dict[str, int]) -> list[str]:

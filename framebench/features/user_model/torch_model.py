@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from framebench.adapters.torch.observe import asks_for_closure
 from framebench.features.user_model import blocks
 from framebench.features.user_model.torch_rounding import imitated as imitated
 from framebench.models.spec import OWN, workload
+from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault, UserFile, kind
 
 KIND = blocks.Kind(
@@ -74,7 +76,7 @@ def blocks_in(model: nn.Module) -> list[nn.Module]:
     return blocks.blocks_in(model, user(), KIND)
 
 
-def loss(output: Any, target: Tensor) -> Tensor:
+def loss(output: Any, target: Any) -> Tensor:
     """Raises Fault."""
     loss_tensor: Tensor = user().loss(Tensor, "a tensor", output, target)
     return loss_tensor.reshape(())
@@ -83,9 +85,11 @@ def loss(output: Any, target: Tensor) -> Tensor:
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """The file's own, with these options in place of its own. Raises Fault."""
     made = user().get("optimizer")(list(parameters))
+    made = made[0] if isinstance(made, tuple | list) and made else made  # beside its schedule
     if not isinstance(made, torch.optim.Optimizer):
         where = user().line("optimizer")
         raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(made)}")
+    _at_full_rate(made)
     if not options:
         return made
     groups = [{name: value for name, value in group.items() if name not in options} for group in made.param_groups]
@@ -93,6 +97,13 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         return type(made)(groups, **options)
     except TypeError as error:
         raise DoesNotApply(f"your optimizer, {type(made).__name__}, has no option {', '.join(options)}") from error
+
+
+def _at_full_rate(made: torch.optim.Optimizer) -> None:
+    """A schedule may begin at a rate of 0, which moves nothing: then no update could be verified."""
+    for group in made.param_groups:
+        if "initial_lr" in group:  # which a schedule leaves there
+            group["lr"] = group["initial_lr"]
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -105,21 +116,22 @@ def array(tensor: Tensor) -> np.ndarray:
     return wide.detach().cpu().numpy()
 
 
-def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets, with numbers wherever they are asked for. Raises Fault."""
     with _disable_current_modes():
-        x, y = map(array, user().batch(size, Tensor, "tensor"))
+        x, y = (mapped(array, tree) for tree in user().structured(size, Tensor, "tensor"))
     return x, y
 
 
 def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without PyTorch. Raises Fault."""
-    model, (x, y) = plain(), user().batch(size, Tensor, "tensor")
+    model, (inputs, y) = plain(), user().structured(size, Tensor, "tensor")
+    x = next(leaves(inputs))
     trained = {name for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
-    floats = [(name, list(t.shape), name in trained) for name, t in model.state_dict().items() if t.is_floating_point()]
+    state = model.state_dict().items()
+    floats = [(name, list(t.shape), name in trained) for name, t in state if t.is_floating_point() or t.is_complex()]
     if not trained:
         raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
-    user().get("loss")
     block_modules = blocks_in(model)
     names = {module: name for name, module in model.named_modules()}
     return {
@@ -130,9 +142,19 @@ def facts(size: int) -> dict[str, Any]:
         "couples": [name for name, m in model.named_modules() if isinstance(m, NORMS)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nn.Conv2d) for m in model.modules()),
         "input": list(x.shape),
-        "target": list(y.shape),
-        "optimizer": type(optimizer(model.parameters())).__name__ if "optimizer" in user() else "SGD",
+        "target": next((list(t.shape) for t in leaves(y)), []),
+        **_of_optimizer(model),
+        "sparse": [name for name, m in model.named_modules() if getattr(m, "sparse", False) is True][:1],
     }
+
+
+def _of_optimizer(model: nn.Module) -> dict[str, Any]:
+    if "optimizer" not in user():
+        return {"optimizer": "SGD"}
+    made = optimizer(model.parameters())
+    rates = {group["initial_lr"] for group in made.param_groups if "initial_lr" in group}
+    at = f" at its full rate of {', '.join(map(str, sorted(rates)))}, without its schedule" if rates else ""
+    return {"optimizer": type(made).__name__ + at, "closure": asks_for_closure(made)}
 
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:
@@ -140,7 +162,7 @@ def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tens
     outputs: list[tuple[str, Tensor]] = []
 
     def seen(name: str) -> Callable[[Any, Any, Any], None]:
-        return lambda module, args, output: outputs.extend((name, t.detach().clone()) for t in [*tensors(output)][:1])
+        return lambda module, args, output: outputs.extend((name, t.detach().clone()) for t in [*leaves(output)][:1])
 
     named = [(f"{name} ({type(m).__name__})", m) for name, m in model.named_modules() if not [*m.children()]]
     handles = [module.register_forward_hook(seen(name)) for name, module in named]
@@ -152,22 +174,11 @@ def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tens
     return outputs
 
 
-def tensors(structure: Any) -> Iterator[Tensor]:
-    """Those in an output, which may be a tensor, or something that has some."""
-    if isinstance(structure, Tensor):
-        yield structure
-    elif isinstance(structure, dict):
-        yield from tensors(list(structure.values()))
-    elif isinstance(structure, tuple | list):
-        for one in structure:
-            yield from tensors(one)
-
-
 def first_random(adapter: Any) -> str:
     """The first module that gives another output when all is done once more; empty if there is none."""
     model, (x, _) = adapter.model, adapter.inputs
     with torch.no_grad():
-        pairs = zip(watched(model, lambda: model(x)), watched(model, lambda: model(x)))
+        pairs = zip(*(watched(model, lambda: called(model, x)) for _ in range(2)))
     return next((f"first in the output of {name}" for (name, a), (_, b) in pairs if not torch.equal(a, b)), "")
 
 
@@ -175,5 +186,5 @@ def first_infinite(adapter: Any) -> str:
     """The first module that gives infinity, or what is no number; empty if there is none."""
     model, (x, _) = adapter.model, adapter.inputs
     with torch.no_grad():
-        outputs = watched(model, lambda: model(x))
+        outputs = watched(model, lambda: called(model, x))
     return next((f"first in the output of {name}" for name, a in outputs if not a.isfinite().all()), "")

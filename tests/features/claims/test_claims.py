@@ -128,7 +128,7 @@ def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
     base, change = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile"))
     found = one(results, made_up())
     assert (found.verdict, found.protocol, found.value) == ("reproduced", VERSION, 0.8)
-    assert table([found]).data.iloc[0]["metric"].endswith("; transformer b4, size tiny"), "what decides says where"
+    assert table([found]).data.iloc[0]["measured"].endswith("; transformer b4/tiny"), "what decides says where"
     put(results, change, 20, minute=5, origin={"protocol": VERSION + 1})
     found = one(results, made_up())
     assert (found.verdict, found.value) == ("not measured", None)

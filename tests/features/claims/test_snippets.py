@@ -28,7 +28,15 @@ def test_every_listing_is_an_arm_and_every_arm_a_listing() -> None:
     assert asked == {f"{SNIPPET}{path.stem}" for path in snippets()}
 
 
-@pytest.mark.parametrize("snippet", snippets(), ids=lambda path: path.stem)
+TRIED = [
+    pytest.param(
+        path, marks=[pytest.mark.slow, *([pytest.mark.all_cells] if framework_of(path) == "jittor" else [])], id=path.stem
+    )
+    for path in snippets()
+]
+
+
+@pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: dict[str, Environment]) -> None:
     numbers, error = tried(snippet, environment[framework_of(snippet)])
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error

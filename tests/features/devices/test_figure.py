@@ -9,6 +9,7 @@ from framebench.analysis.results import Results
 from framebench.features.devices import figure
 from framebench.features.devices.plans import store
 from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.releases.figure import plans
 from framebench.features.devices.tables.frame import frame
 from tests.features.devices.tables.test_strategies import plan, simulated
 
@@ -49,6 +50,18 @@ def test_too_few_strategies_are_no_picture() -> None:
 def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
     for one in [*predictions(), simulated("fp32", 7, batch=64), simulated("no_grad", 7).model_copy()]:
         store.write(tmp_path, one)
-    ((name, _, rows),) = figure.figures(Results(tmp_path), [])
+    (name, _, rows), (releases, draw, several) = figure.figures(Results(tmp_path), [])
+    assert (releases, draw(several)) == ("devices-releases-h100-80gb", None), "one release is no line"
     assert name == "devices-transformer-train-full"
     assert set(rows["batch"]) == {8}
+
+
+def test_a_line_is_a_case_over_releases_in_their_order() -> None:
+    told = [plan("checkpoint", size, version) for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))]
+    drawn = plans(frame([*told, plan("fp32", 7, "0.9.2")]))
+    assert drawn
+    (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
+    assert list(line.get_ydata()) == [1.0, 0.9, 0.95]
+    assert finding_and_source(drawn)[0] == (
+        "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from the oldest's"
+    )

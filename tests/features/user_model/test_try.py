@@ -109,7 +109,7 @@ def test_the_page_and_what_fits(tried: Tried) -> None:
     assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
     drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"] / 2, time_ratio_high=table["time_ratio"] * 2)))
     assert drawn
-    assert re.match(r"cnn train, least memory: in PyTorch .*(x to .*x the throughput|no strategy saves)", texts(drawn)[0])
+    assert re.match(r"cnn train, least memory: PyTorch (none|\w+ \(\d\.\d\dx the peak, .* x the time\))", texts(drawn)[0])
 
 
 def test_a_search_begins_at_the_smallest_batch(
@@ -166,18 +166,21 @@ BROKEN = {
     "no number": (("mean()", "mean() * float('nan')"), r"mine\.py:12: the loss of step 1 is nan"),
     "infinite": (("nn.ReLU()", "nn.Threshold(0, float('inf'))"), r"mine\.py:12: the loss .* output of 1 \(Threshold\)"),
     "many losses": (("mean()", "mean(0)"), r"mine\.py:12: loss.* one number as a tensor, .* shape \(3,\)"),
-    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return two tensors"),
+    "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return \(inputs, target\).* of 3; .*a dict"),
+    "no tensor": (("torch.randn(n, 3)", "object()"), r"mine\.py:9: batch\(n\) must give tensors, and a target has object"),
     "other batch": (("torch.randn(n, 6)", "torch.randn(n + 1, 6)"), r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)"),
     "no module": (("return nn.Sequential", "return print"), r"mine\.py:6: model\(\) must return .* NoneType"),
     "too large": (("return nn.Seq", "torch.ones(2**50)\n    return nn.Seq"), r"^OOM .*mine\.py:7: RuntimeError"),
-    "dropout": (
-        ("nn.ReLU()", "nn.Dropout(0.5)"), r"mine\.py:6: two runs .* by .*, first in the output of 1 \(Dropout\)",
+    "dropout": (("nn.ReLU()", "nn.Dropout(0.5)"), r"^nothing:  \|"),
+    "own randomness": (
+        ("mean()", "mean() * (1 + int.from_bytes(__import__('os').urandom(1), 'big') / 256)"),
+        r"mine\.py:6: two runs .* by \S+%",
     ),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (
         ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
          "    nn.init.zeros_(layer.weight)\n    return [layer]"),
-        r"mine\.py:6: two runs .* the gradient by .*, first in the output of 1 \(Dropout\)",
+        r"^nothing: .*\| 2 without a gradient",
     ),
     "a head of zeros": (
         ("nn.Linear(8, 3))", "*zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
@@ -191,7 +194,7 @@ BROKEN = {
         ("nn.Linear(6, 8), nn.ReLU()", "nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten()"), r"^nothing:  \|",
     ),
     "a largest": (("nn.ReLU()", "nn.Unflatten(1, (2, 4)), nn.AdaptiveMaxPool1d(4), nn.Flatten()"), r"^nothing:  \|"),
-    "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"mine\.py:6: two runs .* by \S+%, most the gradient of"),
+    "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"^nothing:  \|"),
 }  # fmt: skip
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -89,4 +89,6 @@ def plan_bytes(parts: dict[str, int]) -> int:
 def code_of(commits: Iterable[str | None]) -> str:
     """For a caption: which commits planned it."""
     known = sorted({commit[:10] for commit in commits if commit})
-    return f"Planned at commit {' and '.join(known)}." if known else "Which commit planned it is not known."
+    if not known:
+        return "Which commit planned it is not known."
+    return f"Planned at commit{'s' * (len(known) > 1)} {', '.join(known)}."

@@ -1,15 +1,9 @@
-"""What a case needs on a device: the parent's side of the planners, each of which runs in its framework's environment as
-`python -m framebench.features.devices.<planner> CASE DEVICE` and prints one JSON object last: the fields of `Planned` that it
-knows."""
+"""What cases need on a device: taken up from what is kept, or planned now, two at a time."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,14 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
 from pydantic import ValidationError
 
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
-from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.plans import store
+from framebench.features.devices.plans import process, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Origin, Planned, Source
@@ -33,24 +25,15 @@ from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, pinned_version, pins
 from framebench.suite.case import Case
 
-BUDGET_S = 600.0  # for one case
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
 PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
-PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
-OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
     "peak tells what its tensors take"
 )
-FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
-ALONE = {  # a planner's environment: one without a device
-    "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1",
-    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # which asks for NVIDIA's libraries
-    "JAX_ENABLE_COMPILATION_CACHE": "false",  # what is taken from a cache tells nothing of its plan
-}  # fmt: skip
 Listener = Callable[[Planned, bool], None]  # what was told, and whether it was there already
 
 
@@ -133,8 +116,8 @@ def _now(
                 yield planned
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(RUNNING):
-                _end(process)
+            for running in list(process.RUNNING):
+                process.end(running)
             raise
 
 
@@ -167,9 +150,9 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     if why := obstacle(case, device):
         said: dict[str, Any] = {"outcome": "not planned", "reason": why}
     elif not isinstance(environment, Environment):
-        said = {"outcome": "failed", "reason": f"no compiler for it: {_short(str(environment))}"}
+        said = {"outcome": "failed", "reason": f"no compiler for it: {process.short(str(environment))}"}
     else:
-        said = ask(environment, case, device)
+        said = process.ask(environment, case, device)
     versions = said.pop("versions", {})
     release = version or pinned_version(case.framework)
     told: dict[str, Any] = {
@@ -179,7 +162,7 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     try:
         return Planned(**told, **said)
     except (ValidationError, TypeError) as error:
-        return Planned(**told, outcome="failed", reason=f"the prediction does not hold: {_short(str(error))}")
+        return Planned(**told, outcome="failed", reason=f"the prediction does not hold: {process.short(str(error))}")
 
 
 def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
@@ -187,55 +170,3 @@ def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
         planned_at=datetime.now(UTC), command=provenance.command(), commit=provenance.commit(), dirty=provenance.dirty(),
         code=code, versions=versions, wall_s=round(time.monotonic() - start, 1),
     )  # fmt: skip
-
-
-def planner(environment: Environment) -> str:
-    """The feature's worker that plans in this environment."""
-    older = environment.framework == "jax" and Version(environment.version) < OLDER_THAN
-    return OLDER if older else PLANNERS[environment.framework]
-
-
-RUNNING: set[subprocess.Popen[str]] = set()
-
-
-def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
-    """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
-    ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    paths = {**ours, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
-    module = worker_module("devices", planner(environment))
-    command = [str(environment.python), "-P", "-m", module, case.id, device.name]
-    process = subprocess.Popen(
-        command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
-    RUNNING.add(process)
-    try:
-        printed, errors = process.communicate(timeout=BUDGET_S)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        process.communicate()
-        return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S / 60:.0f} minutes"}
-    finally:
-        RUNNING.discard(process)
-    try:
-        return dict(json.loads(printed.strip().splitlines()[-1]))
-    except (ValueError, IndexError, TypeError):
-        return {"outcome": "failed", "reason": _ended(process.returncode, errors)}
-
-
-def _ended(code: int, errors: str) -> str:
-    if code == -signal.SIGKILL:
-        return "the planner was killed: this machine ran out of memory, or somebody ended it"
-    return f"the planner ended with {code}: {_short(errors)}"
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """And whatever it has started: compilers start processes of their own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _short(text: str) -> str:
-    """The line that names the last exception, or else the last one: messages of PyTorch's go on for pages."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)]
-    return (named or lines or ["it said nothing"])[-1].strip()[:500]

@@ -16,7 +16,7 @@ from framebench.engine.environments import Environment, run_module
 from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.plans.fingerprint import FEATURE, of_files
-from framebench.features.devices.plans.planning import ALONE
+from framebench.features.devices.plans.process import ALONE
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 

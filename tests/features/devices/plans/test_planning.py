@@ -13,7 +13,7 @@ import pytest
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices.catalog import find
-from framebench.features.devices.plans import planning, store
+from framebench.features.devices.plans import planning, process, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
@@ -85,7 +85,7 @@ def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatc
 def test_a_failure_is_kept_and_tried_again(
     tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
-    monkeypatch.setattr(planning, "BUDGET_S", 1.5)
+    monkeypatch.setattr(process, "BUDGET_S", 1.5)
     asked = playing(body)
     (failed,) = plan(tmp_path)
     assert failed.outcome == "failed"
@@ -237,5 +237,5 @@ def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkey
 
 @pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])
 def test_older_releases_of_jax_have_a_planner_of_their_own(version: str, worker: str) -> None:
-    assert planning.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
-    assert planning.planner(Environment("torch", "2.1.0", Path("python"))) == "simulation.torch_plan"
+    assert process.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
+    assert process.planner(Environment("torch", "2.1.0", Path("python"))) == "simulation.torch_plan"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from framebench.analysis import frames
-from framebench.analysis.reports.in_words import of_training
+from framebench.features.readme.in_words import of_training
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import blocks, provenance, record

@@ -10,8 +10,8 @@ import pandas as pd
 from framebench.analysis import rows
 from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.comparison import mib
-from framebench.analysis.reports import stands_out
 from framebench.analysis.results import Results
+from framebench.features.readme import stands_out
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.registry import BASELINES

@@ -1,0 +1,35 @@
+"""The parts of measured peaks (`framebench.analysis.breakdown`), a table for each comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
+from framebench.analysis.comparison import MIB, Comparison, Shown
+from framebench.analysis.tables import conditions, read_by
+
+SHOWN = {
+    "framework": Shown("framework"),
+    "strategy": Shown("strategy"),
+    "shared_bytes": Shown("peak", ",.1f", 1 / MIB),
+    **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
+    "peak_over_bound": Shown("peak / lower bound", ".2f"),
+}
+
+
+def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
+    """One for each machine, workload, size, scenario and batch."""
+    split = breakdown(table)
+    for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
+        machine, workload, size, scenario, batch = key
+        yield Comparison(
+            f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
+            f"MiB, peaks by {read_by(group)}. The parts sum to the lower bound; rest: the measured peak less the lower bound "
+            f"({EXPLAINED}). {conditions(group)}",
+            group,
+            SHOWN,
+            machine=str(machine),
+            cases=tuple(group["case"]),
+        )

@@ -1,0 +1,63 @@
+"""Files of several kinds, each surveyed and then verified under strategies, as workers do it, in one process."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from framebench import adapters
+from framebench.features.user_model import torch_model
+from framebench.features.user_model.reference import survey
+from framebench.suite import tolerance
+from framebench.suite.case import Case
+from framebench.worker.observe import first_steps
+from framebench.worker.stepping import timed_step
+from framebench.worker.verification import again, verify
+from framebench.worker.worker import failure
+
+BASE = {"train": "fp32", "eval": "no_grad"}
+CACHES = (tolerance.rounding_errors, tolerance.one_by_one, *(f for f in vars(tolerance).values() if hasattr(f, "cache_clear")))
+
+
+def tried(case: Case) -> dict[str, object]:
+    if not case.support.supported:
+        return {"left_out": case.support.why}
+    adapter = adapters.load(case)
+    adapter.build()
+    verification = verify(adapter, first_steps(adapter)[1])
+    losses = []
+    for _ in range(4):
+        timed_step(adapter)
+        losses.append(adapter.loss())
+    later = again(adapter, losses)
+    reason = (verification.get("reason"), later.get("reason"), later["passed"], verification.get("margin"))
+    effect = adapter.effect()
+    return {
+        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, 
+        "products": effect.evidence.get("products"),
+        "margin": verification["margin"], "key": case.golden_key, "losses": losses,
+    }  # fmt: skip
+
+
+def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object]:
+    os.environ["FRAMEBENCH_OWN"] = str(file.parent)
+    names = [name for name in ("loss", "optimizer", "blocks") if name in file.read_text()]
+    facts = {"file": str(file), "framework": "torch", "batch": 4, "defined": names}
+    (file.parent / "own.json").write_text(json.dumps(facts))
+    torch_model.user.cache_clear()
+    for cached in CACHES:
+        cached.cache_clear()
+    found: dict[str, object] = {}
+    try:
+        survey(Case.of(f"own/torch/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        for name in (BASE[scenario], *strategies):
+            found[name] = tried(Case.of(f"own/torch/{scenario}/{name}/b4/mine"))
+    except (Exception, SystemExit) as error:
+        told = failure(error)
+        found["fault"] = told["blamed"] or told["message"]
+        if "-v" in sys.argv:
+            raise
+    return found
+
+
+print(json.dumps({str(file): all_of(Path(file), *rest) for file, *rest in json.loads(sys.argv[1])}))

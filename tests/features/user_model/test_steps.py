@@ -1,0 +1,249 @@
+"""Steps as people have them: several inputs, keywords, sparse and complex weights, closures, schedules, dropout left on. Each
+kind of file is surveyed and verified under strategies, and a fault that is planted in it is still found."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "try_steps.py"
+BEGINNING = """
+from dataclasses import dataclass
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.off = 0.0
+
+    def forward(self, x):
+        return x + self.down(F.dropout(self.up(x).tanh(), self.off, self.training))
+
+class Net(nn.Module):
+    def __init__(self, off=0.0):
+        super().__init__()
+        self.blocks, self.head = nn.ModuleList([Block() for _ in range(3)]), nn.Linear(16, 5)
+        for block in self.blocks:
+            block.off = off
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+def model():
+    return Net()
+
+def batch(n):
+    return torch.randn(n, 16), torch.randint(5, (n,))
+
+def loss(output, target):
+    return F.cross_entropy(output, target)
+"""
+
+
+@dataclass(frozen=True)
+class File:
+    more: str
+    strategies: tuple[str, ...]
+    scenario: str = "train"
+    left_out: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    still: tuple[str, ...] = ()  # verified without random numbers
+
+
+USUAL = ("checkpoint", "accumulate", "optimizer_in_backward")
+KEYWORDS = """
+    @dataclass
+    class Output:
+        loss: torch.Tensor
+        logits: torch.Tensor
+        cache: tuple = ()
+    class Keywords(Net):
+        def forward(self, features=None, labels=None, scale=None, mask=None):
+            logits = super().forward(features) * scale[:, None] + mask.sum() * 0
+            return Output(F.cross_entropy(logits, labels), logits)
+    def model():
+        return Keywords()
+    def batch(n):
+        return {"features": torch.randn(n, 16), "labels": torch.randint(5, (n,)), "scale": torch.ones(n),
+                "mask": torch.ones(7, 7)}
+    del loss
+"""
+RANDOM = """
+    def model():
+        return Net(off=0.2)
+"""
+FILES = {
+    "two inputs": File(
+        """
+        class Two(Net):
+            def forward(self, x, t):
+                return super().forward(x + t[:, None])
+        def model():
+            return Two()
+        def batch(n):
+            return (torch.randn(n, 16), torch.randint(9, (n,))), torch.randint(5, (n,))
+        """,
+        USUAL,
+    ),
+    "keywords, with the loss in what comes out": File(KEYWORDS, USUAL),
+    "keywords, evaluated": File(KEYWORDS, ("grad", "inference_mode", "amp_bf16"), "eval"),
+    "several outputs": File(
+        """
+        class Two(Net):
+            def forward(self, x):
+                y = super().forward(x)
+                return {"logits": y, "square": (y * y).sum(1)}
+        def model():
+            return Two()
+        def loss(output, target):
+            return F.cross_entropy(output["logits"], target) + 0.01 * output["square"].mean()
+        """,
+        USUAL,
+    ),
+    "sparse gradients": File(
+        """
+        class Table(Net):
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(50, 16, sparse=True)
+            def forward(self, x):
+                return super().forward(self.table(x))
+        def model():
+            return Table()
+        def batch(n):
+            return torch.randint(50, (n,)), torch.randint(5, (n,))
+        def optimizer(parameters):
+            return torch.optim.SGD(parameters, lr=0.1)
+        """,
+        (*USUAL, "keep_grads", "foreach", "fused_optimizer"),
+        left_out=("foreach", "fused_optimizer"),
+    ),
+    "complex weights": File(
+        """
+        class Spectral(Block):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(9, dtype=torch.cfloat))
+            def forward(self, x):
+                return super().forward(x) + torch.fft.irfft(torch.fft.rfft(x) * self.weight, n=16)
+        class Operator(Net):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList([Spectral() for _ in range(3)])
+        def model():
+            return Operator()
+        def optimizer(parameters):
+            return torch.optim.Adam(parameters, lr=1e-3)
+        """,
+        USUAL,
+    ),
+    "a rate that begins at 0": File(
+        """
+        def optimizer(parameters):
+            made = torch.optim.AdamW(parameters, lr=1e-3)
+            torch.optim.lr_scheduler.LambdaLR(made, lambda step: step / 1000)
+            return made
+        """,
+        (*USUAL, "foreach"),
+    ),
+    "an optimizer beside its schedule": File(
+        """
+        def optimizer(parameters):
+            made = torch.optim.AdamW(parameters, lr=1e-3)
+            return made, torch.optim.lr_scheduler.OneCycleLR(made, 1e-3, total_steps=100)
+        """,
+        USUAL,
+    ),
+    "a closure": File(
+        """
+        def optimizer(parameters):
+            return torch.optim.LBFGS(parameters, lr=0.1, max_iter=3)
+        """,
+        (*USUAL, "keep_grads", "amp_bf16"),
+        left_out=("optimizer_in_backward", "amp_bf16"),
+    ),
+    "dropout": File(RANDOM, (*USUAL, "foreach"), still=("accumulate",)),
+    "samples that are drawn": File(
+        """
+        class Sampled(Net):
+            def forward(self, x):
+                return super().forward(x + 0.3 * torch.randn_like(x) + torch.bernoulli(torch.full_like(x, 0.5)))
+        def model():
+            return Sampled(off=0.1)
+        """,
+        USUAL,
+        still=("accumulate",),
+    ),
+}  # fmt: skip
+# with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is found out
+PLANTED = {
+    "a second run that draws anew": (
+        """
+        def forgetful(self, x, plain=Block.forward):
+            torch.rand(1) if torch.is_grad_enabled() and getattr(self, "again", False) else None
+            self.again = not getattr(self, "again", False)
+            return plain(self, x)
+        Block.forward = forgetful
+        """,
+        "checkpoint",
+    ),
+    "micro-batches of which each is scaled": (
+        """
+        def loss(output, target):
+            return F.cross_entropy(output, target, reduction="sum")
+        """,
+        "accumulate",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, Any]:
+    folder, asked = tmp_path_factory.mktemp("steps"), list[list[Any]]()
+
+    def write(name: str, more: str, scenario: str, strategies: tuple[str, ...]) -> None:
+        (folder / name).mkdir()
+        (folder / name / "mine.py").write_text(BEGINNING + "\n" + more)
+        asked.append([str(folder / name / "mine.py"), scenario, strategies])
+
+    for name, file in FILES.items():
+        write(name, textwrap.dedent(file.more), file.scenario, file.strategies)
+    for name, (more, strategy) in PLANTED.items():
+        write(name, textwrap.dedent(RANDOM) + textwrap.dedent(more), "train", (strategy,))
+    result = run_inside(environment["torch"], PROGRAM, json.dumps(asked))
+    assert isinstance(result, dict)
+    return {Path(file).parent.name: of_file for file, of_file in result.items()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_step_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
+    file, rows = FILES[name], found[name]
+    assert "fault" not in rows, rows["fault"]
+    for strategy, row in rows.items():
+        assert ("left_out" in row) == (strategy in file.left_out), row
+        if "left_out" not in row:
+            assert row["passed"], (strategy, row["reason"])
+            assert row["proven"], (strategy, row["products"])
+            assert row["key"].endswith("/still") == (strategy in file.still)
+            assert file.scenario == "eval" or len(set(row["losses"])) == len(row["losses"]), "the weights move"
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_wrong_is_found_with_dropout_on(name: str, found: dict[str, Any]) -> None:
+    rows = found[name]
+    assert "fault" not in rows, rows["fault"]
+    assert not rows[PLANTED[name][1]]["passed"]
+    assert rows["fp32"]["passed"] or name.startswith("a second run"), rows["fp32"]["reason"]
