@@ -108,7 +108,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     tensors = {key: listed(one) for key, (one, _) in found.items()}
     (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
     errors_by_framework = {
-        case.framework: {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in ROUNDOFF}
+        case.framework: {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in rounding}
     }
     write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
