@@ -189,7 +189,7 @@ class TorchAdapter(Adapter):
 
     def seed(self) -> None:
         """Checkpointing restores the state of PyTorch's generator itself."""
-        if self.case.workload == OWN and self.workload.facts.get("random", True):
+        if self.case.workload == OWN and self.workload.facts.get("random", True):  # type: ignore[attr-defined]
             number = SEED + (self.steps - self.restored_at if self.case.stage.trains else 0)
             random.seed(number)
             np.random.seed(number)
