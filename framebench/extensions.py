@@ -47,6 +47,8 @@ HOOKS = {
     "evaluator": "(environment, options) -> (case, samples, budget) -> the evaluation; batches are halved when memory runs out",
     "run_notebooks": "(names, results, machine, folder or None): execute notebooks on the machine's records, and save them",
     "build_site": "(results, folder, records) -> the pages of these records",
+    "own_model": "(file, scenario, strategies, batch, env, results) -> a context in which workers know a user's file: cases, "
+    "environment, results",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }
 

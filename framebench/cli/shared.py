@@ -23,7 +23,7 @@ from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
-from framebench.suite.selectors import select
+from framebench.suite.selectors import no_file, select
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -241,7 +241,7 @@ class Parts(NamedTuple):
 def parts(selector: str | None) -> Parts:
     """Of a selector that names one question, not a list of cases; before a size the batch may be left out. Raises
     UnknownCase."""
-    texts = [text if text not in ("", "*") else None for text in (selector or "").strip("/").split("/")]
+    texts = [text if text not in ("", "*") else None for text in no_file(selector or "").strip("/").split("/")]
     if len(texts) > 6:
         raise UnknownCase(f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size")
     if len(texts) == 5 and any(texts[4] in workload(name).sizes for name in names()):

@@ -16,6 +16,16 @@ from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
 FEW = 12
 
 
+def no_file(text: str) -> str:
+    """The text, if it names cases. Raises UnknownCase for a file of the user's own, with what takes one."""
+    if text.endswith(".py"):
+        raise UnknownCase(
+            f"{text} is a file, and this takes the suite's cases alone; a file of your own goes to "
+            f"`framebench try {text}`, or to explain, max-batch and grow"
+        )
+    return text
+
+
 def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = None, ranks: bool = False) -> list[Case]:
     """Cases that match `workload/framework/scenario/strategy/bN/size`; parts may be globs or `{a,b}`, missing ones mean all.
 
@@ -23,6 +33,7 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
     `size`. A combination `a+b` that is in no profile may be asked for by name. Raises UnknownCase naming the first part that
     nothing matches, with the valid values.
     """
+    no_file(selector)
     if braces := re.search(r"\{([^{}]*)\}", selector):
         each = (selector.replace(braces[0], choice, 1) for choice in braces[1].split(","))
         return list(dict.fromkeys(case for one in each for case in select(one, size, among, ranks)))

@@ -8,24 +8,29 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Results, app, err, fail, file_to_write, measuring, needed, out, say
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, file_to_write, measuring, needed, out, say
 from framebench.engine import releases, runner
 from framebench.features.explain.measure import Unexplained, obstacle
 from framebench.features.explain.measure import explain as account
 from framebench.features.explain.record import Explanation
 from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
+from framebench.suite.user_file import Fault
 
 
 @app.command(rich_help_panel=MEASURE)
 def explain(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file")],
     against: Annotated[
         str | None, typer.Option(help="another case, in a version if need be (CASE@0.9.2), or @0.9.2: how the peaks differ")
     ] = None,
     to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
     version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
     device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: what its plan or simulation holds")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="of a file of your own")] = 8,
+    scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
+    strategy: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
+    env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -41,6 +46,10 @@ def explain(
         return
     if to and to.suffix != ".svg":
         fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
+    if case.endswith(".py"):
+        if against or version:
+            fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
+        return of_file(Path(case), scenario, strategy, batch, env, results, to, as_json)
     asked = hypothetical.named(case)
     wanted = [(asked, version), *([other(against, asked)] if against else [])]
     try:
@@ -52,12 +61,36 @@ def explain(
         explanations = [_explained_in(one, release, results) for one, release in wanted]
     except Unexplained as error:
         fail(str(error), 2)
+    draw(explanations[0], to)
+    show(*explanations, as_json=as_json)
+
+
+def of_file(
+    file: Path, scenario: str, strategy: str | None, batch: int, env: str | None, results: Path, to: Path | None, as_json: bool
+) -> None:
+    """A user's own model."""
+    try:
+        with (
+            measuring(results),
+            needed("own_model", "user_model")(file, scenario, [strategy] if strategy else [], batch, env, results) as (
+                cases,
+                environment,
+                _,
+            ),
+        ):
+            explanation = account(cases[0], environment)
+    except (Fault, Unexplained) as error:
+        fail(str(error), 2)
+    draw(explanation, to)
+    show(explanation, as_json=as_json)
+
+
+def draw(explanation: Explanation, to: Path | None) -> None:
     if to:
         from framebench.analysis.figures import svg
         from framebench.features.explain import table as explained
 
-        to.write_text(svg(explained.figure(explanations[0])), encoding="utf-8")
-    show(*explanations, as_json=as_json)
+        to.write_text(svg(explained.figure(explanation)), encoding="utf-8")
 
 
 def other(text: str, asked: Case) -> tuple[Case, str | None]:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, needed, out, say
 from framebench.engine import installed, runner
 from framebench.features.growth.measure import NoReadings, followable, followed, obstacle, read
 from framebench.features.growth.record import Growth
 from framebench.suite import hypothetical
+from framebench.suite.user_file import Fault, defined
 
 LEAST_STEPS = 52  # framebench.features.growth.table has the reason, and is imported late
 OWN_STEP = "a Python file with `step(adapter)`, which is called in place of the case's own step"
@@ -21,7 +22,10 @@ OWN_STEP = "a Python file with `step(adapter)`, which is called in place of the 
 @app.command(rich_help_panel=MEASURE)
 def grow(
     case: Annotated[
-        str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own training script")
+        str,
+        typer.Argument(
+            help="workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or a training script"
+        ),
     ],
     arguments: Annotated[list[str] | None, typer.Argument(help="after `--`: what your script is called with")] = None,
     steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="whose memory is read, after the warm-up")] = 200,
@@ -33,13 +37,15 @@ def grow(
     """Does memory grow from step to step? Bytes per step, and what piles up: objects, storages, programs, and where they are
     made. A step of your own script ends with its optimizer's. Exit code 1 if it grows, 3 if that is undecided."""
     try:
-        if case.endswith(".py"):
+        if case.endswith(".py") and is_model(Path(case)):
+            measured_growth = of_model(Path(case), steps, step, env, results)
+        elif case.endswith(".py"):
             measured_growth = of_script(Path(case), arguments or [], steps, step, env, results)
         elif arguments:
             fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
         else:
             measured_growth = of_case(case, steps, step, env, results)
-    except NoReadings as error:
+    except (Fault, NoReadings) as error:
         fail(str(error), 2)
     from framebench.features.growth import table as growth
 
@@ -60,6 +66,18 @@ def of_case(case: str, steps: int, step: Path | None, env: str | None, results: 
     with measuring(results), err.status(asked.id):
         environment = installed.ready([asked.framework], env, say)[asked.framework]
         return read(asked, environment, steps, step)
+
+
+def is_model(file: Path) -> bool:
+    """Whether it has what `framebench try` asks for; else it is a script."""
+    return file.is_file() and {"model", "batch", "loss"} <= defined(str(file)).keys()
+
+
+def of_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+    """Its baseline in training. Raises NoReadings and Fault."""
+    opened = needed("own_model", "user_model")(file, "train", [], 8, env, results)
+    with measuring(results), opened as (cases, environment, _):
+        return read(cases[0], environment, steps, step)
 
 
 def of_script(script: Path, arguments: list[str], steps: int, step: Path | None, env: str | None, results: Path) -> Growth:

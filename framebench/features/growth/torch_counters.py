@@ -54,8 +54,7 @@ class TorchStorages(TorchDispatchMode, Storages):  # type: ignore[misc]  # the m
 
     def __init__(self) -> None:
         super().__init__()
-        import torch._dynamo  # as the first step in a mode does: while allocations are traced that takes minutes
-
+        torch._dynamo.list_backends()  # imported, as the first step in a mode does: while it is traced that takes minutes
         self.made: dict[int, tuple[weakref.ref[Any], str, str, int]] = {}  # itself, operator, place, bytes; by address
         self.before = {t.untyped_storage()._cdata for t in gc.get_objects() if has_storage(type(t))}
 

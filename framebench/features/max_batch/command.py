@@ -19,6 +19,7 @@ from framebench.records.search import Fit
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.registry import SCENARIOS
+from framebench.suite.user_file import Fault
 
 
 @app.command("max-batch", rich_help_panel=BUDGET)
@@ -27,8 +28,14 @@ def max_batch_(
         str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
     ] = None,
     asked: Annotated[
-        str, typer.Argument(metavar="CASES", help="Such as transformer/*/train/checkpoint. Default: the baseline of training.")
+        str,
+        typer.Argument(
+            metavar="CASES",
+            help="such as transformer/*/train/checkpoint, by default the baseline of training; or your own file",
+        ),
     ] = "",
+    scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
+    strategies: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
     device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
@@ -43,22 +50,28 @@ def max_batch_(
     """
     from framebench.features.max_batch import table as searches
 
+    if asked.endswith(".py"):
+        if budget is None:
+            fail(f"how much memory? framebench max-batch {asked} --budget 16GiB", 2)
+        options = runner.Options(time_limit_s=time_limit)
+        named = strategies.split(",") if strategies else []
+        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json)
     given = parts(asked)
     if given.batch:
         fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
     if not given.workload:
         workloads = spec.names()
         fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
-    framework, scenario, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
+    framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
     if device is not None:
-        baseline = given if given.strategy else given._replace(strategy=SCENARIOS[scenario].baseline)
+        baseline = given if given.strategy else given._replace(strategy=SCENARIOS[stage].baseline)
         within = parse_bytes(budget) if budget else None
         raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, within, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     fit_records: list[Fit] = []
-    for case in search.chosen(given.workload, framework, scenario, given.strategy, size):
+    for case in search.chosen(given.workload, framework, stage, given.strategy, size):
         one = (
             None
             if again or env
@@ -74,6 +87,30 @@ def max_batch_(
     if as_json:
         typer.echo(json.dumps([f.model_dump(mode="json") for f in fit_records], indent=1))
     raise typer.Exit(any(f.status == "stopped" for f in fit_records) or not fit_records)
+
+
+def of_file(
+    file: Path, scenario: str, strategies: list[str], budget: int, env: str | None, most: int, options: runner.Options,
+    results: Path, as_json: bool,
+) -> None:  # fmt: skip
+    """A user's own model: what its batch(n) gives for other n."""
+    from framebench.features.max_batch import table as searches
+
+    found: list[Fit] = []
+    try:
+        opened = needed("own_model", "user_model")(file, scenario, strategies, 8, env, results)
+        with measuring(results), opened as (cases, environment, where), err.status(file.name) as status:
+            for case in cases:
+                smallest = replace(case, batch=case.plan.micro_batches)
+                show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
+                found.append(search.find(smallest, budget, environment, most, options, where, show_phase))
+                if not as_json:
+                    searches.table(found[-1]).terminal(out)
+    except Fault as error:
+        fail(str(error), 2)
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    raise typer.Exit(any(f.status == "stopped" for f in found))
 
 
 def _searched(

@@ -204,7 +204,7 @@ def show(
         report.table(rows, left_out, elsewhere_of(records), stilled_of(records)),
         *([report.batches(fits)] if fits else []),
     ]
-    sentences = [report.within(rows, budget_bytes)] if budget_bytes else []
+    sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page
 

@@ -120,7 +120,7 @@ def leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
             )
     for module, path, variable in flax_weights.leaves(model):
         value = np.asarray(variable.get_value(), np.float32)
-        yield flax_weights.canonical(path), variable, flax_weights.BACK[flax_weights.layout_of(module, path[-1])](value)
+        yield flax_weights.canonical(path), variable, flax_weights.BACK[flax_weights.layout_of(module, str(path[-1]))](value)
 
 
 def weights() -> dict[str, np.ndarray]:

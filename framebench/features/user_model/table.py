@@ -12,6 +12,7 @@ from framebench.analysis.comparison import Comparison, Shown, mib, missing, numb
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
 from framebench.analysis.tables import SHOWN, cells, conditions, timing
+from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 
@@ -103,6 +104,24 @@ def contradiction(df: pd.DataFrame) -> str | None:
         f"{row['strategy']}: a forward pass saves {mib(row['activation_bytes'])} MiB, and the peak was read as only "
         f"{mib(row['peak_bytes'])} MiB: one of the two is misread, so nothing is reported; the records are kept"
     )
+
+
+def unproven(records: list[Record]) -> list[str]:
+    """Why strategies that compile were not seen at work, each in a sentence."""
+    effects = {record.parsed.strategy: record.effect for record in records if record.effect and not record.effect.proven}
+    reasons = {name: not_compiled(effect.evidence) for name, effect in effects.items()}
+    return [f"{name}: effect not proven: {why}" for name, why in reasons.items() if why]
+
+
+def not_compiled(evidence: dict[str, Any]) -> str:
+    """What an observed step tells of a strategy that compiles, where it was not seen at work; empty if nothing."""
+    if "graph_breaks" not in evidence:
+        return ""
+    if not evidence.get("graphs_forward"):
+        return "0 graphs were compiled: every frame fell back"
+    if breaks := evidence["graph_breaks"]:
+        return f"{len(breaks)} graph breaks: {next(iter(breaks))[:150]}"
+    return f"{evidence.get('products_outside_graphs', 0)} products were computed outside of the graphs"
 
 
 def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:

@@ -18,7 +18,8 @@ RNG = np.random.default_rng(0)
 STEPS = 200
 FLAT = np.full(STEPS, 10**8)
 NOISE = {
-    "allocator.live": 0, "allocator.pinned": 0, "host.malloc": 200, "host.private": 8192, "host.shared": 0, "host.children": 8192,
+    "allocator.live": 0, "allocator.pinned": 0, "host.malloc": 200, "host.private": 8192, "host.shared": 0,
+    "host.children": 8192,
 }  # fmt: skip  # bytes either way, as clean workloads have at least
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from framebench.features.user_model import checks
 from framebench.features.user_model.measure import notes
+from framebench.features.user_model.table import not_compiled
 from framebench.suite.tensors import summaries
 from framebench.worker.observe import Observed
 
@@ -50,6 +51,21 @@ def test_weights_without_a_gradient_are_counted() -> None:
     found = checks.without_gradient(params, observed)
     assert found["ever"] == ["body"]
     assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, such as body"]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ({"graph_breaks": {}, "graphs_forward": 0}, "0 graphs were compiled: every frame fell back"),
+        ({"graph_breaks": {"call to print": 2}, "graphs_forward": 3}, "1 graph breaks: call to print"),
+        ({"graph_breaks": {}, "graphs_forward": 1, "products_outside_graphs": 4}, "4 products were computed outside"),
+        ({"products": {}}, ""),
+    ],
+)
+def test_why_a_compiled_strategy_was_not_seen_at_work(evidence: dict[str, object], said: str) -> None:
+    found = not_compiled(evidence)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
 
 
 def test_a_gradient_that_could_be_missing_without_a_word_is_counted() -> None:

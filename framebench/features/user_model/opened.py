@@ -1,0 +1,35 @@
+"""A file of the user's own where a command asks about one case: its baseline comes out right first, then the case is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from framebench.cli.shared import err, say
+from framebench.engine import runner
+from framebench.engine.environments import Environment
+from framebench.features.user_model import measure as trial
+from framebench.suite.case import Case
+from framebench.suite.user_file import Fault
+
+
+@contextmanager
+def opened(
+    file: Path, scenario: str, strategies: list[str], batch: int, env: str | None, results: Path
+) -> Iterator[tuple[list[Case], Environment, Path]]:
+    """In here workers know the file: the cases of these strategies, or of its baseline, where they run, and where their records
+    go. Raises Fault."""
+    model = trial.look(file, batch, scenario=scenario)
+    strategies = strategies or [model.baseline.strategy]
+    trial.cases(model, strategies)  # a strategy that does not exist is told before anything runs
+    environment = trial.environment(model, env, say)
+    with trial.known(model):
+        with err.status(f"{file.name}: reference") as status:
+            seen = trial.reference(model, environment, runner.Options(), lambda phase: status.update(f"{file.name}: {phase}"))
+        say(trial.in_short(model, seen["facts"]))
+        found, left_out = trial.cases(model, strategies)
+        if wanted := [name for name in strategies if name in left_out]:
+            raise Fault(f"{file.name}: {wanted[0]}: {left_out[wanted[0]]}")
+        where = results if results != runner.RESULTS else results / "own" / model.name
+        yield [case for case in found if case.strategy in strategies], environment, where
