@@ -18,8 +18,8 @@ REPORTS = "What users report"  # the title of their table, beside that of the ar
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "measured: median of the arms that carry the verdict, in brackets the lowest and the highest end of their intervals; no "
-    "brackets where all print as one number. Changes are against the base of each arm. Planned arms are predictions for an H100 at "
-    "full size, with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
+    "brackets where all print as one number. Changes are against the base of each arm. Planned arms are predictions for an "
+    "H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
 )
 
 
