@@ -35,9 +35,10 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     lines = [line(claim, arm, measured, size) for arm in claim.every_arm if applies(arm, size)]
     met = [one for one in lines if one.decides and one.verdict != UNMET]
     leading = met[0].metric if met else ""
-    first = [one for one in met if one.metric == leading and one.value is not None]
-    files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     verdict = verdict_on(claim, measured, lines)
+    first = [one for one in met if one.metric == leading and one.value is not None]
+    first = [one for one in first if one.verdict == verdict] or first  # the others are named in the remark
+    files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
         claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric,
         *hull([one for one in first if one.low is not None] or first), first[0].form if first else "", advice(claim, lines),
@@ -119,10 +120,12 @@ def remark(claim: Claim, lines: Sequence[Line]) -> str:
     counted = [one for one in deciding if one.verdict != UNMET]
     absent = [one for one in counted if one.value is None]
     missing = f"{len(absent)} of {len(counted)} arms have no number." if absent else ""
+    undecided = [one.name for one in counted if one.value is not None and one.verdict == "undecided"]
+    told = f"Undecided: {', '.join(undecided)}" if undecided and len(undecided) < len(counted) else ""
     disagree = sides((one.name, one.verdict) for one in deciding)
     why = "; ".join(dict.fromkeys(one.remark for one in counted if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
-    parts = (disagree, proof, _unmet(claim, deciding), missing, why, claim.note)
+    parts = (disagree, proof, told, _unmet(claim, deciding), missing, why, claim.note)
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 

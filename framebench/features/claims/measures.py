@@ -379,7 +379,7 @@ class Planned:
         return f"Ratio of {(PEAK if self.quantity == 'peak' else ADDED).name}{' apart' * bool(self.proportion)}"
 
     def where(self, size: str) -> str:
-        return f"{place(self.planned())} on one {CARD}"
+        return f"{place(self.planned())}, {CARD}"
 
     def planned(self) -> list[Case]:
         return _all_of([self.base, self.change], FULL)

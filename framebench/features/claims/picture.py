@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from framebench.features.claims.entries import Line, shown
+from framebench.features.claims.rule import UNMET
 
 WIDTH, ROW, LABEL = 420, 18, 230  # pixels: of the scale, of a bar, and of the names beside it
 
@@ -60,7 +61,7 @@ def _picture(lines: Sequence[Line]) -> Picture:
 
     bars = tuple(
         Bar(
-            line.name, line.measured, line.verdict, line.decides, line.planned, ROW * (i + 0.5),
+            line.name, line.measured, line.verdict, line.decides and line.verdict != UNMET, line.planned, ROW * (i + 0.5),
             at(line.low or 0.0), max(at(line.high or 0.0) - at(line.low or 0.0), 1.0), at(line.value or 0.0),
         )
         for i, line in enumerate(lines)

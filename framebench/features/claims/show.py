@@ -17,9 +17,9 @@ HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the deciding arms, in brackets the lowest and the highest end of their intervals; no brackets where "
-    "all print as one number. Changes are against the base of each arm. Planned arms are predictions for an H100 at full size, "
-    "with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
+    "measured: median of the arms that carry the verdict, in brackets the lowest and the highest end of their intervals; no "
+    "brackets where all print as one number. Changes are against the base of each arm. Planned arms are predictions for an "
+    "H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
 )
 
 

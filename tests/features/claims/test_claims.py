@@ -279,6 +279,11 @@ def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) 
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
     assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. [less: 2 of 2 arms that decide]"
+    three = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    assert one(results, three).recommendation == NONE, "most agree, and one is missing"
+    put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
+    put(results, "resnet50/torch/train/compile/b4/tiny", 99.9)
+    assert one(results, three).recommendation == NONE, "one says that there is no effect"
 
 
 @pytest.mark.parametrize(("numbers", "error", "verdict"), [

@@ -19,8 +19,8 @@ from framebench.suite.strategy import AlwaysOn
 
 IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D", 11), ("R", 15)) for n in range(1, last + 1)]
 APART = {
-    "B1": "memory result", "B4": "memory parameters", "B9": "memory gradient", "B11": "peak states", "D5": "speed collector",
-    "B19": "memory speed version", "B21": "states memory speed",
+    "B1": "memory result", "B4": "memory parameters", "B9": "memory way gradient", "B11": "peak states",
+    "D5": "speed collector", "B19": "memory speed version", "B21": "states memory speed",
     "B2": "memory passes",
 } | dict.fromkeys(("B12", "B18", "D3"), "memory speed")  # fmt: skip
 
