@@ -167,6 +167,8 @@ def bisect(bench: Bench, release_names: Sequence[str], minimum: float) -> Bisect
     return answer_of(bench.case, bench.quantity, minimum, release_names, bench.measure)
 
 
-def answer_of(case: Case, quantity: Asked, minimum: float, release_names: Sequence[str], measure: Measure) -> Bisected:
+def answer_of(
+    case: Case, quantity: Asked, minimum: float, release_names: Sequence[str], measure: Measure, device: str | None = None
+) -> Bisected:  # fmt: skip
     result = search(release_names, measure, minimum)
-    return Bisected(framework=case.framework, case=case.id, quantity=quantity, threshold=minimum, **result)
+    return Bisected(framework=case.framework, case=case.id, quantity=quantity, threshold=minimum, device=device, **result)

@@ -61,7 +61,7 @@ def bisect(
     quantity: search.Asked = "instructions" if instructions else "peak"
     if device is not None:
         return _told(
-            search.answer_of(asked, "peak", minimum, release_names, planned.measure(asked.id, device, results)), as_json
+            search.answer_of(asked, "peak", minimum, release_names, planned.measure(asked.id, device, results), device), as_json
         )
     folder = results / "bisect"  # records of their own: no table of the suite is to have them
     named = " ".join(["bisect", asked.id, first, last, quantity, str(processes)])  # another threshold reads the same values

@@ -23,10 +23,11 @@ def table(bisection: Bisected) -> Comparison:
     ordered = sorted(bisection.tried, key=lambda t: Version(t.release))
     base = next((t for t in ordered if t.values), None)
     unit, factor = ("MiB", 2**-20) if bisection.quantity == "peak" else ("million", 1e-6)
+    told = "planned, not measured" if bisection.device else "median over fresh processes"
     rows = tuple(row(t, base, bisection.threshold, factor, bisection.framework) for t in ordered)
     return Comparison.of_text(
-        f"Releases of {bisection.framework}: {bisection.case}",
-        f"{bisection.answer[0].upper()}{bisection.answer[1:]}. {bisection.quantity}: median over fresh processes. A release "
+        f"Releases of {bisection.framework}: {bisection.case}" + (f" on one {bisection.device}" if bisection.device else ""),
+        f"{bisection.answer[0].upper()}{bisection.answer[1:]}. {bisection.quantity}: {told}. A release "
         f"has changed if "
         f"it differs from the oldest that runs by more than {bisection.threshold:.1%}, and by more than the processes of "
         f"either "

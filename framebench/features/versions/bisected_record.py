@@ -54,6 +54,7 @@ class Bisected(Part):
     framework: str
     case: str
     quantity: Literal["peak", "instructions"]
+    device: str | None = None  # that is not here, for which it was planned; None: measured
     threshold: float
     outcome: Literal["found", "one of several", "no change", "undecided", "not measured"]
     answer: str

@@ -10,8 +10,9 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.plans import store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.releases import table
-from framebench.features.versions import bisect
+from framebench.features.versions import bisect, bisected
 from framebench.features.versions import planned as of_plans
+from framebench.features.versions.bisected_record import Tried
 from framebench.suite.case import Case
 from tests.features.devices.made import CASE, origin, planned
 from tests.features.devices.tables.test_table import H100, larger
@@ -55,6 +56,13 @@ def test_the_release_is_named_by_its_plan(kept: Path) -> None:
     answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
+
+
+def test_a_bisection_by_plans_says_so() -> None:
+    answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, ["0.9.0"], lambda name: Tried(release=name), "h100-80gb")
+    shown = bisected.table(answer)
+    assert shown.title.endswith(f"{CASE} on one h100-80gb")
+    assert "planned, not measured" in shown.caption
 
 
 def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
