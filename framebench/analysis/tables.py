@@ -106,7 +106,10 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
         quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
         short = group[quick]
         if short["baseline"].any() and len(short) < len(group):
-            yield replace(_of_strategies(f"{title}, in short", short), shown=SHORT, caption=_briefly(short))
+            whole = _of_strategies(f"{title}, in short", short)
+            unproven = (short["status"] == "ok") & ~short["usable"]
+            marked = short["strategy"].mask(unproven, short["strategy"] + " (not proven)")  # no column says so here
+            yield replace(whole, shown=SHORT, caption=_briefly(short), data=whole.data.assign(strategy=marked))
 
 
 def index(df: pd.DataFrame) -> Comparison:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from framebench.analysis import frames, rows
 from framebench.analysis.answers import answering, compared, least
 from framebench.analysis.frames import Row
+from framebench.analysis.reports.answer import answer
 from framebench.features.advise.advice import advise
 from tests.advised import MIB, PASSED, QUESTION, made
-from tests.handmade import provenance, record
+from tests.handmade import died, provenance, record
 
 LEND = [made("torch", s, 4, peak, step, "other") for s, peak, step in (("fp32", 400, 1.0), ("checkpoint", 200, 1.5),
                                                                        ("accumulate", 300, 1.2))]  # fmt: skip
@@ -76,3 +77,17 @@ def test_the_least_memory_is_of_all_proven_strategies() -> None:
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
     ((_, found),) = least(compared(rows.shown(unproven)))
     assert [row.strategy for row in found] == ["accumulate"]
+
+
+def test_the_answer_says_a_fault_once_and_what_was_not_timed() -> None:
+    broken = [died(strategy) for strategy in ("amp_bf16", "keep_grads", "foreach")]
+    found = answer(frames.of_rows([*(r._replace(time_ratio=None) for r in OTHER), *frames.rows(broken)]))
+    (row,) = found.rows
+    assert row[4:6] == ("checkpoint", "not timed")
+    assert [note for note in found.notes if "SIGKILL" in note] == [
+        "transformer/torch/train/amp_bf16/b4/tiny and 2 more: crashed: SIGKILL"
+    ]
+    (nothing,) = answer(frames.of_rows([r for r in OTHER if r.baseline])).rows
+    assert nothing[4] == "nothing"
+    (lost,) = answer(frames.of_rows(frames.rows(broken[:1]))).rows
+    assert lost[2] == "not measured"

@@ -16,6 +16,7 @@ from framebench.analysis import tables
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.flops import step_flops
 from framebench.features.user_model.table import within
+from framebench.records.record import Proof
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
@@ -107,6 +108,16 @@ def test_a_table_says_how_sure_a_ratio_is() -> None:
     assert tables.READING in sure.caption
     assert "core 1" in sure.caption
     assert sure.rows[1][list(tables.SHOWN).index("range")] == "1,500.0 to 1,810.0"
+
+
+def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
+    """It has six columns, and none for the effect."""
+    idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": Proof(proven=False, evidence={})})
+    _, short = tables.strategies(
+        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0))
+    )
+    assert len(short.head) == 6
+    assert [row[1] for row in short.rows] == ["fp32", "amp_bf16 (not proven)", "checkpoint"]
 
 
 def test_times_that_share_no_block_have_no_ratio() -> None:

@@ -74,6 +74,6 @@ def _problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """What ended without numbers though it might have had some: one sentence for each fault."""
     broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
     faults = [f"{status}: {str(why).partition(';')[0]}" for status, why in zip(broken["status"], broken["reason"])]
-    for fault, cases in broken.groupby(faults, sort=False)["case"]:
+    for fault, cases in broken.assign(fault=faults).groupby("fault", sort=False)["case"]:
         others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         yield f"{cases.iloc[0]}{others}: {fault}"

@@ -28,7 +28,8 @@ FIGURES = {
     "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
     "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
     "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
-    "support": "Which strategy exists where", "versions": "A release against the one before",
+    "devices": "What a device that is not here would need", "support": "Which strategy exists where",
+    "versions": "A release against the one before",
 }  # fmt: skip
 
 
