@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,7 +66,7 @@ def scans(device: Device) -> Variants:
         "blocks recomputed, in a Python loop": lambda s, x: blocks(s, x, jax.checkpoint(block)),
         "blocks recomputed, in lax.scan": blocks_in_a_loop,
     }
-    return {name: lambda loss=loss: jax.jit(jax.value_and_grad(loss)).lower(*arguments) for name, loss in losses.items()}
+    return {name: partial(jax.jit(jax.value_and_grad(loss)).lower, *arguments) for name, loss in losses.items()}
 
 
 def network(recomputed: bool) -> Callable[..., Array]:
@@ -87,8 +88,8 @@ def network(recomputed: bool) -> Callable[..., Array]:
 def experts(device: Device) -> Variants:
     """marin 5394: the gradient of layers of experts, on one device and on each of two."""
     return {
-        f"{count} device{'s' * (count > 1)}, {'layers recomputed' if recomputed else 'nothing recomputed'}": (
-            lambda count=count, recomputed=recomputed: _experts(jax_target.devices(device, count), recomputed)
+        f"{count} device{'s' * (count > 1)}, {'layers recomputed' if recomputed else 'nothing recomputed'}": partial(
+            _experts, jax_target.devices(device, count), recomputed
         )
         for count in (1, 2) for recomputed in (False, True)
     }  # fmt: skip
@@ -96,8 +97,9 @@ def experts(device: Device) -> Variants:
 
 def _experts(devices: list[jax.Device], recomputed: bool) -> Lowered:
     count, mesh, whole, split = len(devices), Mesh(np.array(devices), ("devices",)), PartitionSpec(), PartitionSpec("devices")
-    places = {"in_specs": (whole, whole, split, split), "out_specs": split}
-    each = network(recomputed) if count == 1 else jax.shard_map(network(recomputed), mesh=mesh, **places)
+    each = network(recomputed)
+    if count > 1:
+        each = jax.shard_map(each, mesh=mesh, in_specs=(whole, whole, split, split), out_specs=split)
     arguments = (
         on(devices, (LAYERS, EXPERTS, WIDTH, HIDDEN), jnp.bfloat16),
         on(devices, (LAYERS, EXPERTS, HIDDEN, WIDTH), jnp.bfloat16),
