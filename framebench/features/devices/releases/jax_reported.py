@@ -61,9 +61,9 @@ def scans(device: Device) -> Variants:
     """jax 27748: a long scan in blocks, each recomputed in the backward pass."""
     here = jax_target.devices(device, 1)
     arguments = on(here, (), jnp.float32), on(here, STATE, jnp.float32)
-    losses = {
+    losses: dict[str, Callable[..., Array]] = {
         "nothing recomputed": blocks,
-        "blocks recomputed, in a Python loop": lambda s, x: blocks(s, x, jax.checkpoint(block)),
+        "blocks recomputed, in a Python loop": partial(blocks, block=jax.checkpoint(block)),
         "blocks recomputed, in lax.scan": blocks_in_a_loop,
     }
     return {name: partial(jax.jit(jax.value_and_grad(loss)).lower, *arguments) for name, loss in losses.items()}
@@ -97,9 +97,10 @@ def experts(device: Device) -> Variants:
 
 def _experts(devices: list[jax.Device], recomputed: bool) -> Lowered:
     count, mesh, whole, split = len(devices), Mesh(np.array(devices), ("devices",)), PartitionSpec(), PartitionSpec("devices")
+    specs: Any = (whole, whole, split, split)
     each = network(recomputed)
     if count > 1:
-        each = jax.shard_map(each, mesh=mesh, in_specs=(whole, whole, split, split), out_specs=split)
+        each = jax.shard_map(each, mesh=mesh, in_specs=specs, out_specs=split)
     arguments = (
         on(devices, (LAYERS, EXPERTS, WIDTH, HIDDEN), jnp.bfloat16),
         on(devices, (LAYERS, EXPERTS, HIDDEN, WIDTH), jnp.bfloat16),
