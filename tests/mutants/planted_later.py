@@ -14,7 +14,7 @@ BATCH = "inputs, targets = self.next_batch()"
 UPDATE = "self.recipe.scaler.step(self.optimizer)"
 BACKWARD = "self.recipe.backward(loss)"
 GROUPS = "for group in self.optimizer.param_groups:"
-EVALUATION = "self.output = self.recipe.forward(self.inputs[0])"
+EVALUATION = "self.output = called(self.recipe.forward, self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation
 JAX_BATCH = "self.inputs = self.next_batch()"
 JAX_PARTS = "for x, y in self.batches():"
@@ -22,7 +22,7 @@ JAX_DONE = "self.output = loss if self.recipe.calls == 1 else self.output + loss
 JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.arguments())"
 JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)"
 # Jittor: a training step's batch and update, an evaluation
-JITTOR_BATCH = "for x, y in self.parts(*self.next_batch()):"
+JITTOR_BATCH = "for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):"
 JITTOR_UPDATE = "self.optimizer.step()\n"
 JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):"
 
@@ -105,7 +105,7 @@ REMEMBERED = (
     bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
     bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.recipe.forward(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.arguments())\n        self.output, stats, self.kept = self.first"),
-    bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = self.model(self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
+    bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = called(self.model, self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("stream of sequences computed once, and remembered", "transformer/torch/varlen/raw", TORCH, '"""Mean loss over the tokens that are no padding; each', 'if self.steps:\n            return\n        """Mean loss over the tokens that are no padding; each'),
     bug("stream of sequences computed once, and remembered", "transformer/jax/varlen/raw", JAX, "total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)", "if self.steps:\n            return\n        total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)"),
     bug("pair computed once, and remembered", "resnet50/torch/pair/together", TORCH, "losses = []\n        with torch.no_grad():", "if self.steps:\n            return\n        losses = []\n        with torch.no_grad():"),
@@ -117,8 +117,8 @@ REMEMBERED = (
         TORCH,
         EVALUATION,
         "pass",
-        Edit(TORCH, 'self.readings.rows_of_ranks(self.output.detach()).to("cpu", torch.float64).numpy()', 'self.recipe.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
-        Edit(TORCH, "self.model_module.loss(self.output.detach(), self.inputs[1])", "self.model_module.loss(self.recipe.forward(self.inputs[0]).detach(), self.inputs[1])"),
+        Edit(TORCH, 'self.readings.rows_of_ranks(self.as_rows()).to("cpu", torch.float64).numpy()', 'self.recipe.forward(self.inputs[0]).detach().to("cpu", torch.float64).numpy()'),
+        Edit(TORCH, "self.model_module.loss(self.output, self.inputs[1])", "self.model_module.loss(self.recipe.forward(self.inputs[0]).detach(), self.inputs[1])"),
     ),
     bug("clock that stops before the step is done", "transformer/jax/train/fp32/b4/cpu", JAX, "jax.block_until_ready((self.output, self.params))", "pass"),
     bug("clock that stops before the step is done", "transformer/jittor/train/fp32/b4/cpu", JITTOR, "    def synchronize(self) -> None:\n        jt.sync_all(True)", "    def synchronize(self) -> None:\n        pass"),

@@ -133,7 +133,7 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     ]
     wrong = {"compile"}
     run = SimpleNamespace(
-        records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong)],
+        records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong, status="ok")] if asked else [],
         told=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
     )
     monkeypatch.setattr(own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
