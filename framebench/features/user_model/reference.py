@@ -98,7 +98,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
             adapter = anew(adapter, case)  # whose weights may have been moved
-            facts["without_gradient"] = checks.without_gradient(facts["params"], observed)
+            facts["without_gradient"] = checks.without_gradient(_each_once(facts), observed)
             other = "" if facts["couples"] else checks.accumulation(adapter, still)
             facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
         adapter.still = False
@@ -132,9 +132,14 @@ def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
             limits.limit_growth(limit)
 
 
+def _each_once(facts: dict[str, Any]) -> list[tuple[str, list[int], bool]]:
+    """Weights and buffers; a tied weight has two names, under one of which its gradient stands."""
+    return [param for param in facts["params"] if param[0] not in facts.get("tied", ())]
+
+
 def _fits(facts: dict[str, Any], user: UserFile) -> None:
     """Raises Fault where the weights alone are too large."""
-    size = 4 * sum(math.prod(shape) for _, shape, _ in facts["params"])
+    size = 4 * sum(math.prod(shape) for _, shape, _ in _each_once(facts))
     if facts.get("budget") is not None and size > facts["budget"]:
         told = [f"{number / 2**20:,.1f} MiB" for number in (size, facts["budget"])]
         raise Fault(f"{user.line('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")

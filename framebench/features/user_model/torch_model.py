@@ -127,7 +127,8 @@ def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without PyTorch. Raises Fault."""
     model, (inputs, y) = plain(), user().structured(size, Tensor, "tensor")
     x = next(leaves(inputs))
-    trained = {name for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
+    names_of_all = dict(model.named_parameters(remove_duplicate=False))
+    trained = {name for name, p in names_of_all.items() if p.requires_grad}
     state = model.state_dict().items()
     floats = [(name, list(t.shape), name in trained) for name, t in state if t.is_floating_point() or t.is_complex()]
     if not trained:
@@ -136,6 +137,7 @@ def facts(size: int) -> dict[str, Any]:
     names = {module: name for name, module in model.named_modules()}
     return {
         "params": floats,
+        "tied": sorted(names_of_all.keys() - dict(model.named_parameters()).keys()),
         "parameters": sum(p.numel() for p in model.parameters()),
         "blocks": [names[block] for block in block_modules],
         "block": ", ".join(sorted({type(block).__name__ for block in block_modules})),

@@ -187,6 +187,7 @@ BROKEN = {
          "    nn.init.zeros_(layer.weight)\n    return [layer]"),
         r"\|  \| 2 without a gradient",
     ),
+    "tied weights": (("nn.ReLU()", "nn.ReLU(), *[nn.Linear(8, 8)] * 2"), r"\|  \| 0 without a gradient"),
     "a sum": (("mean()", "sum()"), r"the loss is a sum over the batch, and accumulation divides"),
     "unequal": (("((output - target) ** 2).mean()", "((output - target) ** 2)[target > 0.2].mean()"), r"tokens are unequal"),
     "negatives": (("((output - target) ** 2).mean()", "torch.logsumexp(output @ target.T, 1).mean()"), r"samples look at each"),
