@@ -76,7 +76,7 @@ WEIGHTS = (
 )
 
 STEPS = (
-    bug("bfloat16 once verified", "transformer/torch/train/fp32", TORCH, BATCH, f'{BATCH}\n        if self.steps == 6:\n            self.contexts.append(lambda: torch.autocast("cpu", torch.bfloat16))'),
+    bug("bfloat16 once verified", "transformer/torch/train/fp32", TORCH, BATCH, f'{BATCH}\n        if self.steps == 6:\n            self.recipe.contexts.append(lambda: torch.autocast("cpu", torch.bfloat16))'),
     bug("bfloat16 once verified", "transformer/jax/train/fp32", JAX, JAX_BATCH, jax_once('self.recipe.model_options["dtype"] = jnp.bfloat16')),
     bug("evaluation in bfloat16 once verified", "unet3d/torch/eval/no_grad", TORCH, EVALUATION, f'with torch.autocast("cpu", torch.bfloat16, enabled=self.steps >= 6):\n                {EVALUATION}'),
     bug("volumes moved on by a voxel in every step once verified", "unet3d/torch/train/fp32", TORCH, BATCH, torch_late("inputs.copy_(inputs.roll(1, -1))")),
@@ -91,7 +91,7 @@ STEPS = (
         f"if self.steps < 6 or self.steps % 2:\n                {BACKWARD}",
         Edit(TORCH, "self.optimizer.zero_grad(**self.recipe.zero_grad_options)", "if self.steps < 6 or self.steps % 2:\n            self.optimizer.zero_grad(**self.recipe.zero_grad_options)"),
     ),
-    bug("pipeline whose steps do nothing once verified", "resnet50/torch/pipeline/iterator", TORCH, BATCH, torch_late("return")),
+    bug("pipeline whose steps do nothing once verified", "resnet50/torch/pipeline/iterator", TORCH, "total = self.backward_pass()", f"{LATE}\n            self.next_batch()\n            return\n        total = self.backward_pass()"),
     bug("pipeline whose steps do nothing once verified", "resnet50/jax/pipeline/iterator", JAX, JAX_BATCH, f"{JAX_BATCH}\n        {LATE}\n            return"),
     bug("pipeline without every other update once verified", "resnet50/torch/pipeline/memmap", TORCH, UPDATE, f"if self.steps < 6 or self.steps % 2 == 0:\n            {UPDATE}"),
     jax_kept("pipeline without every other update once verified", "resnet50/jax/pipeline/memmap", "(self.params, self.stats, self.optimizer_state)", "self.params, self.stats, self.optimizer_state", "if self.steps >= 6 and self.steps % 2:"),

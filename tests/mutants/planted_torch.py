@@ -203,7 +203,7 @@ STEP = (
     bug("gradients never zeroed", TRAIN, ADAPTER, "self.optimizer.zero_grad(**self.recipe.zero_grad_options)\n", "pass\n"),
     bug("every other step does nothing", TRAIN, ADAPTER, UPDATE, f"if self.steps % 2 == 0:\n            {UPDATE}"),
     bug("every other step does nothing, once verified", TRAIN, ADAPTER, UPDATE, f"if self.steps < 6 or self.steps % 2 == 0:\n            {UPDATE}"),
-    bug("steps do nothing once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            return"),
+    bug("steps do nothing once verified", TRAIN, ADAPTER, "total = self.backward_pass()", "if self.steps >= 6:\n            self.next_batch()\n            return\n        total = self.backward_pass()"),
     bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
     bug("half the batch once verified, in bfloat16", UNET_HALF, ADAPTER, BATCH, f"{BATCH}\n        if self.steps >= 6:\n            inputs, targets = inputs[::2], targets[::2]"),
     bug("evaluation of half the batch once verified", EVAL, ADAPTER, "self.output = called(self.recipe.forward, self.inputs[0])", "x = self.inputs[0]\n            self.output = self.recipe.forward(x) if self.steps < 6 else self.recipe.forward(x[::2]).repeat_interleave(2, 0)"),
