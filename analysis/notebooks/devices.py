@@ -91,10 +91,10 @@ grid = sns.relplot(
     height=3.6,
     aspect=0.8,
 )
+grid.set_titles("{col_name}")
 for axes in grid.axes.flat:
     for memory in df["device_bytes"].unique() / 2**20:
         axes.axhline(memory, color="0.6", linewidth=0.8)
-grid.set_titles("{col_name}")
 
 # %% [markdown]
 # ## Every strategy of the Transformer

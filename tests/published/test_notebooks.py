@@ -188,6 +188,7 @@ def test_each_runs_on_the_committed_results_without_a_framework(source: Path) ->
     outputs = [output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output.output_type == "stream" for output in outputs), "nothing went wrong"
+    assert not any(" at 0x" in text for cell in made.cells for text in told(cell)[1]), "an address is another one every time"
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
     assert list(map(told, committed.cells)) == list(map(told, made.cells[:-1])), "stale: make notebooks"
 
