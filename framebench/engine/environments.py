@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache as cache_result
@@ -242,7 +243,7 @@ def _our_folder() -> Path:
     link = where / "framebench"
     if not (link.is_symlink() and link.resolve() == PACKAGE):
         where.mkdir(parents=True, exist_ok=True)
-        new = where / f".{os.getpid()}"
+        new = where / f".{uuid.uuid4().hex}"  # threads of one process may come here together
         new.symlink_to(PACKAGE)
         new.replace(link)  # at once: others may start workers just now
     return where

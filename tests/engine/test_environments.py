@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -91,3 +93,19 @@ def test_a_module_that_fails_says_why(tmp_path: Path) -> None:
     here = environments.Environment("torch", "0", Path(sys.executable))
     with pytest.raises(SetupError, match="No module named"):
         environments.run_module(here, "framebench.nothing")
+
+
+def test_threads_that_are_the_first_to_start_workers_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when two cases are predicted at once in a checkout that is new."""
+    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
+    together = Barrier(8, timeout=60)
+    link = Path.symlink_to
+
+    def linked(new: Path, target: Path) -> None:
+        link(new, target)
+        together.wait()  # nobody has put it in its place yet
+
+    monkeypatch.setattr(Path, "symlink_to", linked)
+    with ThreadPoolExecutor(8) as pool:
+        folders = {*pool.map(lambda _: environments._our_folder.__wrapped__(), range(8))}
+    assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [["framebench"]]
