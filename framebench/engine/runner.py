@@ -68,10 +68,12 @@ class Options:
         card they would disturb each other's first steps."""
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return (None,)
-        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[: 1 if nvml.gpus() and self.rounds else AT_ONCE])
+        at_once = AT_ONCE if not nvml.gpus() else 1 if self.rounds else AT_ONCE_ON_CARD
+        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[:at_once])
 
 
 AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
+AT_ONCE_ON_CARD = 8  # without times: a card's minutes are dear, and each process waits for its imports and its compiler
 USUAL = Options()
 
 

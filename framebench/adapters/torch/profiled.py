@@ -83,7 +83,7 @@ class Profiled:
                 not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
             ),
             "products_recomputed": _recomputed(products),
-            "convolutions": {"channels_last": orders["channels_last"], "channels_first": orders["channels_first"]},
+            "convolutions": {"channels_last": 0, "channels_first": 0} | orders,
             "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
             "operators_outside_graphs": sum(e.name.startswith("aten::") and not within(e, GRAPH) for e in self.events),
             "nodes_of_autograd": sum(e.name.startswith(BACKWARD) for e in self.events),
@@ -110,7 +110,9 @@ def within(event: Any, name: str) -> bool:
 
 
 def order(convolution: Any) -> str:
-    """Of the input's axes; a single channel has both orders at once."""
+    """Of the input's axes; a single channel has both orders at once. Older profilers, such as 2.11's, drop the strides."""
+    if not hasattr(convolution, "structured_input_strides"):
+        return "unknown"
     shape, strides = convolution.structured_input_shapes[0], convolution.structured_input_strides[0]
     return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
 
