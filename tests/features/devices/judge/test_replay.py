@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from framebench.features.devices.judge.replay import History, histories, replay, replayed, table
+from framebench.features.devices.plans.store import every
 from framebench.records.provenance import ROOT
 
 MIB = 2**20
@@ -48,3 +49,12 @@ def test_a_history_without_a_prediction_has_a_row() -> None:
     assert made is not None
     assert len(made.rows) == len(KEPT) > 0
     assert {row[-1] for row in made.rows} == {"-"}
+
+
+def test_what_the_simulation_lacks_are_the_workspaces() -> None:
+    """docs/devices.md says so: without them the model reserves what was predicted."""
+    made = table(ROOT / "results", every(ROOT / "results"))
+    assert made is not None
+    for row in made.rows:
+        told = dict(zip(made.head, row, strict=True))
+        assert told["without them"] == told["simulated"]
