@@ -27,7 +27,7 @@ def fewest(framework: str) -> list[Case]:
     """Each workload's baselines; of strategies and combinations, in the cheapest workload, those with a `novelty` that is new.
 
     A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or a process with variables
-    of its own, is left out, and so are combinations that only a claim asks for.
+    of its own, is left out, and so are combinations that only a claim asks for, or that are compiled.
     """
     found: list[Case] = []
     seen: set[tuple[object, ...]] = set()
@@ -58,8 +58,14 @@ def switched(strategy: Strategy) -> tuple[object, ...]:
 
 
 def usual(framework: str) -> list[Case]:
-    """What one process can build, without the combinations that only a claim asks for."""
-    return [c for c in every(framework) if shares_a_process(c) and not (c.plan.only_for_claims and len(c.plan.parts) > 1)]
+    """What one process can build, without the combinations that only a claim asks for, and those that are compiled."""
+    left_out = [c for c in every(framework) if len(c.plan.parts) > 1 and (c.plan.only_for_claims or compiled(c))]
+    return [c for c in every(framework) if shares_a_process(c) and c not in left_out]
+
+
+def compiled(case: Case) -> bool:
+    """By torch.compile, which takes a minute."""
+    return any(part.how.startswith("compile") for part in case.parts)
 
 
 def shares_a_process(case: Case) -> bool:
