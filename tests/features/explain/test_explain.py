@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
+from framebench.features.explain import command
 from framebench.features.explain import table as explained
 from framebench.features.explain.measure import Unexplained, explain, obstacle
 from framebench.features.explain.record import Explanation
@@ -240,7 +241,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert {"kind", "layer", "phase", "bytes", "tensors", "by"} == set(found["holders"][0])
 
 
-def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path) -> None:
+def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the accounts that other tests have."""
+    monkeypatch.setattr(command, "account", lambda case, environment: account(case.id))
     case, other = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("checkpoint", "fp32"))
     done = framebench("explain", case, "--against", other, "--json", "--results", str(tmp_path))
     found = json.loads(done.stdout)
