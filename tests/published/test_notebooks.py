@@ -200,6 +200,7 @@ def told(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_the_same_records_give_the_same_notebook(tmp_path: Path) -> None:
     source = notebook.SOURCES / "versions.py"
     first, second = (
