@@ -14,6 +14,7 @@ from framebench.features.devices.plans.store import every
 from framebench.features.devices.releases import reported
 from framebench.features.devices.releases.table import of_releases
 from framebench.features.devices.tables import batches, frame, strategies, table
+from framebench.features.devices.tables.kept import kept
 
 
 def of_device(device: Device, results: Path) -> list[Comparison]:
@@ -25,8 +26,10 @@ def of_device(device: Device, results: Path) -> list[Comparison]:
 
 
 def of_named(name: str, results: Path) -> list[Comparison]:
-    """The same by the device's name, for `report --device`. Raises UnknownDevice."""
-    return of_device(find(name), results)
+    """The same by the device's name, for `report --device`, and of which sources it is. Raises UnknownDevice."""
+    device = find(name)
+    answers = kept([p for p in every(results) if p.device == device.name])
+    return [*of_device(device, results), *([answers] if answers else [])]
 
 
 def documents(results: Results) -> list[Comparison]:
