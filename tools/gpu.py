@@ -24,7 +24,7 @@ from pathlib import Path
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, broken, fail, say
 from framebench.engine import installed
-from framebench.engine.capacity import free_on_card
+from framebench.engine.capacity import OF_CARD, free_on_card
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.session import Session, alone
@@ -118,11 +118,22 @@ def until(moment: float) -> Iterator[None]:
 
 def measure(name: str, rows: list[Planned], ready: dict[str, Environment], results: Path) -> list[str]:
     """Each case's status. Interrupted, its session is gone on with by the next call."""
-    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S)
+    tunes = any(one.case.framework == "jax" or "autotune" in one.case.strategy for one in rows)  # by the times of kernels
+    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=tunes)
     opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
     statuses = measure_all([one.case for one in rows], opened, ready, options, results)
     opened.close(results)
     return statuses
+
+
+def alive_at_once(rows: list[Planned], room: int | None) -> list[list[Planned]]:
+    """In as many parts as the card has no room for at once."""
+    parts: list[list[Planned]] = [[]]
+    for one in rows:
+        if parts[-1] and room is not None and sum(p.gib for p in [*parts[-1], one]) * GIB > OF_CARD * room:
+            parts.append([])
+        parts[-1].append(one)
+    return parts
 
 
 def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: float) -> list[str]:
@@ -138,7 +149,8 @@ def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: floa
             continue
         began = time.monotonic()
         say(f"== {name}: {len(rows)} cases, about {seconds:.0f} s of {left:.0f}")
-        statuses += measure(name, rows, ready, results)
+        for some in [rows] if rows[0].rounds else alive_at_once(rows, room):
+            statuses += measure(name, some, ready, results)
         say(f"   {name} took {time.monotonic() - began:.0f} s")
     return statuses
 

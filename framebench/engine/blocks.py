@@ -83,9 +83,8 @@ class Run:
         return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
 
     def can_share(self, arm: Arm) -> bool:
-        """Whether it may be built beside another: it has been compiled, or may compile there, and it waits for no other's
-        values."""
-        return (not self.compiles_alone or self.scratch_of(arm).exists()) and not references.needed(arm.case)
+        """Whether it may be built beside another: it has been compiled, or may compile there."""
+        return not self.compiles_alone or self.scratch_of(arm).exists()
 
     def write(self, record: Record, arm: Arm) -> None:
         store.write(record, store.folder(self.results, record.provenance.machine, arm.environment.name, arm.case))
@@ -98,8 +97,15 @@ def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     Raises OSError if a record cannot be written.
     """
     for number in range(blocks):
-        for group in groups:
+        for group in [_in_any_order(groups)] if run.without_times else groups:
             measure_group(group, run, number)
+
+
+def _in_any_order(groups: list[Group]) -> Group:
+    """All as one, where nothing is compared: what others are verified against comes first, and processes wait for nobody
+    else."""
+    arms = dict.fromkeys([arm for group in groups for arm in group.always] + [arm for g in groups for arm in g.others])
+    return Group("without-times", (), tuple(arms))
 
 
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
@@ -156,7 +162,7 @@ def _one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[
     finally:
         for live in lives:
             live.kill()
-    if not run.without_times:
+    if not run.without_times and not nvml.gpus():  # kernels on a card do not lie in the host's pages
         pages.renew(files)
     _disown(lives)
     timed = [
@@ -176,7 +182,7 @@ def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> N
         for arm, core in zip(left, cores):
             must = len(lives) <= first
             alone = some and (not run.can_share(arm) or (some[0].cold and run.compiles_alone))
-            if alone or not (must or capacity.fits_more(ready, 1 + len(some))):
+            if alone or _waits(arm.case, some, run, lives) or not (must or capacity.fits_more(ready, 1 + len(some))):
                 break
             live = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
             lives.append(live)
@@ -187,6 +193,12 @@ def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> N
         for live in some:
             live.get_ready()
             capacity.enter()
+
+
+def _waits(case: Case, some: list[TimedProcess], run: Run, lives: list[TimedProcess]) -> bool:
+    """For the values of one that is being built, which it will be verified against."""
+    rivals = any(live.arm.case.golden_key == case.golden_key for live in some)
+    return rivals and references.needed(case) and reference(case, run, lives) is None
 
 
 def _parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
@@ -273,7 +285,7 @@ def _memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
     if timed.outcome.status != "ok" or not runner.passed(timed.outcome):
         return None
     memory_process = Memory(timed.arm.case, timed.arm.environment, run.options, run.scratch_of(timed.arm), timed.arm.extra)
-    stack.callback(memory_process.worker.kill)
+    stack.callback(memory_process.kill)
     return memory_process
 
 
@@ -289,7 +301,7 @@ def record(timed: Timed, run: Run, memory: Memory | None) -> Record:
     fields, status, reason = runner.join(outcomes)
     if status == "timeout" and (cause := runner.too_slow(arm.case)):
         reason = f"{reason}; {cause}"
-    if not timed.cold or run.without_times:
+    if not timed.cold or run.without_times or (nvml.gpus() and not run.compiles_alone):
         fields.pop("first_step_s", None)  # it found compiled what the first block's compiled, or was not alone
     origin = runner.provenance_of(
         arm.case, run.id, arm.environment, run.options, timed.load, outcomes, run.results, card, arm.planted

@@ -10,6 +10,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,10 +69,12 @@ class Options:
         card they would disturb each other's first steps."""
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return (None,)
-        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[: 1 if nvml.gpus() and self.rounds else AT_ONCE])
+        at_once = AT_ONCE if not nvml.gpus() else 1 if self.rounds and self.first_alone else AT_ONCE_ON_CARD
+        return tuple(sorted(os.sched_getaffinity(0), reverse=True)[:at_once])
 
 
 AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
+AT_ONCE_ON_CARD = 12  # a card's minutes are dear, and each process waits for its imports and for CUDA
 USUAL = Options()
 
 
@@ -98,15 +101,22 @@ class Memory:
         log = scratch / f"memory-{time.monotonic_ns()}.log"
         self.before = nvml.used() if len(options.cores()) == 1 else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log)
+        self.watching = ExitStack()  # from its first moment: it may end while others are waited for
+        self.device = self.watching.enter_context(ProcessPeak(self.worker.process.pid, self.before))
 
     def end(self, on_phase: Callable[[str], None]) -> Outcome:
         """What became of it. Never raises for a worker's fault."""
-        with ProcessPeak(self.worker.process.pid, self.before) as device:
+        with self.watching:
             outcome = self.worker.end(on_phase, self.options.time_limit_s)
+        device = self.device
         outcome.seconds = time.monotonic() - self.started
         outcome.on_device = {n: b for n, b in (("device.process", device.peak), ("device.card", device.risen)) if b is not None}
         outcome.device_note = device.note
         return outcome
+
+    def kill(self) -> None:
+        self.worker.kill()
+        self.watching.close()
 
 
 def unsupported(case: Case) -> str | None:

@@ -78,12 +78,12 @@ class Profiled:
             "graphs_of_the_update": sum(within(e, UPDATE) for e in ran),
             "graphs_forward": graphs.count(False),
             "graphs_backward": graphs.count(True),
-            "products": dict(Counter(TYPES.get(e.input_dtypes[0], e.input_dtypes[0]) for e in products)),
+            "products": dict(Counter(map(dtype, products))),
             "products_outside_graphs": sum(
                 not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
             ),
             "products_recomputed": _recomputed(products),
-            "convolutions": {"channels_last": orders["channels_last"], "channels_first": orders["channels_first"]},
+            "convolutions": {"channels_last": 0, "channels_first": 0} | orders,
             "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
             "operators_outside_graphs": sum(e.name.startswith("aten::") and not within(e, GRAPH) for e in self.events),
             "nodes_of_autograd": sum(e.name.startswith(BACKWARD) for e in self.events),
@@ -109,8 +109,19 @@ def within(event: Any, name: str) -> bool:
     return any(parent.name.startswith(name) for parent in _parents(event))
 
 
+UNKNOWN = "unknown"  # PyTorch 2.11's profiler drops its inputs' types and strides, 2.12's the strides
+
+
+def dtype(product: Any) -> str:
+    """Of its first input."""
+    name = product.input_dtypes[0] if hasattr(product, "input_dtypes") else UNKNOWN
+    return TYPES.get(name, name)
+
+
 def order(convolution: Any) -> str:
     """Of the input's axes; a single channel has both orders at once."""
+    if not hasattr(convolution, "structured_input_strides"):
+        return UNKNOWN
     shape, strides = convolution.structured_input_shapes[0], convolution.structured_input_strides[0]
     return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
 
