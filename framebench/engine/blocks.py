@@ -192,7 +192,7 @@ def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> N
             return
         for live in some:
             live.get_ready()
-            capacity.enter()
+            capacity.enter(live.worker.process.pid if live.worker else None)
 
 
 def _waits(case: Case, some: list[TimedProcess], run: Run, lives: list[TimedProcess]) -> bool:

@@ -21,10 +21,12 @@ class Capacity:
         self.host, self.card = free_memory(), free_on_card()
         self.on_card: list[int] = []
 
-    def enter(self) -> None:
-        """One more is ready."""
-        if self.card is not None and (free := free_on_card()) is not None:
-            self.on_card.append(max(0, self.card - free - sum(self.on_card)))
+    def enter(self, pid: int | None = None) -> None:
+        """One more is ready. Where the card does not tell what the process holds, it is what is free no more."""
+        if self.card is None or (free := free_on_card()) is None:
+            return
+        own = None if pid is None else nvml.used_by(pid)
+        self.on_card.append(max(0, self.card - free - sum(self.on_card)) if own is None else own)
 
     def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
         """Whether so many more, each as large as the largest alive, would fit."""

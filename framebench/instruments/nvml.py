@@ -105,6 +105,15 @@ def used() -> int | None:
     return state().get("used_bytes")
 
 
+def used_by(pid: int) -> int | None:
+    """Bytes of the card that the process holds, where it is listed with them."""
+    import pynvml
+
+    handle = card() if gpus() else None
+    listed = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) if handle is not None else None
+    return next((process.usedGpuMemory for process in listed or () if process.pid == pid), None)
+
+
 class ProcessPeak:
     """Samples a process's GPU memory until left. `peak` stays None where there is no GPU or no answer, and `note` says why.
 
