@@ -88,10 +88,10 @@ def at_hand(framework: str, version: str | None, say: Say) -> Environment:
 
 
 def beside(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
-    """A release with more packages in an environment of its own, made now if it is not there, and kept; of the pinned release
-    the one that has pinned requirements. Raises SetupError."""
-    if version == pinned_version(framework):
-        return environments.ensure(framework, say=say, package=package)
+    """A release with more packages in an environment of its own, made now if it is not there, and kept; where it has pinned
+    requirements, the one of these. Raises SetupError."""
+    if version == pinned_version(framework) or (version in pinned_versions(framework) and not package):
+        return environments.ensure(framework, version, say, package)
     made = described(framework, version, package)
     where = made.python.parent.parent
     where.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,14 @@ FEATURE = Feature(
         "planned_for": "plans.planning:planned_for",
         "kept_plans": "fit.kept:kept_plans",
     },
-    workers=("xla.jax_plan", "releases.jax_older", "releases.jax_reported", "simulation.torch_plan", "judge.torch_worker"),
+    workers=(
+        "xla.jax_plan",
+        "releases.jax_older",
+        "releases.jax_reported",
+        "releases.torch_other",
+        "simulation.torch_plan",
+        "judge.torch_worker",
+    ),
     records={
         "planned": "plans.planned:Planned",
         "planned_reports": "releases.reported:Reported",

@@ -7,18 +7,23 @@ import json
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, app, out
+from framebench.cli.shared import BUDGET, AsJson, Results, app, out
+from framebench.engine import runner
 from framebench.features.devices.catalog import DEVICES
 from framebench.features.devices.judge import command as judge_command  # noqa: F401, which adds `dev judge`
 from framebench.features.devices.releases import command as reported_command  # noqa: F401, which adds `dev reported`
 
 
 @app.command(rich_help_panel=BUDGET)
-def devices(as_json: AsJson = False) -> None:
-    """The devices that `--device` takes: what a case needs there is told without one."""
+def devices(results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
+    """The devices that `--device` takes: what a case needs there is told without one. And how many answers are kept."""
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
         return
+    from framebench.features.devices.plans.store import every
     from framebench.features.devices.tables import table
+    from framebench.features.devices.tables.kept import kept
 
     table.catalog().terminal(out)
+    if answers := kept(list(every(results))):
+        answers.terminal(out)

@@ -1,4 +1,4 @@
-"""The tables of devices in documents: the catalog, strategies and releases of JAX by their predictions, and the judge's."""
+"""The tables of devices in documents: the catalog, strategies and releases by their predictions, and the judge's."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from framebench.features.devices.plans.store import every
 from framebench.features.devices.releases import reported
 from framebench.features.devices.releases.table import of_releases
 from framebench.features.devices.tables import batches, frame, strategies, table
+from framebench.features.devices.tables.kept import kept
 
 
 def of_device(device: Device, results: Path) -> list[Comparison]:
-    """What is kept of one: strategies, largest batches, and releases of JAX."""
+    """What is kept of one: strategies, largest batches, and releases."""
     predictions = list(every(results))
-    releases = of_releases(predictions, device)
     by_strategy = strategies.tables(predictions, device)
-    several = [*([releases] if releases else []), *reported.tables(results, device.name)]
-    return [*by_strategy, *batches.tables(predictions, device, errors(results)), *several]
+    releases = [*of_releases(predictions, device), *reported.tables(results, device.name)]
+    return [*by_strategy, *batches.tables(predictions, device, errors(results)), *releases]
 
 
 def of_named(name: str, results: Path) -> list[Comparison]:
-    """The same by the device's name, for `report --device`. Raises UnknownDevice."""
-    return of_device(find(name), results)
+    """The same by the device's name, for `report --device`, and of which sources it is. Raises UnknownDevice."""
+    device = find(name)
+    answers = kept([p for p in every(results) if p.device == device.name])
+    return [*of_device(device, results), *([answers] if answers else [])]
 
 
 def documents(results: Results) -> list[Comparison]:

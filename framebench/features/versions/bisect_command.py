@@ -35,13 +35,13 @@ def bisect(
         search.PROCESSES
     ),
     keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
-    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: by what XLA plans for it")] = None,
+    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: by what is planned for it")] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Find the first release in which a case's peak memory changed. An interrupted search resumes.
 
-    With --device: in which the plan of JAX's compiler for a device that is not here changed.
+    With --device: in which the plan for a device that is not here changed.
 
     Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be the first, or noise hides it.
     """

@@ -54,7 +54,7 @@ def run(
     """Measure the same cases in several versions, as arms of one block. An interrupted run resumes.
 
     Exit code 1: some were wrong, crashed, or ran out of time.
-    With --device: what releases of JAX plan for a device that is not here, the last eight unless some are named by --version.
+    With --device: what releases plan for a device that is not here, of JAX the last eight unless some are named by --version.
     Exit code 3: some has no plan.
     Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
     """
@@ -85,9 +85,7 @@ def compare_(
     base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
     change: Annotated[str, typer.Argument(help="The newer release, such as jax==0.10.2.")],
     selectors: Annotated[list[str] | None, typer.Argument(help="Cases, with --device.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Compare XLA's plans for a device that is not here, such as h100-80gb.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Compare plans for a device that is not here, such as h100-80gb.")] = None,
     machine: Machines = None,
     threshold: Threshold = None,
     results: Results = runner.RESULTS,

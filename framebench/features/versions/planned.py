@@ -17,6 +17,7 @@ from framebench.features.versions.bisected_record import Tried
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
 LAST = 8  # releases
+TOLD = {"jax": "Planned by each release's own compiler, not measured.", "torch": "Simulated, in MiB reserved, not measured."}
 
 
 class Row(NamedTuple):
@@ -26,6 +27,7 @@ class Row(NamedTuple):
     base: int | None
     change: int | None
     why: str
+    rules: str = ""  # of a simulation, what in it is not the release's own
 
     def verdict(self, minimum: float) -> str:
         if not self.base or self.change is None:
@@ -38,24 +40,30 @@ def compare(
     base: str, change: str, selectors: Sequence[str], device: str, results: Path, threshold: float | None, as_json: bool
 ) -> int:  # fmt: skip
     """Print both releases' plans of the cases. Returns the exit code."""
-    before, after = (_version(release) for release in (base, change))
+    if (framework := _framework(base)) != _framework(change):
+        fail(f"{base} and {change} are releases of two frameworks, and their plans have nothing in common", 2)
     planned_for = needed("planned_for", "devices")
     with err.status(f"{base} and {change}: {device}"):
-        pairs = zip(*(planned_for(_named(selectors), device, results, say, version) for version in (before, after)))
-    rows = [_row(*pair) for pair in pairs]
+        before, after = (planned_for(_named(selectors), device, results, say, release) for release in (base, change))
+    rows = [_row(*pair) for pair in zip(before, after)]
     minimum = PEAK.minimum if threshold is None else threshold
     verdicts = [row.verdict(minimum) for row in rows]
     if as_json:
-        told = [row._asdict() | {"verdict": verdict} for row, verdict in zip(rows, verdicts)]
-        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": told}, indent=1))
+        judged = [row._asdict() | {"verdict": verdict} for row, verdict in zip(rows, verdicts)]
+        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": judged}, indent=1))
     else:
-        table(base, change, device, rows, minimum).terminal(out)
+        told = dict.fromkeys([TOLD[framework], *(row.rules for row in rows if row.rules)])
+        table(base, change, device, rows, minimum, " ".join(told)).terminal(out)
     return 1 if REGRESSION in verdicts else 3 if NO_PLAN in verdicts else 0
 
 
 def run(framework: str, wanted: list[str] | None, selectors: Sequence[str], device: str, results: Path) -> int:
-    """Print what releases plan, the newest LAST unless some are named. Returns the exit code."""
-    chosen = [_version(f"{framework}=={version}") for version in wanted or releases.listed(framework)[-LAST:]]
+    """Print what releases plan, of JAX the newest LAST unless some are named. Returns the exit code."""
+    if framework != "jax" and not wanted:
+        fail("which releases? name some by --version: without it JAX's last are planned, others take gigabytes each", 2)
+    chosen = [f"{framework}=={version}" for version in wanted or releases.listed(framework)[-LAST:]]
+    for release in chosen:
+        _framework(release)
     on_device = needed("releases_on_device", "devices")
     with err.status(f"{device}: {', '.join(chosen)}"):
         made: Comparison = on_device(_named(selectors), device, chosen, results, say)
@@ -66,12 +74,13 @@ def run(framework: str, wanted: list[str] | None, selectors: Sequence[str], devi
 def measure(case: str, device: str, results: Path) -> Callable[[str], Tried]:
     """What a bisection asks of a release: its plan, which is exact."""
     planned_for = needed("planned_for", "devices")
+    framework = case.split("/")[1]
 
     def tried(release: str) -> Tried:
-        with err.status(f"{device}: jax {release}"):
-            (told,) = planned_for([case], device, results, say, release)
+        with err.status(f"{device}: {framework} {release}"):
+            (told,) = planned_for([case], device, results, say, f"{framework}=={release}")
         values = () if told.peak_bytes is None else (float(told.peak_bytes),)
-        say(f"jax {release}: " + (f"{values[0] / MIB:,.2f} MiB" if values else f"stepped over: {told.reason}"))
+        say(f"{framework} {release}: " + (f"{values[0] / MIB:,.2f} MiB" if values else f"stepped over: {told.reason}"))
         return Tried(release=release, values=values, instrument=told.source, reason=told.reason, versions=told.origin.versions)
 
     return tried
@@ -83,20 +92,22 @@ def _named(selectors: Sequence[str]) -> Sequence[str]:
     return selectors
 
 
-def _version(release: str) -> str:
+def _framework(release: str) -> str:
+    """Of a release such as jax==0.9.2."""
     framework, _, version = release.partition("==")
-    if framework != "jax" or not version:
-        fail(f"{release!r}: with --device releases of JAX are compared, such as jax==0.9.2", 2)
-    return version
+    if framework not in TOLD or not version:
+        fail(f"{release!r}: with --device releases of {' and '.join(TOLD)} are planned, such as jax==0.9.2", 2)
+    return framework
 
 
 def _row(base: Any, change: Any) -> Row:
     """Of two predictions of one case."""
     why = "; ".join(f"{p.framework_version}: {p.reason}" for p in (base, change) if p.reason)
-    return Row(base.case, base.peak_bytes, change.peak_bytes, why)
+    rules = dict.fromkeys(note for p in (base, change) for note in p.notes) if base.framework == "torch" else ()
+    return Row(base.case, base.peak_bytes, change.peak_bytes, why, " ".join(rules))
 
 
-def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: float) -> Comparison:
+def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: float, told: str) -> Comparison:
     """Plans to the byte, and their difference."""
     lines = tuple(
         (
@@ -111,7 +122,7 @@ def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: flo
     )
     return Comparison.of_text(
         f"What {change} plans for one {device} against {base}",
-        f"Planned by each release's own compiler, not measured. A regression is {minimum:.0%} more or above.",
+        f"{told} A regression is {minimum:.0%} more or above.",
         ("case", f"{base} MiB", f"{change} MiB", "bytes", "change", "verdict"),
         lines,
         left=1,

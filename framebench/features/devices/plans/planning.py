@@ -23,7 +23,7 @@ from framebench.features.devices.plans.planned import Origin, Planned, Source
 from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, pinned_version, pins
-from framebench.suite.case import Case
+from framebench.suite.case import Case, UnknownCase
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
@@ -53,8 +53,10 @@ def environment_of(framework: str, device: Device, version: str, say: Say) -> En
     package = PACKAGES.get((framework, device.kind), "")
     if version == pinned_version(framework):
         return environments.ensure(framework, say=say, package=package)
+    if framework == "torch":  # simulated on tensors without numbers, so any build of it will do
+        return releases.beside(framework, version, "", (), say)
     if package not in PLUGINS:
-        raise SetupError(f"only JAX's releases are planned, and only for GPUs: not {framework} {version} for {device.name}")
+        raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
     pinned = pins(REQUIREMENTS / f"{package}.txt")
     more = [f"{name}=={version}" for name in PLUGINS[package]] + [f"{name}=={pinned[name]}" for name in ASSEMBLER]
     return releases.beside(framework, version, package, more, say)
@@ -78,12 +80,16 @@ def plan_all(
     return [found[case] for case in cases]
 
 
-def planned_for(cases: Sequence[Case | str], device: str, results: Path, say: Say, version: str | None = None) -> list[Planned]:
-    """The same for other features, of cases or selectors, and of a release that is not the pinned one if it is named.
+def planned_for(cases: Sequence[Case | str], device: str, results: Path, say: Say, release: str | None = None) -> list[Planned]:
+    """The same for other features, of cases or selectors. By a `release` such as jax==0.9.2 only those of its framework.
 
     Raises UnknownDevice, UnknownCase."""
     chosen = [one for case in cases for one in (cases_of([case]) if isinstance(case, str) else [case])]
-    return plan_all(list(dict.fromkeys(chosen)), find(device), results, say, version=version)
+    framework, _, version = (release or "").partition("==")
+    ours = [case for case in dict.fromkeys(chosen) if framework in ("", case.framework)]
+    if chosen and not ours:
+        raise UnknownCase(f"{release} has none of these cases: {', '.join(map(str, cases))}; name one of {framework}")
+    return plan_all(ours, find(device), results, say, version=version or None)
 
 
 def take_up(cases: Sequence[Case], device: Device, results: Path, version: str | None = None) -> dict[Case, Planned]:

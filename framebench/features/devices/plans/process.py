@@ -17,11 +17,13 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device
+from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 
 BUDGET_S = 600.0  # for one case
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
 OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
+OTHER = "releases.torch_other"  # of PyTorch, where it is not the pinned release
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
 ALONE = {  # a planner's environment: one without a device
     "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TPU_SKIP_MDS_QUERY": "1", "OMP_NUM_THREADS": "1",
@@ -32,6 +34,8 @@ ALONE = {  # a planner's environment: one without a device
 
 def planner(environment: Environment) -> str:
     """The feature's worker that plans in this environment."""
+    if environment.framework == "torch" and environment.version != pinned_version("torch"):
+        return OTHER
     older = environment.framework == "jax" and Version(environment.version) < OLDER_THAN
     return OLDER if older else PLANNERS[environment.framework]
 

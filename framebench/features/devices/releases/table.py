@@ -1,9 +1,9 @@
-"""Releases of JAX by what their compilers plan for a device."""
+"""Releases of a framework by what they plan for a device."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.version import Version
@@ -14,36 +14,53 @@ from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.plans.planned import Planned, code_of
 from framebench.features.devices.plans.planning import planned_for
 from framebench.features.devices.tables.table import by_reason
+from framebench.suite.strategy import TITLES
+
+TOLD = {
+    "jax": "Planned by each release's own compiler, in MiB, not measured.",
+    "torch": "Simulated, in MiB reserved, not measured.",
+}
 
 
-def on_device(selectors: Sequence[str], name: str, versions: Sequence[str], results: Path, say: Say) -> Comparison:
-    """What these releases plan for the device, made now unless it is there. Raises UnknownDevice, UnknownCase."""
-    predictions = [one for version in versions for one in planned_for(selectors, name, results, say, version)]
+def on_device(selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say) -> Comparison:
+    """What releases of one framework, such as jax==0.9.2, plan for the device, made now unless it is there.
+
+    Raises UnknownDevice, UnknownCase."""
+    predictions = [one for release in releases for one in planned_for(selectors, name, results, say, release)]
     return _table(predictions, find(name))
 
 
-def of_releases(predictions: Sequence[Planned], device: Device) -> Comparison | None:
-    """Plans of the same cases by releases of JAX; None if no case was planned by two of them."""
-    ours = [p for p in predictions if p.framework == "jax" and p.device == device.name]
-    count = Counter(p.case for p in ours)
-    several = [p for p in ours if count[p.case] > 1]
-    return _table(several, device) if several else None
+def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
+    """Plans of the same cases by releases, a table for each framework; none where no case was planned by two of them."""
+    for framework in TOLD:
+        ours = [p for p in predictions if p.framework == framework and p.device == device.name]
+        count = Counter(p.case for p in ours)
+        if several := [p for p in ours if count[p.case] > 1]:
+            yield _table(several, device)
 
 
 def _table(predictions: Sequence[Planned], device: Device) -> Comparison:
+    """Of one framework."""
+    framework = predictions[0].framework
     peaks = {(p.case, p.framework_version): p for p in predictions}
     versions = sorted({version for _, version in peaks}, key=Version)
     cases = sorted({case for case, _ in peaks})
     rows = tuple((case, *(_cell(peaks.get((case, v))) for v in versions), _change(peaks, case, versions)) for case in cases)
     return Comparison.of_text(
-        f"Releases of JAX by what they plan for one {device.title}",
-        "Planned by each release's own compiler, in MiB, not measured. Change: the newest that has a plan against the oldest. "
+        f"Releases of {TITLES[framework]} by what they plan for one {device.title}",
+        f"{TOLD[framework]} Change: the newest that has a plan against the oldest.{_rules(framework, predictions)} "
         f"{code_of(p.origin.commit for p in predictions)}",
         ("case", *versions, "change"),
         rows,
         left=1,
         notes=tuple(by_reason({f"{p.framework_version} {p.case}": p.reason for p in predictions if p.reason})),
     )
+
+
+def _rules(framework: str, predictions: Sequence[Planned]) -> str:
+    """What a simulation of another release is made of; a plan of XLA's is the release's own."""
+    notes = dict.fromkeys(note for p in predictions for note in p.notes) if framework == "torch" else ()
+    return "".join(f" {note}" for note in notes)
 
 
 def _cell(planned: Planned | None) -> str:

@@ -58,7 +58,8 @@ def _cells(peaks: Peaks, framework: str, strategy: str, baseline: str, device: D
     size, base = (_bytes(peaks.get((framework, name))) for name in (strategy, baseline))
     if size is None:
         return (share(planned, device) if planned and planned.outcome == "refused" else "-"), "-"
-    return mib(size), f"{size / base:.2f}" if base else "-"
+    text = mib(size) if size <= device.memory_bytes else f"does not fit: needs {mib(size)} MiB"
+    return text, f"{size / base:.2f}" if base else "-"
 
 
 def _bytes(planned: Planned | None) -> int | None:

@@ -17,6 +17,7 @@ from framebench.features.devices.plans import planning, process, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
+from framebench.records.pins import pinned_version
 from framebench.suite.case import Case, UnknownCase
 from tests.features.devices.made import CASE, MIB, PARTS
 from tests.processes import framebench
@@ -191,7 +192,9 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing,
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (["torch==1", "torch==2", CASE, "--device", "h100-80gb"], "with --device releases of JAX are compared"),
+        (["jittor==1", "jittor==2", CASE, "--device", "h100-80gb"], "releases of jax and torch are planned"),
+        (["torch==2.12.1", "jax==0.10.2", CASE, "--device", "h100-80gb"], "releases of two frameworks"),
+        (["torch==2.12.1", "torch==2.13.0", CASE, "--device", "h100-80gb"], "torch==2.12.1 has none of these cases"),
         (["jax==0.9.2", "jax==0.10.2", "--device", "h100-80gb"], "which cases"),
         (["jax==0.9.2", "jax==0.10.2", CASE], "cases are named with --device"),
     ],
@@ -205,7 +208,25 @@ def test_mistakes_in_a_comparison_are_told(more: list[str], why: str) -> None:
 def test_releases_without_a_compiler_for_it_have_no_plan(tmp_path: Path) -> None:
     (told,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
     assert told.outcome == "failed"
-    assert "only JAX's releases are planned, and only for GPUs" in str(told.reason)
+    assert "releases are planned for GPUs alone: not jax 0.9.2" in str(told.reason)
+
+
+def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(environments, "built", lambda _: False)
+    monkeypatch.setattr(releases, "build", lambda environment, where, say, also: made.append(where.name))
+    monkeypatch.setattr(environments, "build", lambda environment, where, say: made.append(where.name))
+    for version in ("2.11.0", "2.12.1", pinned_version("torch")):
+        assert planning.environment_of("torch", H100, version, lambda _: None).version == version
+    assert [name.partition("-py")[0] for name in made[:1]] == ["torch-2.11.0"], "nothing is pinned for it"
+    assert [name.rpartition("-")[0] for name in made[1:]] == ["torch-2.12.1", "torch-2.13.0"], "by their pinned requirements"
+
+
+def test_only_cases_of_the_releases_framework_are_planned(tmp_path: Path, playing: Playing) -> None:
+    playing(f"print({json.dumps(ANSWER)!r})")
+    both = "transformer/{jax,torch}/train/fp32/b1/tiny"
+    told = planning.planned_for([both], "h100-80gb", tmp_path, lambda _: None, f"jax=={pinned_version('jax')}")
+    assert [one.case for one in told] == [CASE]
 
 
 def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
@@ -238,4 +259,8 @@ def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkey
 @pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])
 def test_older_releases_of_jax_have_a_planner_of_their_own(version: str, worker: str) -> None:
     assert process.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
-    assert process.planner(Environment("torch", "2.1.0", Path("python"))) == "simulation.torch_plan"
+
+
+@pytest.mark.parametrize(("version", "worker"), [("2.12.1", "releases.torch_other"), ("", "simulation.torch_plan")])
+def test_another_release_of_pytorch_is_told_which_it_is(version: str, worker: str) -> None:
+    assert process.planner(Environment("torch", version or pinned_version("torch"), Path("python"))) == worker

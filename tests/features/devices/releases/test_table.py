@@ -1,4 +1,4 @@
-"""Releases of JAX by what they plan for a device: side by side, and the first that changed."""
+"""Releases by what they plan for a device: side by side, and the first that changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framebench.features.versions import bisect, bisected
 from framebench.features.versions import planned as of_plans
 from framebench.features.versions.bisected_record import Tried
 from framebench.suite.case import Case
-from tests.features.devices.made import CASE, origin, planned
+from tests.features.devices.made import CASE, MIB, origin, planned
 from tests.features.devices.tables.test_table import H100, larger
 from tests.processes import framebench
 
@@ -32,11 +32,21 @@ def kept(tmp_path: Path) -> Path:
 
 def test_releases_stand_side_by_side_in_their_order() -> None:
     old = [planned(framework_version=v, **larger(n)) for v, n in (("0.10.0", 0), ("0.9.2", 12))]
-    shown = table.of_releases([*old, planned(case=CASE.replace("fp32", "scan"))], H100)
-    assert shown
+    (shown,) = table.of_releases([*old, planned(case=CASE.replace("fp32", "scan"))], H100)
     assert shown.head == ("case", "0.9.2", "0.10.0", "change"), "of the others no case was planned by two"
     assert shown.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
-    assert table.of_releases([planned()], H100) is None
+    assert not list(table.of_releases([planned()], H100))
+
+
+def test_what_a_simulation_has_of_another_release_is_said() -> None:
+    case, rules = CASE.replace("/jax/", "/torch/"), "The allocator is PyTorch 2.13's."
+    simulated = {"case": case, "framework": "torch", "source": "allocator.simulated", "parts": {"allocated": 11 * MIB}}
+    pair = [planned(framework_version=v, notes=n, **simulated) for v, n in (("2.12.1", (rules,)), ("2.13.0", ()))]
+    (shown,) = table.of_releases(pair, H100)
+    assert shown.title.startswith("Releases of PyTorch")
+    assert rules in shown.caption
+    assert "compiler" not in shown.caption
+    assert [row[-1] for row in shown.rows] == ["+0.00%"]
 
 
 def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
@@ -76,7 +86,8 @@ def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb", "--version", "2.1.0"), "releases of JAX"),
+        (("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb"), "name some by --version"),
+        (("versions", "run", "--framework", "jittor", CASE, "--device", "h100-80gb", "--version", "1"), "of jax and torch"),
         (("versions", "run", "--framework", "jax", "--device", "h100-80gb", "--version", "0.9.2"), "which cases?"),
         (("versions", "run", "--framework", "jax", CASE, "--device", "h100", "--version", "0.9.2"), "the nearest is h100-80gb"),
         (("report", "--device", "tpu-v5e"), "predict first: framebench predict CASES --device tpu-v5e"),

@@ -42,6 +42,15 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
+def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
+    """XLA plans it all the same; a simulation refuses it."""
+    needs = {"outcome": "refused", "reason": "does not fit", "needs_bytes": 90_000 * MIB}
+    (table,) = tables([plan("fp32", 50_000), plan("long", 100_000), simulated("long", None, **needs), plan("scan", 1)], H100)
+    (row,) = [row for row in table.rows if row[0] == "long"]
+    assert row[1::3] == ("does not fit: needs 90,000.0 MiB", "does not fit: needs 100,000.0 MiB")
+    assert row[-1] == "2.00"
+
+
 def test_a_few_predictions_make_no_table() -> None:
     assert list(tables([simulated("fp32", 1000), simulated("checkpoint", 500)], H100)) == []
     assert list(tables([simulated(name, 1) for name in ("fp32", "checkpoint", "accumulate")], find("a100-40gb"))) == []
