@@ -32,6 +32,7 @@ EXACT = {
 
 MARK = "framebench_rounded"  # an attribute of tensors that autocast would have in the lower precision
 WIDEST = 2.0**-9  # roundoffs below it are not of a lower precision: all is rounded
+POOL = 2**20  # numbers that are drawn for one result. A larger one has them again and again: drawing takes longest
 
 
 @contextmanager
@@ -75,9 +76,18 @@ class Rounds(TorchDispatchMode):
 
     def moved(self, tensor: Tensor) -> Tensor:
         """In place."""
-        shares = torch.empty_like(tensor, dtype=tensor.dtype.to_real()).uniform_(-1, 1, generator=self.random)
+        if tensor.numel() > POOL and tensor.is_contiguous():
+            factors, whole = self.factors(tensor.new_empty(POOL)), tensor.numel() // POOL * POOL
+            flat = tensor.view(-1)
+            flat[:whole].view(-1, POOL).mul_(factors)
+            flat[whole:].mul_(factors[: tensor.numel() - whole])
+            return tensor
+        return tensor.mul_(self.factors(torch.empty_like(tensor)))
+
+    def factors(self, like: Tensor) -> Tensor:
+        shares = torch.empty_like(like, dtype=like.dtype.to_real()).uniform_(-1, 1, generator=self.random)
         alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
-        return tensor.mul_(shares.add_(alike).mul_(self.roundoff).add_(1))
+        return shares.add_(alike).mul_(self.roundoff).add_(1)
 
 
 def of_rounded(name: str, args: Any) -> bool:
