@@ -76,9 +76,10 @@ class Rounds(TorchDispatchMode):
 
     def moved(self, tensor: Tensor) -> Tensor:
         """In place."""
-        if tensor.numel() > POOL and tensor.is_contiguous():
+        in_order = tensor.permute(sorted(range(tensor.ndim), key=tensor.stride, reverse=True))  # as it lies in memory
+        if tensor.numel() > POOL and in_order.is_contiguous():
             factors, whole = self.factors(tensor.new_empty(POOL)), tensor.numel() // POOL * POOL
-            flat = tensor.view(-1)
+            flat = in_order.view(-1)
             flat[:whole].view(-1, POOL).mul_(factors)
             flat[whole:].mul_(factors[: tensor.numel() - whole])
             return tensor

@@ -1,7 +1,7 @@
 """Tries other people's models beside a plain loop: `python -m tools.honest.foreign --torch PYTHON --jax PYTHON`.
 
-Each file of `models` has a model of a package as it is, with its dropout. `framebench try` reads the baseline's peak, and
-`plain.py` reads it in a fresh process by another instrument. Writes results/study/foreign_models.json, one model after the other;
+Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
+baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes results/study/foreign_models.json, one model after the other;
 `framebench report --docs docs/try.md` shows it. The interpreters need the packages that the files import, which no environment
 here pins; a model whose package is missing keeps the row it has.
 """
@@ -9,6 +9,7 @@ here pins; a model whose package is missing keeps the row it has.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,12 +19,12 @@ from typing import Annotated, Any
 
 import typer
 
-from framebench.engine import environments
+from framebench.engine import environments, runner
+from framebench.features.user_model import measure as trial
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.suite.registry import BASELINES
-from framebench.suite.user_file import imported
+from framebench.suite.user_file import Fault, imported
 
 HERE = Path(__file__).parent
 MODELS = HERE / "models"
@@ -39,7 +40,7 @@ def main(
     jax: Annotated[str | None, typer.Option(help="one with those that the Flax files import")] = None,
     models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
     scenarios: Annotated[str, typer.Option(help="train, eval or both")] = "train,eval",
-    strategies: Annotated[str, typer.Option(help="that are verified in training, beside the baseline")] = "",
+    strategies: Annotated[str, typer.Option(help="that are verified, too, such as fp32,checkpoint")] = "",
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
     """Each model in each scenario; what the record has of others stays."""
@@ -68,40 +69,51 @@ def tried(file: Path, framework: str, scenario: str, python: str, strategies: st
         "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.commit(),
         "dirty": provenance.dirty(), "machine": provenance.machine_name(),
     }  # fmt: skip
-    baseline = BASELINES[scenario]
     try:
-        plain = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)])
-        with tempfile.TemporaryDirectory() as results:
-            rows = printed([
-                sys.executable, "-m", "framebench.cli", "try", str(file), "--batch", str(BATCH), "--scenario", scenario,
-                "--rounds", "0", "--blocks", "1", "--json", "--results", results, "--env", python,
-                "--strategies", strategies if strategies and scenario == "train" else baseline,
-            ])  # fmt: skip
-    except RuntimeError as error:
-        return about | {"failed": str(error)}
-    first = next(row for row in rows if row["strategy"] == baseline)
-    return about | {
-        "packages": plain["packages"], "plain": plain["peak"], "kept": plain["kept"], "peak": first["peak_bytes"],
-        "instrument": first["peak_instrument"], "verdicts": {row["strategy"]: row["status"] for row in rows},
-    }  # fmt: skip
+        plain = plain_loop(file, framework, scenario, python)
+        row = about | {name: plain[name] for name in ("packages", "kept")} | {"plain": plain["peak"]}
+        row |= by_try(file, framework, scenario, python)
+        return row | {"verdicts": verdicts(file, scenario, python, strategies) if strategies else {}}
+    except (RuntimeError, Fault, subprocess.TimeoutExpired) as error:
+        return about | {"failed": str(error)[:300]}
 
 
-def printed(command: list[str]) -> Any:
-    """What the command's last line of output says. Raises RuntimeError with what it complained of."""
-    plain = Path(command[1]).name == "plain.py"
-    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": "" if plain else str(ROOT), **ONE_THREAD, **(MALLOC_ENV if plain else {})}
-    done = subprocess.run(command, capture_output=True, text=True, env=variables | home(), timeout=LONGEST_S)
-    try:
-        return json.loads(done.stdout if not plain else done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        raise RuntimeError(done.stderr.strip().splitlines()[-1][:300] if done.stderr.strip() else "no output") from None
+def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
+    """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
+    model = trial.look(file, BATCH, framework, scenario)
+    with trial.known(model), tempfile.TemporaryDirectory() as scratch:
+        environment = trial.environment(model, python, print)
+        outcome = runner.Memory(model.baseline, environment, runner.USUAL, Path(scratch)).end(lambda phase: None)
+    if outcome.status != "ok":
+        raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
+    found = outcome.result
+    return {"peak": found["peaks"]["host.rss"], "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
 
 
-def home() -> dict[str, str]:
-    """Where caches lie."""
-    import os
+def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
+    """Raises RuntimeError."""
+    said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], MALLOC_ENV)
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
 
-    return {name: os.environ[name] for name in ("HOME", "FRAMEBENCH_CACHE", "FRAMEBENCH_MACHINE") if name in os.environ}
+
+def verdicts(file: Path, scenario: str, python: str, strategies: str) -> dict[str, str]:
+    """By strategy. Raises RuntimeError."""
+    with tempfile.TemporaryDirectory() as results:
+        said = printed([
+            sys.executable, "-m", "framebench.cli", "try", str(file), "--batch", str(BATCH), "--scenario", scenario,
+            "--rounds", "0", "--blocks", "1", "--json", "--results", results, "--env", python, "--strategies", strategies,
+        ], {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    return {row["strategy"]: row["status"] for row in json.loads(said)}
+
+
+def printed(command: list[str], variables: dict[str, str]) -> str:
+    """Raises RuntimeError with what the command complained of, where it printed nothing."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | ONE_THREAD | variables
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LONGEST_S)
+    if not done.stdout.strip():
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
+    return done.stdout
 
 
 if __name__ == "__main__":
