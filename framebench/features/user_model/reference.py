@@ -96,7 +96,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             draws = Draws(SECONDS / 2)
             lost_too, rounding = _sensitivity(adapter, case, still, draws)
             lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
-        facts["undetermined"], facts["roundings"] = lost, draws.made
+        facts["undetermined"], facts["few_runs"] = lost, draws.in_words()
         facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
             adapter = anew(adapter, case)  # whose weights may have been moved
@@ -238,9 +238,7 @@ def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]
     }
 
 
-def _sensitivity(
-    adapter: Adapter, case: Case, observed: Observed, draws: Draws
-) -> tuple[list[str], dict[str, Errors]]:
+def _sensitivity(adapter: Adapter, case: Case, observed: Observed, draws: Draws) -> tuple[list[str], dict[str, Errors]]:
     """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision
     is that of each layer's inputs and output, which are moved, too."""
     seen = {}

@@ -37,6 +37,7 @@ from framebench.worker.observe import Observed
 # up in another order: some hundred terms then differ by as much as if each moved by eight roundoffs.
 ROUNDOFF = {"fp32": 2.0**-21, "coarse": 2.0**-14, "bf16": 2.0**-8}
 DRAWS = {"fp32": 4, "coarse": 4, "bf16": 12}  # even numbers. In float32 a wide tolerance is narrow still
+SIZES = {"fp32": "of float32's size", "coarse": "of 2^7 times that", "bf16": "of bfloat16's"}
 LEAST = {"fp32": 2, "coarse": 2, "bf16": 4}  # where the steps are slow
 SECONDS = 30.0  # of this process's own time, after which no more are drawn: a busy machine makes no tolerance wider
 BRANCHES = 4.0
@@ -61,6 +62,13 @@ class Draws:
                 return
             self.made[precision] = number + 1
             yield number
+
+    def in_words(self) -> str:
+        """Which were fewer than they are elsewhere; empty if none."""
+        few = [f"{made} of {DRAWS[name]} {SIZES[name]}" for name, made in self.made.items() if made < DRAWS[name]]
+        within = f"only those were made that began within {self.seconds:.0f} s"
+        told = f"steps are slow: of the runs with other roundings {within} ({', '.join(few)}), and tolerances are wider"
+        return told if few else ""
 
 
 @cache

@@ -1,9 +1,9 @@
 """Tries other people's models beside a plain loop: `python -m tools.honest.foreign --torch PYTHON --jax PYTHON`.
 
 Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
-baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes results/study/foreign_models.json, one model after the other;
-`framebench report --docs docs/try.md` shows it. The interpreters need the packages that the files import, which no environment
-here pins; a model whose package is missing keeps the row it has.
+baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes
+results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. The interpreters
+need the packages that the files import, which no environment here pins; a model whose package is missing keeps its row.
 """
 
 from __future__ import annotations

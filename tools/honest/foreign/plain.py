@@ -1,10 +1,11 @@
-"""What a plain training loop of a file takes, as the kernel counts it: `python plain.py FILE SCENARIO BATCH`, in a fresh process.
+"""What a plain loop of a file takes, as the kernel counts it: `python plain.py FRAMEWORK FILE SCENARIO BATCH`, a fresh process.
 
 The other instrument of `python -m tools.honest.foreign`. It imports nothing of framebench, so that nothing is shared but the
 user's file. It prints a line of JSON.
 
-The process's rest is read after the whole loop was once run and thrown away: code, kernels and what compilers keep are in memory
-then, weights, gradients, states and batches are not. In later steps the kernel's high-water mark less that rest is the peak.
+The process's rest is read after the whole loop was once run and thrown away: code, kernels and what compilers keep are in
+memory then; weights, gradients, states and batches are not. In later steps the kernel's high-water mark less that rest is the
+peak.
 """
 
 from __future__ import annotations
@@ -92,10 +93,14 @@ def torch_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[],
         made: Any = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
         optimizer = made[0] if isinstance(made, tuple) else made
 
+        def objective() -> Any:
+            """As the Trainer computes it: the output is let go before the backward pass."""
+            output = called(model, inputs)
+            return mine.loss(output, target) if hasattr(mine, "loss") else output.loss
+
         def trained() -> None:
             optimizer.zero_grad()
-            output = called(model, inputs)
-            (mine.loss(output, target) if hasattr(mine, "loss") else output.loss).backward()
+            objective().backward()
             optimizer.step()
 
         return trained

@@ -6,7 +6,8 @@ from torchvision import models
 
 
 def model():
-    return models.swin_transformer.SwinTransformer([4, 4], 48, [2, 2, 4], [3, 6, 12], [7, 7], stochastic_depth_prob=0.2, num_classes=10)
+    depths, heads = [2, 2, 4], [3, 6, 12]
+    return models.SwinTransformer([4, 4], 48, depths, heads, [7, 7], stochastic_depth_prob=0.2, num_classes=10)
 
 
 def batch(n):
