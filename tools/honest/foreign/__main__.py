@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from framebench.engine import environments, runner
+from framebench.engine import environments, installed, runner
+from framebench.engine.environments import Environment
 from framebench.features.user_model import measure as trial
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
@@ -29,7 +31,7 @@ from framebench.suite.user_file import Fault, imported
 HERE = Path(__file__).parent
 MODELS = HERE / "models"
 RECORD = ROOT / "results/study/foreign_models.json"
-BATCH = 8
+BATCH = 4
 LONGEST_S = 1800
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 Row = dict[str, Any]
@@ -46,8 +48,8 @@ def main(
     """Each model in each scenario; what the record has of others stays."""
     pythons = {"torch": torch, "jax": jax, "jittor": None}
     rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
-    for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
-        for scenario in scenarios.split(","):
+    for scenario in scenarios.split(","):
+        for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
             file = MODELS / f"{name}.py"
             framework = "jax" if "jax" in imported(str(file)) else "jittor" if "jittor" in imported(str(file)) else "torch"
             python = pythons[framework] or str(environments.ensure(framework, say=print).python)
@@ -82,12 +84,18 @@ def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, 
     """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
     model = trial.look(file, BATCH, framework, scenario)
     with trial.known(model), tempfile.TemporaryDirectory() as scratch:
-        environment = trial.environment(model, python, print)
-        outcome = runner.Memory(model.baseline, environment, runner.USUAL, Path(scratch)).end(lambda phase: None)
+        outcome = runner.Memory(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
+            lambda phase: None
+        )
     if outcome.status != "ok":
         raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
     found = outcome.result
     return {"peak": found["peaks"]["host.rss"], "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
+
+
+@cache
+def interpreter(framework: str, python: str) -> Environment:
+    return installed.ready([framework], python, print)[framework]
 
 
 def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:

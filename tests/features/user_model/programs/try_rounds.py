@@ -11,7 +11,12 @@ ROUNDOFF = 2.0**-8
 
 def moved(tensor: torch.Tensor) -> dict[str, float]:
     before = tensor.clone()
-    Rounds(ROUNDOFF, 1, torch.device("cpu")).moved(tensor)
+    rounds = Rounds(ROUNDOFF, 1, torch.device("cpu"))
+    copied = rounds.copied(tensor, 0)
+    assert torch.equal(copied, before)
+    assert copied.stride() == tensor.clone().stride()
+    assert copied.data_ptr() != tensor.data_ptr()
+    rounds.moved(tensor)
     off = (tensor / before - 1) / ROUNDOFF
     return {"largest": float(off.abs().max()), "spread": float(off.std()), "still": float((tensor == before).float().mean())}
 
