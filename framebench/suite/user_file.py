@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from framebench.models.spec import SEED
 from framebench.suite.trees import mapped
+from framebench.suite.without_numbers import in_words
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
@@ -54,7 +55,7 @@ def loaded(file: str) -> ModuleType:
 
 def blamed(error: BaseException, file: str) -> str:
     """Where in the file it happened, and what."""
-    message = f"{type(error).__name__}: {str(error)[:500]}"
+    message = in_words(error, frame_of(error, file))
     if isinstance(error, SystemExit):
         message = f"sys.exit({error.code!r}) would end the process here: leave it out"
     return f"{file}:{line_of(error, file)}: {message}"
@@ -68,6 +69,15 @@ def line_of(error: BaseException, file: str) -> int | None:
         line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
         trace = trace.tb_next
     return line
+
+
+def frame_of(error: BaseException, file: str) -> FrameType | None:
+    """The innermost one of the file."""
+    frame, trace = None, error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame if trace.tb_frame.f_code.co_filename == file else frame
+        trace = trace.tb_next
+    return frame
 
 
 def defined(file: str) -> dict[str, int]:
@@ -106,7 +116,9 @@ def parsed(file: str) -> ast.Module:
 
 
 def kind(instance: Any) -> str:
-    return f"{type(instance).__module__}.{type(instance).__qualname__}".removeprefix("builtins.")
+    """As people call it: a tensor that PyTorch only pretends to have is a tensor."""
+    named = next(one for one in type(instance).__mro__ if not one.__module__.startswith("torch._subclasses"))
+    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
 
 
 class UserFile:
