@@ -117,7 +117,10 @@ def cleared_caches() -> Numbers:
         jax.clear_caches()
         gc.collect()
 
-    return {"cleared": grown(lambda i: total(np.ones(i + 1, np.float32)).block_until_ready(), clear)}
+    def of(size: int) -> Any:
+        return total(np.ones(size, np.float32)).block_until_ready()
+
+    return {"cleared_same": grown(lambda i: of(1), clear), "cleared": grown(lambda i: of(i + 2), clear)}
 
 
 def conjugate_gradients() -> Numbers:

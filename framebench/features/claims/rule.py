@@ -33,6 +33,7 @@ Verdict = Literal[
 DECIDED: tuple[Verdict, ...] = ("contradicted", "no effect worth having", "weaker", "reproduced", "stronger")
 FAILED = DECIDED[:3]  # what was measured and is less than claimed
 MEASURED: tuple[Verdict, ...] = (*DECIDED, "not supported", "mixed", "undecided")
+DISAGREE: tuple[Verdict, ...] = ("mixed", "not supported")
 UNMET: Verdict = "precondition not met here"
 NOT_MEASURED: Verdict = "not measured"
 DOES_NOT_RUN: Verdict = "snippet does not run"
@@ -115,9 +116,9 @@ def sign(effect: Effect, target: Target) -> Sign:
 def summary(verdicts: Collection[Verdict]) -> Verdict:
     """The verdict on a claim from those on its deciding arms.
 
-    Arms whose precondition is not met do not count. What all decided arms say is said of the claim; where two say
-    different things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as many arms are undecided or missing as are decided, the claim is
-    undecided, or not measured if nothing was.
+    Arms whose precondition is not met do not count. What all decided arms say is said of the claim. Where two say different
+    things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as many arms are
+    undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:

@@ -17,9 +17,10 @@ HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the arms that carry the verdict, in brackets the lowest and the highest end of their intervals; no "
-    "brackets where all print as one number. Changes are against the base of each arm. Planned arms are predictions for an "
-    "H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
+    "measured: median of all arms that decide, in brackets the lowest and the highest end of their intervals; no brackets where "
+    "all print as one number; of arms that disagree the range alone. Changes are against the base of each arm. Planned arms are "
+    "predictions for an H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: "
+    "docs/claims.md."
 )
 
 
@@ -45,7 +46,7 @@ def protocol(entries: Sequence[Entry]) -> str:
 
 
 def row(entry: Entry) -> tuple[str, ...]:
-    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
+    verdict = entry.judged + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
     measured = f"{entry.measured}; {where(entry)}" if where(entry) and entry.value is not None else entry.measured
     return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
 
@@ -77,7 +78,7 @@ def detail(entry: Entry) -> Comparison:
     """One claim's arms, the deciding ones first."""
     return Comparison.of_text(
         f"{entry.name}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. Transfers to a GPU? {transfers(entry)}. "
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.judged}. Transfers to a GPU? {transfers(entry)}. "
         f"{entry.remark} {entry.recommendation}",
         LINES,
         tuple(arm(one) for one in entry.lines),

@@ -13,7 +13,7 @@ from framebench.engine.runner import Options
 from framebench.features.claims import measure as claim_probes
 from framebench.features.claims import probed_record as probed
 from framebench.features.claims.probes import inputs as input_probe
-from framebench.features.claims.probes.names import exists
+from framebench.features.claims.probes.names import exists, looked_up
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.max_batch import oom_recovery
 from framebench.features.max_batch.oom_recovery import Evaluation, Recovery
@@ -38,6 +38,12 @@ CASE = Case("transformer", "torch", "eval", "no_grad", 64, "tiny")
 )
 def test_names_are_looked_up(path: str, there: bool) -> None:
     assert exists(path) == there
+
+
+def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
+    found = looked_up(["json.**decode**", "json.**checkpoint**", "json.loads"])
+    assert (found["json.**decode**"], found["json.**checkpoint**"], found["json.loads"]) == (True, False, True)
+    assert {"json.JSONDecoder", "json.JSONDecoder.decode", "json.decoder.JSONDecoder"} <= found.keys(), "what was found is said"
 
 
 def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

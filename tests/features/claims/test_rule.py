@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framebench.features.claims.rule import DECIDED, TOLERANCE, Effect, Sign, Target, Verdict, between, decide, sides, sign, summary
+from framebench.features.claims.rule import (
+    DECIDED,
+    TOLERANCE,
+    Effect,
+    Sign,
+    Target,
+    Verdict,
+    between,
+    decide,
+    sides,
+    sign,
+    summary,
+)
 
 number = st.floats(-10, 10, allow_nan=False)
 INTERVALS = st.tuples(number, number, number).map(sorted)
@@ -182,7 +194,9 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )
-def test_between_what_an_interval_leaves_open(effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]) -> None:
+def test_between_what_an_interval_leaves_open(
+    effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
+) -> None:
     assert list(between(Effect(*effect), target)) == verdicts
 
 
