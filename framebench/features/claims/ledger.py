@@ -52,7 +52,8 @@ def entry(claim: Claim, measured: Measured, size: str) -> Entry:
         claim.id, claim.part, claim.source, claim.says, verdict, qualifier(verdict, lines, claim.transfers_to_gpu),
         claim.claimed, claim.metric, *hull([one for one in alike if one.low is not None] or alike),
         alike[0].form if alike else "", advice(claim, lines), claim.transfers_to_gpu, claim.why, remark(claim, lines, where),
-        command(claim, lines, verdict, size), tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
+        command(claim, lines, verdict, size), tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
+        measured.protocol,
     )  # fmt: skip
 
 

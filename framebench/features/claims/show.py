@@ -8,19 +8,21 @@ from pathlib import Path
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.claims.entries import Entry, Line
-from framebench.features.claims.ledger import ledger, measured_there
-from framebench.features.claims.rule import MEASURED, NOT_MEASURED, UNMET
+from framebench.features.claims.entries import Entry, Line, counted
+from framebench.features.claims.ledger import ledger
+from framebench.features.claims.plans import FULL
+from framebench.features.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
+from framebench.features.claims.store import device
 from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of all arms that decide, in brackets the lowest and the highest end of their intervals; no brackets where "
-    "all print as one number; of arms that disagree the range alone. Changes are against the base of each arm. Planned arms are "
-    "predictions for an H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: "
-    "docs/claims.md."
+    "measured: median of all arms that decide, in brackets the lowest and the highest end of their intervals; no brackets "
+    "where all print as one number; of arms that disagree the range alone. Changes are against the base of each arm. Planned "
+    "arms are predictions for an H100 at full size, with their published error. In square brackets the arms on which advice "
+    "rests. Rule: docs/claims.md."
 )
 
 
@@ -92,15 +94,29 @@ def arm(one: Line) -> tuple[str, ...]:
 
 
 def tables(results: Results) -> list[Comparison]:
-    """What documents may show: the ledger of each machine that has records, and of what the published one has not measured
-    those claims that another has."""
-    published, *others = [ledger(results, machine) for machine in results.machines] or [[]]
-    ledger_tables = [table(part) for entries in (published, *others) for part in parts(entries)]
-    lacking = {entry.name for entry in published if entry.verdict == NOT_MEASURED}
-    added = [[e for e in entries if e.name in lacking and measured_there(e)] for entries in others]
+    """What documents may show: the ledger of each machine that has records; and of what the published one has not decided, what
+    another has measured itself."""
+    published, *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
+    ledger_tables = [table(part) for _, entries in (published, *others) for part in parts(entries)]
+    full = [(machine, ledger(results, machine, FULL)) for machine, _ in (published, *others) if on_a_gpu(results, machine)]
+    added = [[entry for entry in entries if says_more(entry, published[1])] for _, entries in (*others, *full)]
     return ledger_tables + [
-        table(added_entries, f"Claims not measured on {results.machines[0]}") for added_entries in added if added_entries
-    ]
+        table(part, f"{REPORTS if part[0].source == 'R' else 'Claims'}, measured elsewhere than on {published[0]}")
+        for entries in added for part in parts(entries)
+    ]  # fmt: skip
+
+
+def on_a_gpu(results: Results, machine: str) -> bool:
+    """Whether it has records of a GPU, whose cases are of full size."""
+    return any(device([record.provenance]) == "gpu" for record in results.of_machine(machine) if record.status == "ok")
+
+
+def says_more(entry: Entry, published: Sequence[Entry]) -> bool:
+    """Whether its machine has measured itself what decides an arm, of a claim that the published one leaves open."""
+    there = next(one for one in published if one.name == entry.name)
+    decided = {one.id for one in counted(there.lines) if one.verdict in DECIDED}
+    own = [one for one in counted(entry.lines) if not one.planned and not one.elsewhere and one.verdict in DECIDED]
+    return there.verdict in (NOT_MEASURED, UNMET, "undecided") and any(one.id not in decided for one in own)
 
 
 def of_articles(entries: Sequence[Entry]) -> list[Entry]:
