@@ -119,7 +119,7 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
         told = [_said(arms)] if len(sizes) < 2 else [f"{_said(of_size)} at size {size}" for size, of_size in sizes.items()]
     else:
         others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
-        told = [f"{_said(sizes[size])} at size {size}" for size, other in others.items() if other != verdict]
+        told = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
     on_cpu = not transfers_to_gpu and all(one.device == "cpu" for one in arms)
     return "; ".join([*filter(None, told), *(["on a CPU"] if on_cpu else [])])
 

@@ -77,13 +77,10 @@ def of_the_small_batch() -> tuple[Arm, ...]:
     ))  # fmt: skip
 
 
-def of_the_volume(quantity: Literal["added", "kept"], *frameworks: str) -> tuple[Arm, ...]:
+def of_the_volume(quantity: Literal["added", "kept"]) -> Arm:
     """Sixteen of 128x128x128 have as many voxels as one of 512x512x128."""
-    return tuple(
-        Arm(f"unet3d/{f} the article's voxels, {quantity}, planned",
-            Planned(quantity, *(Ref("unet3d", f, "train", what, batch=16) for what in ("checkpoint", "fp32"))), times(1 / 3))
-        for f in frameworks
-    )  # fmt: skip
+    change, base = (Ref("unet3d", "torch", "train", strategy, batch=16) for strategy in ("checkpoint", "fp32"))
+    return Arm(f"unet3d/torch the article's voxels, {quantity}, planned", Planned(quantity, change, base), times(1 / 3))
 
 
 CLAIMS = (
@@ -334,9 +331,9 @@ CLAIMS = (
         (Advice("Expect {range}: recomputed blocks and gradients take a part of what is no longer kept.", "less"), COMPARE),
         arms=(
             *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, TORCH, "kept", "kept"),
-            *of_the_volume("kept", *TORCH),
+            of_the_volume("kept"),
             *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity="added"),
-            *of_the_volume("added", *TORCH),
+            of_the_volume("added"),
             *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity=ADDED),
         ),
         needs=FULL,

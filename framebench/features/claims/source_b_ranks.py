@@ -17,7 +17,7 @@ from framebench.features.claims.arms import (
 )
 from framebench.features.claims.claim import Advice, Arm, Claim
 from framebench.features.claims.measures import PlannedPeak, Ref
-from framebench.features.claims.needs import CARD, FULL_ON_A_CARD, Needs
+from framebench.features.claims.needs import CARD, Needs
 from framebench.features.claims.probed import counts_over, difference, of_all, ran
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import ALIVE, HOST, PLAN, Quantity, fullest
@@ -102,7 +102,7 @@ CLAIMS = (
             *ratios("train/deepspeed_zero2@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-2, peak"),
             *ratios("train/deepspeed_zero3@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-3, peak"),
         ),
-        needs=FULL_ON_A_CARD,
+        needs=CARD,
         note="The size is of three measures together, in a model of a thousand million parameters; no case here has all three",
     ),
     Claim(
@@ -125,12 +125,14 @@ CLAIMS = (
         evidence=(snippet("torch_checkpoint", "warnings", of_all("warnings"), NONE),),
     ),
     Claim(
-        "B24", "The listing of mixed precision runs.", "it runs", "the listing's run", True, SAME_CODE,
+        "B24", "The listing of mixed precision by torch.cuda.amp runs.", "it runs", "the listing's run", True, SAME_CODE,
         (Advice("Write torch.amp.autocast('cuda') and torch.amp.GradScaler('cuda'): {measured} names of the listing are deprecated.",
                 "more", "deprecated"),),
         arms=(snippet("torch_amp", "as printed", ran, SOME),),
         evidence=(snippet("torch_amp", "names that are deprecated", of_all("deprecated_names"), SOME),),
-        note="Without a card it computes in float32",
+        beside="deprecated",
+        needs=CARD,
+        note="Without a card it runs to its end too, in float32: no mixed precision",
     ),
     Claim(
         "B25", "EfficientNet saves memory, at 30 % more accuracy.", "+30 % accuracy", "peak, accuracy", False, "no such model is here",
@@ -146,6 +148,7 @@ CLAIMS = (
         "B27", "L1 pruning cuts memory.", "less", "bytes of a layer, pruned / before", True, SAME_CODE,
         (Advice("Rebuild the model with fewer channels: a masked layer changed by {measured}.", "more"),),
         arms=(snippet("torch_prune", "masked, as printed", counts_over("masked", "before"), LESS, "change"),),
+        beside="removed",
         evidence=(snippet("torch_prune", "mask removed", counts_over("removed", "before"), LESS, "change"),),
     ),
     Claim(

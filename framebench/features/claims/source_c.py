@@ -185,7 +185,7 @@ CLAIMS = (
     Claim(
         "C12", "Memory-mapped inputs keep host memory flat.", "all are read", "batches read by a process that may have half of the data's "
         "bytes for itself, memory-mapped / list", True, "host memory is the host's",
-        (Advice("Map data that does not fit: a process limited to half of it read {measured} batches.", "more"),),
+        (Advice("Map data that does not fit: a process limited to half of it read {measured} batches against a list.", "more"),),
         arms=(Arm("numpy, under a limit", OfProbe("inputs", counts_over("mapped_batches", "listed_batches"), "change", "256 MiB"), MORE),),
         evidence=(
             Arm("numpy, under a limit, list / all", OfProbe("inputs", counts_over("listed_batches", "batches"), "change", "256 MiB"), LESS),

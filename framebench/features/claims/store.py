@@ -63,9 +63,10 @@ class Measured:
     def unlike(self, cases: Sequence[Case]) -> str:
         """The compiler's options that some cases of a comparison were compiled with, and others were not."""
         options = [
-            {(name, str(value)) for r in self.records(case) for name, value in compiler_options(r).items()} for case in cases
+            frozenset((name, str(value)) for r in self.records(case) for name, value in compiler_options(r).items())
+            for case in cases
         ]
-        apart = sorted(set().union(*options) - set.intersection(*options)) if options else []
+        apart = sorted(frozenset().union(*options) - options[0].intersection(*options)) if options else []
         return f"Compiled with {', '.join('='.join(one) for one in apart)} on one side alone" if apart else ""
 
     def records(self, case: Case) -> list[Record]:
