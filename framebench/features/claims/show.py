@@ -98,8 +98,11 @@ def tables(results: Results) -> list[Comparison]:
     another has measured itself."""
     published, *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
     ledger_tables = [table(part) for _, entries in (published, *others) for part in parts(entries)]
-    full = [(machine, ledger(results, machine, FULL)) for machine, _ in (published, *others) if on_a_gpu(results, machine)]
-    added = [[entry for entry in entries if says_more(entry, published[1])] for _, entries in (*others, *full)]
+    on_cards = [ledger(results, machine, FULL) for machine in results.machines if on_a_gpu(results, machine)]
+    added = [
+        [one for one in entries if leaves_open(named(one, published[1])) and adds(one, published[1])] for _, entries in others
+    ]
+    added += [[one for one in entries if adds(one, published[1])] for entries in on_cards]
     return ledger_tables + [
         table(part, f"{REPORTS if part[0].source == 'R' else 'Claims'}, measured elsewhere than on {published[0]}")
         for entries in added for part in parts(entries)
@@ -111,12 +114,20 @@ def on_a_gpu(results: Results, machine: str) -> bool:
     return any(device([record.provenance]) == "gpu" for record in results.of_machine(machine) if record.status == "ok")
 
 
-def says_more(entry: Entry, published: Sequence[Entry]) -> bool:
-    """Whether its machine has measured itself what decides an arm, of a claim that the published one leaves open."""
-    there = next(one for one in published if one.name == entry.name)
-    decided = {one.id for one in counted(there.lines) if one.verdict in DECIDED}
+def named(entry: Entry, published: Sequence[Entry]) -> Entry:
+    """The published row of the same claim."""
+    return next(one for one in published if one.name == entry.name)
+
+
+def leaves_open(entry: Entry) -> bool:
+    return entry.verdict in (NOT_MEASURED, UNMET, "undecided")
+
+
+def adds(entry: Entry, published: Sequence[Entry]) -> bool:
+    """Whether its machine has measured itself what decides an arm, and the published one has not."""
+    decided = {one.id for one in counted(named(entry, published).lines) if one.verdict in DECIDED}
     own = [one for one in counted(entry.lines) if not one.planned and not one.elsewhere and one.verdict in DECIDED]
-    return there.verdict in (NOT_MEASURED, UNMET, "undecided") and any(one.id not in decided for one in own)
+    return any(one.id not in decided for one in own)
 
 
 def of_articles(entries: Sequence[Entry]) -> list[Entry]:
