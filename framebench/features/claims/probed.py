@@ -34,6 +34,11 @@ def resident_memory(readings: Found) -> Effect:
     return _quotients(readings["mapped_resident"], readings["listed_resident"])
 
 
+def left_memory(readings: Found) -> Effect:
+    """The same, when the kernel was asked to take back what it can."""
+    return _quotients([max(left, PAGE) for left in readings["mapped_left"]], readings["listed_left"])
+
+
 def private_memory(readings: Found) -> Effect:
     """The same for memory that belongs to the process alone, which the kernel cannot take back."""
     return _quotients([max(grown, PAGE) for grown in readings["mapped_private"]], readings["listed_private"])

@@ -217,6 +217,7 @@ CLAIMS = (
             across("time", "jittor train/fp32", "torch train/fp32", FASTER),
             *ratios("train/fp32", "train/no_fuse", workloads=UNET, frameworks=JITTOR, label="fused / not fused"),
         ),
+        beside="fused",
     ),
     Claim(
         "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",

@@ -53,6 +53,8 @@ def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.M
     for name in ("listed_resident", "listed_private", "mapped_resident"):
         assert found[name] == pytest.approx(size, rel=0.02), name
     assert found["mapped_private"] < 0.02 * size
+    assert found["mapped_left"] < 0.02 * size, "the file has them"
+    assert 0 <= found["listed_left"] <= 1.02 * size, "all of it, where there is no swap"
     assert found["mapped_batches"] == found["batches"], "a mapped file needs no memory of its own"
     assert 0.4 < found["listed_batches"] / found["batches"] < 0.6, "half of them fit"
 

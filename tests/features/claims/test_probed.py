@@ -36,14 +36,14 @@ def test_no_such_api_is_what_a_look_up_found(results: Path, claim: str, name: st
 def test_probes_are_judged_like_records(results: Path) -> None:
     grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
     probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
-    found = one(results, "C12")
-    assert found.verdict == "not measured", "an older program's, without a limit"
+    assert one(results, "C12").verdict == "not measured", "an older program's, from which nothing was taken back"
     counts = {"batches": 64.0, "listed_batches": 32.0, "mapped_batches": 64.0}
-    sizes = {name: [mib * MIB] * 5 for name, mib in grown.items()}
-    probe(results, "inputs", minute=1, found=sizes | {name: [count] * 5 for name, count in counts.items()})
-    found = one(results, "C12")
-    assert (found.verdict, found.value) == ("reproduced", 2.0)
-    assert [line.value for line in found.lines[1:4]] == [pytest.approx(r) for r in (0.5, 260 / 256, 1 / 256)]
+    for minute, left, verdict in ((1, 2.56, "reproduced"), (2, 256.0, "no effect worth having"), (3, 300.0, "contradicted")):
+        sizes = grown | {"listed_left": 256.0, "mapped_left": left}
+        found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {name: [n] * 5 for name, n in counts.items()}
+        probe(results, "inputs", minute=minute, found=found)
+        assert (one(results, "C12").verdict, one(results, "C12").value) == (verdict, pytest.approx(left / 256))
+    assert [line.value for line in one(results, "C12").lines[1:4]] == [pytest.approx(r) for r in (260 / 256, 2, 1 / 256)]
 
 
 def test_what_a_collector_does_in_python_stands_beside_and_decides_nothing(results: Path) -> None:
