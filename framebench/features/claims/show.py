@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
@@ -26,8 +27,8 @@ CAPTION = (
 )
 
 
-def table(entries: Sequence[Entry], title: str = "") -> Comparison:
-    """One row for each claim; remarks below."""
+def table(entries: Sequence[Entry], title: str = "", on_cards: Mapping[str, str] = MappingProxyType({})) -> Comparison:
+    """One row for each claim; remarks below, with what was measured on cards."""
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
@@ -37,7 +38,11 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
         HEAD,
         tuple(row(entry) for entry in entries),
         left=len(HEAD),
-        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
+        notes=tuple(
+            f"{entry.name}: {f'{entry.remark} {on_cards.get(entry.name, str())}'.strip()}"
+            for entry in entries
+            if entry.remark or entry.name in on_cards
+        ),
         machine=machine,
     )
 
@@ -94,19 +99,45 @@ def arm(one: Line) -> tuple[str, ...]:
 
 
 def tables(results: Results) -> list[Comparison]:
-    """What documents may show: the ledger of each machine that has records; and of what the published one has not decided, what
-    another has measured itself."""
-    published, *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
-    ledger_tables = [table(part) for _, entries in (published, *others) for part in parts(entries)]
-    on_cards = [ledger(results, machine, FULL) for machine in results.machines if on_a_gpu(results, machine)]
-    added = [
-        [one for one in entries if leaves_open(named(one, published[1])) and adds(one, published[1])] for _, entries in others
-    ]
-    added += [[one for one in entries if adds(one, published[1])] for entries in on_cards]
-    return ledger_tables + [
-        table(part, f"{REPORTS if part[0].source == 'R' else 'Claims'}, measured elsewhere than on {published[0]}")
-        for entries in added for part in parts(entries)
-    ]  # fmt: skip
+    """What documents may show: the ledger of each machine that has records, the published one's with what cards have measured;
+    of what it leaves open, what another has measured itself; and the arms that a card has measured."""
+    (shown, published), *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
+    cards = [ledger(results, machine, FULL) for machine in results.machines if on_a_gpu(results, machine)]
+    told = told_by(cards)
+    added = [[one for one in entries if leaves_open(named(one, published)) and adds(one, published)] for _, entries in others]
+    ledger_tables = [table(part, on_cards=told) for part in parts(published)]
+    ledger_tables += [table(part) for _, entries in others for part in parts(entries)]
+    for part in (part for entries in added for part in parts(entries)):
+        kind = REPORTS if part[0].source == "R" else "Claims"
+        ledger_tables.append(table(part, f"{kind}, measured elsewhere than on {shown}"))
+    return ledger_tables + [of_arms(entries) for entries in cards]
+
+
+def on_card(entries: Sequence[Entry]) -> list[tuple[Entry, Line]]:
+    """Arms of cases that the machine has measured."""
+    return [(entry, one) for entry in entries for one in entry.lines if one.cases and not one.planned and one.value is not None]
+
+
+def told_by(cards: Sequence[Sequence[Entry]]) -> dict[str, str]:
+    """By claim what its deciding arms were on each card: `On nvidia-h200: resnet50/torch b64/full: -57.1 %, reproduced.`"""
+    by_claim: dict[str, list[str]] = {}
+    for entry, one in (pair for entries in cards for pair in on_card(entries)):
+        if one.decides and one.low is not None:
+            by_claim.setdefault(entry.name, []).append(f"On {entry.machine} {one.name}: {one.measured}, {one.verdict}.")
+    return {name: " ".join(arms) for name, arms in by_claim.items()}
+
+
+def of_arms(entries: Sequence[Entry]) -> Comparison:
+    """What was measured of each claim at full size, arm by arm."""
+    return Comparison.of_text(
+        "Claims' arms on a GPU",
+        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. no interval: step times of "
+        "fewer than three blocks. Rule: docs/claims.md.",
+        ("claim", "says", *LINES),
+        tuple((entry.name, entry.says, *arm(one)) for entry, one in on_card(entries)),
+        left=2 + len(LINES),
+        machine=entries[0].machine,
+    )
 
 
 def on_a_gpu(results: Results, machine: str) -> bool:

@@ -91,6 +91,7 @@ CLAIMS = (
             *planned("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
             *planned("train/amp_bf16", "train/fp32", times(0.6), RESNET, label="bfloat16"),
             *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, TORCH, "bfloat16"),
+            *ratios("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
         ),
         evidence=(
             *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, JAX, "widened to float32 by XLA:CPU"),
@@ -151,10 +152,10 @@ CLAIMS = (
         ),
         evidence=(
             *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, JAX, "16 layers, scan + remat / unrolled", ADDED),
-            *ratios("train/checkpoint", not_recomputed, SEVENTY_OR_MORE, GPT, label="8 layers", quantity=ADDED),
+            *ratios("train/checkpoint", not_recomputed, SEVENTY_OR_MORE, GPT, label="the size's own layers", quantity=ADDED),
             *ratios("train/checkpoint+depth_4", "train/depth_4", SEVENTY_OR_MORE, GPT, label="4 layers", quantity=ADDED),
         ),
-        note="Deep are 12 layers at full size and 16 at the small one; 4 and 8 stand beside",
+        note="Deep are 12 layers at full size and 16 at the small one; 4, and the small size's own 8, stand beside",
     ),
     Claim(
         "B4", "Grouped and depthwise convolutions cut memory.", "less", "peak, grouped / dense", False,

@@ -21,7 +21,7 @@ from framebench.features.claims.needs import ANYWHERE, Needs
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import DECIDED, Verdict
 from framebench.features.claims.samples import bounds
-from framebench.features.claims.show import table
+from framebench.features.claims.show import table, tables
 from framebench.features.claims.store import Measured
 from framebench.features.claims.wanted import wanted
 from framebench.records import store
@@ -413,3 +413,23 @@ def test_no_arm_that_supports_it_is_not_mixed(results: Path) -> None:
     found = one(results, claim)
     assert (found.verdict, found.measured) == ("not supported", "+0.0 to +20.0 %")
     assert "contradicted: unet3d/torch" in found.remark
+
+
+def test_what_a_card_has_measured_stands_beside_the_published_row(results: Path) -> None:
+    """Arm by arm, with the release that was there; no claim of the card's own is made of them."""
+    put(results, "transformer/torch/train/fp32/b4/cpu", 100)
+    put(results, "transformer/torch/train/checkpoint/b4/cpu", 60)
+    put(results, "unet3d/torch/train/fp32/b4/cpu")
+    for strategy, peak in (("fp32", 100), ("checkpoint", 55)):
+        path = put(results, f"transformer/torch/train/{strategy}/b8/full", peak, origin={
+            "machine": "card", "hardware": {"cpu": "x", "device": "NVIDIA H200"},
+        })  # fmt: skip
+        there = results / "records" / "card" / path.relative_to(results / "records" / "m")
+        there.parent.mkdir(parents=True)
+        path.rename(there)
+    made = {(made.title, made.machine): made for made in tables(Results(results))}
+    (beside,) = [note for note in made["Claims", "m"].notes if note.startswith("A8: ")]
+    assert "On card transformer/torch b8/full: -45.0 %, reproduced." in beside
+    arms = made["Claims' arms on a GPU", "card"]
+    assert ("A8", "transformer/torch b8/full", "-45.0 %", "reproduced") in [(r[0], r[2], r[4], r[5]) for r in arms.rows]
+    assert not any(title.startswith("Claims, measured elsewhere") for title, _ in made), "of full size there are arms alone"
