@@ -49,6 +49,7 @@ class Claim:
     evidence: tuple[Arm, ...] = ()
     needs: Needs = ANYWHERE  # without which no arm decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
+    beside: str = ""  # in the names of evidence whose figures the remark gives
     note: str = ""  # a fact from a document, with its source; or why the arms are what they are
     definition: str = ""  # the proof that it is true by definition; an arm that says otherwise refutes it
 

@@ -42,7 +42,7 @@ def figure_title(name: str) -> str:
 
 VERDICTS = {
     "ok": ("reproduced", "stronger"),
-    "wrong": ("contradicted", "no effect worth having", "no such API", "snippet does not run"),
+    "wrong": ("contradicted", "no effect worth having", "not supported", "no such API", "snippet does not run"),
     "timeout": ("weaker", "mixed", "undecided"),
 }  # by the colour that they share with outcomes of cases; the others are grey
 
