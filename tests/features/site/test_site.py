@@ -138,7 +138,7 @@ def test_a_hostile_record_is_only_text(site: Path) -> None:
     for path in site.rglob("*.html"):
         page = Page(path)
         hostile += EVIL[:10] in page.text
-        assert page.tags.count("script") == 1, path
+        assert page.tags.count("script") == (3 if path == site / "index.html" else 1), path
         assert not page.handlers, path
         assert page.tags.count("img") == (0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))), (
             path
