@@ -55,7 +55,7 @@ def over_time(moments: pd.DataFrame) -> Figure | None:
     figure, places = plt.subplots(1, panels.ngroups, figsize=(3.6 * panels.ngroups, 3.0), sharey=True, squeeze=False)
     peaks = []
     for axes, (framework, mine) in zip(places.flat, panels):
-        peaks.append(_panel(axes, mine.sort_values("at", kind="stable")))
+        peaks.append(_panel(axes, _thinned(mine.sort_values("at", kind="stable"))))
         axes.set_title(f"{framework} {mine['version'].iloc[0].partition('==')[2]}", color=page.COLOURS[str(framework)])
     places.flat[0].set(ylabel="MiB in use", ylim=(0, 1.18 * moments["mib"].max()))
     handles, names = places.flat[0].get_legend_handles_labels()
@@ -64,6 +64,11 @@ def over_time(moments: pd.DataFrame) -> Figure | None:
     first = moments.iloc[0]
     what = f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
     return page.explained(figure, f"{what}: a step peaks at {rows.listed(peaks)}", [NOTE])
+
+
+def _thinned(mine: pd.DataFrame) -> pd.DataFrame:
+    """The fullest moment in each half per cent of the step: a picture has no room for thousands."""
+    return mine.loc[mine.groupby((2 * mine["at"]).astype(int))["mib"].idxmax()]
 
 
 def _panel(axes: Axes, mine: pd.DataFrame) -> str:

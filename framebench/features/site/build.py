@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,10 +68,14 @@ def _write_front(writer: Writer, everywhere: list[Machine], pictures_of_first: d
 def _write_asv(writer: Writer, results: Path) -> str:
     """asv's histories; returns why there are none, or "" if there are."""
     try:
-        asv.write(results, writer.target / "asv")
+        with tempfile.TemporaryDirectory() as folder:
+            asv.write(results, Path(folder) / "asv")
+            histories = asv.benchmarks(Path(folder) / "asv")
     except asv.Unpublished as reason:
         return str(reason)
-    writer.page("asv/index.html", "asv.html", benchmarks=asv.benchmarks(writer.target / "asv"), without_asv="")
+    if not any(len(series.points) > 1 for benchmark in histories for series in benchmark.series):
+        return "Each of them has one point so far: a history begins with the second commit that is measured"
+    writer.page("asv/index.html", "asv.html", benchmarks=histories, without_asv="")
     return ""
 
 
@@ -108,10 +113,11 @@ def _write_machine(writer: Writer, machine: Machine, results: Results) -> dict[s
 
 
 def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
-    """The figures that the machine's rows can fill, by the file beside the machine's pages."""
+    """The figures that the machine's rows can fill, by the file beside the machine's pages; the support matrix is a page."""
     from framebench.analysis import figures  # takes seconds
 
-    return {f"figures/{slug(picture.name)}.svg": picture for picture in figures.pictures(machine.shown, results)}
+    drawn = figures.pictures(machine.shown, results)
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in drawn if picture.name != "support"}
 
 
 def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
@@ -137,5 +143,4 @@ def _write_case(
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
         sections=casepage.sections(record, case_records, line, bound), dots=casepage.dots(record, case_records),
-        whole=casepage.whole(record),
     )  # fmt: skip

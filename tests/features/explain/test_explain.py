@@ -62,7 +62,12 @@ def test_the_picture_of_a_step_has_the_peak_of_each_framework(tmp_path: Path) ->
     """Drawn where two frameworks explain one case, by their newest release; a case that one explains has none."""
     (tmp_path / "explained").mkdir()
     for framework, version, size in (("torch", "2.12.1", 900), ("torch", "2.13.0", 300), ("jax", "0.10.2", 200)):
-        steps = [(0, 100 * 2**20, "forward"), (5, size * 2**20, "backward"), (8, 50 * 2**20, "optimizer")]
+        steps = [
+            (0, 100 * 2**20, "forward"),
+            (1, 2**20, "forward"),
+            (5, size * 2**20, "backward"),
+            (8, 50 * 2**20, "optimizer"),
+        ]
         peak = {"event": 5, "bytes": size * 2**20, "phase": "backward"}
         about = FIELDS | {"versions": {framework: version}, "timeline": steps, "peak": peak}
         for scenario in ("train",) if framework == "jax" else ("train", "eval"):
