@@ -84,7 +84,9 @@ def test_the_command_prints_json(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["Z9"], "no claim Z9; claims: "),
+        (["Z9"], "no claim Z9; claims: A1 to A"),
+        (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
+        (["A1 speed"], "claim A1 has no parts; type framebench claims A1"),
         (["--machine", "nowhere"], "machines: m"),
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],

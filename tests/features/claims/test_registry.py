@@ -43,7 +43,7 @@ def test_a_claim_cannot_be_there_twice() -> None:
 
 
 def test_unknown_claims_are_answered_by_the_known_ones() -> None:
-    with pytest.raises(UnknownClaim, match=r"Z1.*A1, A2"):
+    with pytest.raises(UnknownClaim, match=r"Z1; claims: A1 to A13, B1"):
         REGISTRY.chosen(["A1", "z1"])
     assert [c.id for c in REGISTRY.chosen(["c10"])] == ["C10"]
 
@@ -130,3 +130,14 @@ def test_a_precondition_is_named_by_the_claims_own_sentence() -> None:
             assert timed or named.search(claim.says), claim.name
         if claim.needs.size:
             assert re.search(r"3-D|batch 32|1\.8 times|together", claim.says), claim.name
+
+
+@pytest.mark.parametrize("typed", [["B1 memory"], ["b1", "MEMORY"], ["b1-memory"], ["B1  Memory"]])
+def test_a_part_of_a_claim_is_named_as_it_is_printed(typed: list[str]) -> None:
+    assert [claim.name for claim in REGISTRY.chosen(typed)] == ["B1 memory"]
+
+
+def test_ids_and_parts_stand_beside_each_other() -> None:
+    assert [claim.name for claim in REGISTRY.chosen(["b1", "memory", "A1"])] == ["A1", "B1 memory"]
+    assert [claim.name for claim in REGISTRY.chosen(["B1"])] == ["B1 memory", "B1 result"]
+    assert all(REGISTRY.chosen([claim.name]) == (claim,) for claim in REGISTRY.claims if claim.part)

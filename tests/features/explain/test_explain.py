@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
+from framebench.analysis.figures import page
+from framebench.analysis.results import Results
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.features.explain import command
+from framebench.features.explain import command, figure
 from framebench.features.explain import table as explained
 from framebench.features.explain.measure import Unexplained, explain, obstacle
 from framebench.features.explain.record import Explanation
@@ -54,6 +56,31 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
     assert Explanation(**FIELDS, holders=[HOLDER | {"bytes": 5}]).kinds == {"parameter": 5}
     with pytest.raises(ValidationError, match="sum to 4 bytes"):
         Explanation(**FIELDS, holders=[HOLDER | {"bytes": 4}])
+
+
+def test_the_picture_of_a_step_has_the_peak_of_each_framework(tmp_path: Path) -> None:
+    """Drawn where two frameworks explain one case, by their newest release; a case that one explains has none."""
+    (tmp_path / "explained").mkdir()
+    for framework, version, size in (("torch", "2.12.1", 900), ("torch", "2.13.0", 300), ("jax", "0.10.2", 200)):
+        steps = [
+            (0, 100 * 2**20, "forward"),
+            (1, 2**20, "forward"),
+            (5, size * 2**20, "backward"),
+            (8, 50 * 2**20, "optimizer"),
+        ]
+        peak = {"event": 5, "bytes": size * 2**20, "phase": "backward"}
+        about = FIELDS | {"versions": {framework: version}, "timeline": steps, "peak": peak}
+        for scenario in ("train",) if framework == "jax" else ("train", "eval"):
+            case = f"transformer/{framework}/{scenario}/{'fp32' if scenario == 'train' else 'no_grad'}/b4/cpu"
+            one = Explanation(**about | {"case": case}, holders=[HOLDER | {"bytes": size * 2**20}])
+            (tmp_path / "explained" / f"{framework}-{version}-{scenario}.json").write_text(one.model_dump_json())
+    ((name, draw, moments),) = figure.figures(Results(tmp_path), ["any"])
+    assert name == "step-transformer-train"
+    drawn = draw(moments)
+    assert drawn
+    finding, _ = page.finding_and_source(drawn)
+    assert finding.endswith("a step peaks at 300 MiB in PyTorch (backward) and 200 MiB in JAX (backward)")
+    assert [text.get_text() for axes in drawn.axes for text in axes.texts] == ["300 MiB", "200 MiB"]
 
 
 def test_layers_that_differ_in_a_number_share_a_line() -> None:

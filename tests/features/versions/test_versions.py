@@ -309,8 +309,25 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
         sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
     )
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.finding_and_source(drawn)[0]
+    calm = changes(pd.DataFrame([r._replace(verdict=NONE) if r.verdict == REGRESSION else r for r in rows]))
+    assert calm
+    assert ": no regression found (6 of peak memory" in figures.page.finding_and_source(calm)[0]
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
     assert changes(none) is None
+
+
+def test_the_front_page_says_how_much_changed_and_what_most(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    said = versions.in_words(rows)
+    decided = sum(r.verdict in (REGRESSION, NONE) for r in rows)
+    assert said.startswith("JAX 0.10.2 against 0.9.2, on ")
+    assert f": 2 regressions in {decided} comparisons (6 of peak memory, " in said
+    assert f"1.05 x the peak memory of {large}" in said
+    assert f"x the step time of {slow}" in said
+    calm = versions.in_words(versions.rows_of(equal, OLD, NEW))
+    assert ": no difference that matters in " in calm
+    assert "Largest" not in calm
 
 
 def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
