@@ -145,7 +145,7 @@ def test_no_plan_is_left_out() -> None:
             if isinstance(arm.measure, Ratio) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.change.ranks == 1:
                 at_full_size = tuple(arm.measure.cases("full"))
                 if at_full_size and {case.id for case in at_full_size} <= planned:
-                    assert at_full_size in used, f"{claim.name}: {arm.name}"
+                    assert at_full_size in used, f"{claim.name}: {arm.name} was planned at full size: add it by planned(...)"
 
 
 def test_what_was_compiled_otherwise_on_one_side_is_told() -> None:
