@@ -139,7 +139,9 @@ def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
     why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
     beside = [
-        f"{one.name}: {one.measured}" for one in lines if claim.beside and claim.beside in one.name and one.value is not None
+        f"{one.name}: {one.measured}"
+        for one in lines
+        if not one.decides and claim.beside and claim.beside in one.name and one.value is not None
     ]
     told = f"Beside: {'; '.join(beside)}" if beside else ""
     gaps = (claim.needs.lacking(), _unmet(claim, deciding), missing, why)

@@ -423,7 +423,7 @@ class PlannedPeak:
     about: str = "planned peak over the card's memory"
 
     def where(self, size: str) -> str:
-        return place(self.planned())
+        return f"{place(self.planned())}, {CARD}"
 
     def planned(self) -> list[Case]:
         return _all_of([self.ref], FULL)

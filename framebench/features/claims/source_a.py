@@ -166,7 +166,7 @@ CLAIMS = (
     Claim(
         "A12", "Jittor gives memory back that nobody holds.", "all of it", "bytes shown after jt.gc() less before", True,
         "the same Python code runs on every device",
-        (Advice("Call `jt.clean()` and `jt.gc()` when an array is gone: {measured} bytes.", "less"),), part="given back",
+        (Advice("Call `jt.clean()` and `jt.gc()` when an array is gone: {measured} bytes.", "less"),), part="returned",
         arms=(snippet("jittor_memory_tools", "jittor", difference("left", "held"), Target(-1, 0.0, 0.5 * MIB)),),
     ),
     Claim(

@@ -255,7 +255,7 @@ CLAIMS = (
         True, DATA_FLOW, (Advice("Split the batch: {range}.", "less"), COMPARE),
         arms=(
             *ratios("train/accumulate+long", "train/long", workloads=GPT),
-            *planned("train/accumulate+long", "train/long", workloads=GPT, frameworks=TORCH),
+            *planned("train/accumulate+long", "train/long", workloads=GPT),
         ),
         evidence=(
             *ratios("train/checkpoint+long", "train/long", workloads=GPT, label="checkpoint"),

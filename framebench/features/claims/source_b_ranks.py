@@ -168,6 +168,7 @@ CLAIMS = (
         ),
         arms=(a_billion("amp_bf16+checkpoint"),),
         evidence=(a_billion("checkpoint"), a_billion("fp32")), beside="planned",
-        note="The Transformer of 1.02 thousand million parameters, AdamW in float32, 1,024 tokens. A context is taken as half a GiB",
+        note="The Transformer of 1.02 thousand million parameters, AdamW in float32, 1,024 tokens. Planned as for an H100, whose kernels may "
+        "be others; a context is taken as 512 MiB",
     ),
 )  # fmt: skip

@@ -120,7 +120,7 @@ CLAIMS = (
             *ratios("pair/together", "pair/in_turn", times(2), RESNET, label="two models"),
         ),
         evidence=ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
-        note="Weights are twice there, activations are not: it doubles where weights dominate",
+        note="Both models' weights are there at once, their activations need not be",
     ),
     Claim(
         "C7", "torch.jit lets models share parameters, and saves memory.", "less", "bytes of weights held, scripted / plain modules", True,

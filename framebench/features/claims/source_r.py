@@ -131,8 +131,8 @@ CLAIMS = (
         "bytes by which the process grows from three eager inferences to three compiled ones", False,
         "the compiler's own memory is the host's",
         (Advice("Count the compiler in where host memory is short: {measured} bytes.", "more"),),
-        beside="/ eager", note=f"{link('torch', 167199)}, reported in November 2025. Most of it is the compiler itself, which a larger model shares: how much "
-        "is open",
+        beside="/ eager", note=f"{link('torch', 167199)}, reported in November 2025. How much of it is the "
+        "compiler itself, which a larger model would share, is open",
         arms=(arm("torch", 167199, "compiled less eager", amount("compiled", "eager"), Target(1, 0.0, float(2**20)), "number"),),
         evidence=(arm("torch", 167199, "compiled / eager", over("compiled", "eager"), MORE),),
     ),

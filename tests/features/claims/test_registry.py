@@ -21,7 +21,7 @@ IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D"
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory way gradient", "B11": "peak states",
     "D5": "speed collector", "B19": "memory speed version", "B21": "states memory speed",
-    "B2": "memory passes", "A12": "shown given back", "C15": "peak cost",
+    "B2": "memory passes", "A12": "shown returned", "C15": "peak cost",
 } | dict.fromkeys(("B12", "B18", "D3"), "memory speed")  # fmt: skip
 
 
@@ -141,3 +141,8 @@ def test_ids_and_parts_stand_beside_each_other() -> None:
     assert [claim.name for claim in REGISTRY.chosen(["b1", "memory", "A1"])] == ["A1", "B1 memory"]
     assert [claim.name for claim in REGISTRY.chosen(["B1"])] == ["B1 memory", "B1 result"]
     assert all(REGISTRY.chosen([claim.name]) == (claim,) for claim in REGISTRY.claims if claim.part)
+
+
+@pytest.mark.parametrize("claim", [c for c in REGISTRY.claims if c.beside], ids=lambda c: c.name)
+def test_what_the_remark_gives_figures_of_stands_beside(claim: Any) -> None:
+    assert any(claim.beside in f"{arm.name} {arm.measure.where('cpu')}" for arm in claim.evidence)
