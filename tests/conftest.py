@@ -41,7 +41,7 @@ LONGEST = [  # files below tests/
     "features/ranks/test_measure.py", "features/user_model/test_try.py", "suite/test_strategies.py",
     "suite/test_pairs.py", "features/growth/test_growth.py", "features/explain/test_explain.py",
     "house/test_features.py", "suite/test_new_workload.py", "asv/test_asv.py", "published/test_notebooks.py",
-    "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
+    "features/advise/test_command.py", "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
     "features/max_batch/test_max_batch.py", "analysis/test_figures.py", "features/ranks/test_predicted.py",
     "engine/test_faults.py", "published/test_documents.py", "cli/test_cli.py", "instruments/test_memory.py",
     "engine/test_runner.py", "house/test_wheel.py", "features/claims/test_measure.py", "engine/test_compare.py",
