@@ -282,6 +282,8 @@ class TorchAdapter(Adapter):
         with self.readings.gathered():
             for prefix, model in zip(("", "teacher."), self.held):
                 for name, tensor in model.state_dict().items():
+                    if not isinstance(tensor, Tensor):
+                        continue  # what a package of a user's describes its model by
                     if tensor.is_floating_point() or tensor.is_complex():  # batch norm counts batches besides
                         yield prefix + name, on_host(tensor)
 
