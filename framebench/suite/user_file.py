@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import math
 import random
@@ -96,13 +97,26 @@ def _names_of(node: ast.stmt) -> list[str]:
 
 def imported(file: str) -> set[str]:
     """The packages that the file imports anywhere, without running it. Raises Fault."""
-    package_names = set()
-    for node in ast.walk(parsed(file)):
-        if isinstance(node, ast.Import):
-            package_names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            package_names.add(node.module.split(".")[0])
-    return package_names
+    return {name for node in ast.walk(parsed(file)) for name in _packages_of(node)}
+
+
+def _packages_of(node: ast.AST) -> list[str]:
+    """Which a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    absolute = isinstance(node, ast.ImportFrom) and node.module and not node.level
+    return [str(node.module).split(".")[0]] if absolute else []  # type: ignore[attr-defined]
+
+
+def import_packages(file: str) -> None:
+    """Those that the file's own lines import and that do not lie beside it: what packages take for themselves is none of a
+    step's memory. What goes wrong is told when the file itself is imported."""
+    folder = Path(file).absolute().parent
+    for node in parsed(file).body:
+        names = _packages_of(node)
+        if names and not any((folder / name).exists() or (folder / f"{name}.py").exists() for name in names):
+            with contextlib.suppress(Exception, SystemExit):
+                exec(compile(ast.Module([node], []), file, "exec"), {})
 
 
 @cache

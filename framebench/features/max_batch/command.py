@@ -39,6 +39,9 @@ def max_batch_(
     device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="For each search, after which no other batch is tried.")
+    ] = search.MINUTES,
     results: Results = runner.RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Search again, even if this was answered before.")] = False,
     env: Env = None,
@@ -53,7 +56,7 @@ def max_batch_(
             fail(f"how much memory? framebench max-batch {asked} --budget 16GiB", 2)
         options = runner.Options(time_limit_s=time_limit)
         named = strategies.split(",") if strategies else []
-        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json)
+        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json, minutes)
     given = parts(asked)
     workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
@@ -67,7 +70,7 @@ def max_batch_(
     fit_records: list[Fit] = []
     for case in search.chosen(workload, framework, stage, given.strategy, size):
         one = None if again or env else _known(case, budget_bytes, max_batch, results)
-        one = one or _searched(case, budget_bytes, env, max_batch, options, results, bool(fit_records))
+        one = one or _searched(case, budget_bytes, env, max_batch, options, results, minutes, bool(fit_records))
         if one is not None:
             fit_records.append(one)
             _show(one, as_json)
@@ -107,7 +110,7 @@ def _print_json(found: list[Fit], as_json: bool) -> None:
 
 def of_file(
     file: Path, scenario: str, strategies: list[str], budget: int, env: str | None, most: int, options: runner.Options,
-    results: Path, as_json: bool,
+    results: Path, as_json: bool, minutes: float,
 ) -> None:  # fmt: skip
     """A user's own model: what its batch(n) gives for other n."""
     found: list[Fit] = []
@@ -117,7 +120,7 @@ def of_file(
             for case in cases:
                 smallest = replace(case, batch=case.plan.micro_batches)
                 show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-                found.append(search.find(smallest, budget, environment, most, options, where, show_phase))
+                found.append(search.find(smallest, budget, environment, most, options, where, show_phase, minutes))
                 _show(found[-1], as_json)
     except Fault as error:
         fail(str(error), 2)
@@ -126,7 +129,14 @@ def of_file(
 
 
 def _searched(
-    case: Case, budget_bytes: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
+    case: Case,
+    budget_bytes: int,
+    env: str | None,
+    max_batch: int,
+    options: runner.Options,
+    results: Path,
+    minutes: float,
+    before: bool,
 ) -> Fit | None:
     """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
 
@@ -138,7 +148,7 @@ def _searched(
             say(f"{case.framework}: {error}")
             return None
         show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-        return search.find(case, budget_bytes, environment, max_batch, options, results, show_phase)
+        return search.find(case, budget_bytes, environment, max_batch, options, results, show_phase, minutes)
 
 
 @app.command(rich_help_panel=BUDGET)

@@ -77,18 +77,21 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         emit({"phase": "build"})
         adapter = adapters.load(case)
         adapter.build()
+        if adapter.draws_anew:
+            adapter.still = adapter.draws()
+            adapter = anew(adapter, case)
         emit({"phase": "first steps"})
         if not case.stage.trains:
             _one_array(adapter, module.user())
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
-        facts["random"] = adapter.draws()
+        facts["random"] = adapter.still or adapter.draws()
         emit({"phase": "first steps, rounded otherwise"})
         draws = Draws(SECONDS / (2 if facts["random"] else 1))
         lost, rounding = _sensitivity(adapter, case, observed, draws)
-        found, still = {case.golden_key: (observed, rounding)}, observed
-        if facts["random"]:
+        found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
+        if facts["random"] and not adapter.still:
             emit({"phase": "first steps, without random numbers"})
             adapter.still = True
             adapter = anew(adapter, case)

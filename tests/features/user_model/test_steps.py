@@ -86,9 +86,11 @@ RANDOM = """
         return Net(off=0.2)
 """
 FILES = {
-    "two inputs": File(
+    "two inputs, and a description beside the weights": File(
         """
         class Two(Net):
+            def state_dict(self, *args, **named):
+                return super().state_dict(*args, **named) | {"_metadata": {"width": 16}}
             def forward(self, x, t):
                 return super().forward(x + t[:, None])
         def model():

@@ -100,7 +100,8 @@ def interpreter(framework: str, python: str) -> Environment:
 
 def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
     """Raises RuntimeError."""
-    said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], MALLOC_ENV)
+    variables = MALLOC_ENV | interpreter(framework, python).variables()
+    said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], variables)
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
