@@ -108,10 +108,11 @@ def show(
     selected = [measured.read for measured in select_cases(kept_records)]
     several = len({r.case for r in selected}) < len(selected)
     times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(kept_records)}
+    width = max(len(record.case) for record in selected)
     for record in selected:
         origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
         step_s = times[record.provenance.machine, record.framework_version, record.case]
-        typer.echo(f"{line(record, step_s)}{origin}")
+        typer.echo(f"{line(record, step_s, width)}{origin}")
 
 
 def has(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:

@@ -261,12 +261,10 @@ def _history(all_records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
 
 HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
 RULE = (
-    "ratio: change over base, above 1 is worse. Of times not of these columns, but within a round of a block, median over its "
-    "rounds, mean over blocks with its 95 % interval; of first steps of the processes of one block; base and change are "
-    "geometric means over the same blocks; of peaks the largest, good to what the instrument resolves. A difference is "
-    "claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the number of tests (Holm); "
-    f"what shares fewer than {BLOCKS} blocks is too few. Instructions tell same work or other work, not speed. "
-    "MiB = 2^20 bytes."
+    "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
+    "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "
+    f"corrected for the number of tests (Holm). Fewer than {BLOCKS} shared blocks are too few. How it is decided: "
+    "docs/versions.md. MiB = 2^20 bytes."
 )
 
 

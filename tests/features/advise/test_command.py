@@ -67,7 +67,7 @@ def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
 def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
     asked = "advise", "transformer/*/train", "--budget", "512MiB", *IN_HERE
     short, long = (framebench(*asked, *more).stdout for more in ((), ("--all",)))
-    assert short.startswith("Of transformer train within 512.0 MiB, torch ")
+    assert short.startswith("transformer train within 512.0 MiB: torch ")
     assert short.splitlines()[0].endswith(".")
     assert short.count(" cpu ") == show.FEW < long.count(" cpu ")
     assert "--all also shows" in short

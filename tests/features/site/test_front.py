@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,10 @@ def timed() -> Iterator[Record]:
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("front")
     untimed = made("checkpoint+accumulate", 80 * MIB, [], first_step_s=None)
-    keep(folder / "results", iter([*in_blocks(timed()), untimed]))
+    evaluated = [made("fp32", peak * MIB, [], first_step_s=None) for peak in (60, 30)]
+    names = [f"transformer/torch/eval/{strategy}/b4/tiny" for strategy in ("no_grad", "bf16")]
+    others = [r.model_copy(update={"case": name}) for r, name in zip(evaluated, names)]
+    keep(folder / "results", iter([*in_blocks(timed()), untimed, *others]))
     build(Results(folder / "results"), folder / "site")
     return folder / "site" / "index.html"
 
@@ -120,6 +124,15 @@ def shapes() -> list[str]:
     text = (Path(front.__file__).parent / "static" / "front.js").read_text()
     block = text[text.index("const SHAPES") : text.index("};", text.index("const SHAPES"))]
     return [part.split('"')[1] for part in block.replace("{", ",").split(",") if part.strip().startswith('"')]
+
+
+def test_nothing_that_is_clicked_lies_in_what_is_clicked(first: Path) -> None:
+    """A link within a summary or a button is out of reach for a keyboard and for a screen reader."""
+    workload = first.parent / "machines" / "lab" / "transformer.html"
+    assert "<summary>Evaluation: " in workload.read_text()
+    for path in first.parent.rglob("*.html"):
+        inside = re.findall(r"<(summary|button|a)\b[^>]*>((?:(?!</\1>).)*)</\1>", path.read_text(), re.S)
+        assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], path
 
 
 def test_text_of_records_stays_data(tmp_path: Path) -> None:

@@ -57,10 +57,6 @@ function fastest(group, rows) {
   return timed.sort((a, b) => slowness(a) - slowness(b))[0];
 }
 
-function smallest(rows) {
-  return [...rows].sort((a, b) => a.mib - b.mib)[0];
-}
-
 function link(row) {
   return made("a", { href: row.href }, made("code", {}, row.strategy));
 }
@@ -69,109 +65,172 @@ function speed(group, row) {
   return row.rate === undefined ? "not timed" : `${rated(row.rate)} ${group.unit}/s`;
 }
 
+function strong(text) {
+  return made("strong", {}, text);
+}
+
 function sentence(group, budget) {
   const fits = group.rows.filter((row) => row.mib <= budget);
   const within = budget === Infinity ? "Without a limit" : `Within ${number(budget)} MiB`;
   const quick = fastest(group, fits);
-  const lean = smallest(group.rows);
-  const least = ["The least memory is ", made("strong", {}, `${number(lean.mib)} MiB`), `: ${lean.framework} with `, link(lean), `, ${speed(group, lean)}.`];
+  const lean = [...group.rows].sort((a, b) => a.mib - b.mib)[0];
+  const size = strong(`${number(lean.mib)} MiB`);
+  const least = ["The least memory is ", size, `: ${lean.framework} with `, link(lean), `, ${speed(group, lean)}.`];
   if (!fits.length) return [`Nothing that was measured needs ${number(budget)} MiB or less. `, ...least];
   if (!quick) return [`${within}, ${fits.length} of ${group.rows.length} measured cases fit. None of them was timed. `, ...least];
-  return [`${within}, `, made("strong", {}, quick.framework), " with ", link(quick), " is the fastest measured: ",
-    made("strong", {}, speed(group, quick)), ` in ${number(quick.mib)} MiB. `, ...least];
+  const first = [`${within}, `, strong(quick.framework), " with ", link(quick), " is the fastest measured: "];
+  return [...first, strong(speed(group, quick)), ` in ${number(quick.mib)} MiB. `, ...least];
+}
+
+function share(group, row) {
+  return `${number(row.share * 100)}% of ${group.base}'s peak`;
 }
 
 function cell(group, row, title, otherwise) {
   if (!row) return made("td", { "data-title": title }, made("span", { class: "none" }, otherwise));
-  const beside = row.base ? [] : [made("br"), made("span", { class: "none" }, [`${number(row.share * 100)}% of ${group.base}'s peak`, row.rate === undefined ? "" : row.cost].filter(Boolean).join(", "))];
-  return made("td", { "data-title": title }, link(row), made("br"), `${number(row.mib)} MiB, ${speed(group, row)}`, ...beside);
+  const lines = [link(row), made("br"), `${number(row.mib)} MiB, ${speed(group, row)}`];
+  const price = row.rate === undefined || !row.cost ? "" : `, ${row.cost}`;
+  if (!row.base) lines.push(made("br"), made("span", { class: "none" }, share(group, row) + price));
+  return made("td", { "data-title": title }, ...lines);
+}
+
+function line(group, framework, budget, titles) {
+  const rows = group.rows.filter((row) => row.framework === framework);
+  const fits = rows.filter((row) => row.mib <= budget);
+  const lean = rows.find((row) => row.least);
+  return made("tr", {}, made("th", { scope: "row", class: framework }, framework),
+    cell(group, rows.find((row) => row.base), titles[0], "not measured"),
+    cell(group, fastest(group, fits), titles[1], "none that was timed"),
+    cell(group, lean, titles[2], rows.length > 1 ? "nothing below the baseline" : "baseline only"));
 }
 
 function table(group, budget) {
-  const heads = ["baseline", budget === Infinity ? "fastest" : `fastest within ${number(budget)} MiB`, "least memory"];
-  const lines = FRAMEWORKS.map((framework) => [framework, group.rows.filter((row) => row.framework === framework)]).filter(([, rows]) => rows.length);
-  const body = lines.map(([framework, rows]) => made("tr", {}, made("th", { scope: "row", class: framework }, framework),
-    cell(group, rows.find((row) => row.base), heads[0], "not measured"),
-    cell(group, fastest(group, rows.filter((row) => row.mib <= budget)), heads[1], "none that was timed"),
-    cell(group, rows.find((row) => row.least), heads[2], rows.length > 1 ? "nothing below the baseline" : "baseline only")));
-  return made("table", { class: "answers" }, made("thead", {}, made("tr", {}, ...["framework", ...heads].map((head) => made("th", { scope: "col" }, head)))), made("tbody", {}, ...body));
+  const titles = ["baseline", budget === Infinity ? "fastest" : `fastest within ${number(budget)} MiB`, "least memory"];
+  const heads = ["framework", ...titles].map((head) => made("th", { scope: "col" }, head));
+  const lines = present(group).map((framework) => line(group, framework, budget, titles));
+  return made("table", { class: "answers" }, made("thead", {}, made("tr", {}, ...heads)), made("tbody", {}, ...lines));
+}
+
+function present(group) {
+  return FRAMEWORKS.filter((framework) => group.rows.some((row) => row.framework === framework));
 }
 
 // ---- the chart: peak against throughput, what was not timed in lanes below
 
-const MARGIN = { left: 62, right: 16, top: 14, lane: 20, bottom: 44 };
+const LEFT = 62, RIGHT = 16, TOP = 14, LANE = 20, BOTTOM = 44;
+const STEPS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1]]; // of the ticks in a decade, by how much room there is
 
+// Logarithmic; as many ticks as have room
 function scale(values, start, end) {
   const low = Math.log(Math.min(...values) / 1.12);
   const high = Math.log(Math.max(...values) * 1.12);
   const at = (value) => start + ((Math.log(value) - low) / (high - low)) * (end - start);
   const decades = [...Array(14).keys()].map((power) => 10 ** (power - 4));
-  const several = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1]].map((steps) => decades.flatMap((decade) => steps.map((step) => step * decade)));
-  const inside = several.map((all) => all.filter((tick) => Math.log(tick) >= low && Math.log(tick) <= high));
-  return { at, ticks: inside.find((ticks) => ticks.length <= Math.max(3, Math.abs(end - start) / 55)) || inside[2] };
+  const inside = (tick) => Math.log(tick) >= low && Math.log(tick) <= high;
+  const choices = STEPS.map((steps) => decades.flatMap((decade) => steps.map((step) => step * decade)).filter(inside));
+  const room = Math.max(3, Math.abs(end - start) / 55);
+  return { at, ticks: choices.find((ticks) => ticks.length <= room) || choices[2] };
 }
 
 function tip(group, row) {
-  const parts = [`${row.framework}, ${row.strategy}: ${number(row.mib, 1)} MiB`, `${number(row.share * 100)}% of ${group.base}'s peak`];
+  const parts = [`${row.framework}, ${row.strategy}: ${number(row.mib, 1)} MiB`, share(group, row)];
   if (row.rate === undefined) return [...parts, "not timed"].join("; ");
-  const range = row.range.every(Number.isFinite) ? ` (${rated(row.range[0])} to ${rated(row.range[1])})` : "";
+  const range = ranged(row) ? ` (${rated(row.range[0])} to ${rated(row.range[1])})` : "";
   return [...parts, `${rated(row.rate)} ${group.unit}/s${range}`, row.cost].filter(Boolean).join("; ");
 }
 
-function chart(group, budget, width) {
+function ranged(row) {
+  return row.rate !== undefined && row.range.every(Number.isFinite);
+}
+
+// Where things are: scales, the line between timed and not timed, and the foot of the plot
+function layout(group, budget, width) {
   const timed = group.rows.filter((row) => row.rate !== undefined);
-  const lanes = FRAMEWORKS.filter((framework) => group.rows.some((row) => row.framework === framework && row.rate === undefined));
-  const plot = timed.length ? Math.min(380, Math.max(240, width * 0.5)) : 0;
-  const floor = MARGIN.top + plot;
-  const foot = floor + lanes.length * MARGIN.lane + (lanes.length ? 8 : 0);
-  const x = scale([...group.rows.map((row) => row.mib), ...(Number.isFinite(budget) ? [budget] : [])], MARGIN.left, width - MARGIN.right);
-  const y = timed.length ? scale(timed.flatMap((row) => [row.rate, ...row.range.filter(Number.isFinite)]), floor - 6, MARGIN.top) : null;
-  const height = (row) => (row.rate === undefined ? floor + 8 + (lanes.indexOf(row.framework) + 0.5) * MARGIN.lane : y.at(row.rate));
-  const svg = drawn("svg", { viewBox: `0 0 ${width} ${foot + MARGIN.bottom}`, width, height: foot + MARGIN.bottom, role: "group", "aria-label": "Peak memory against throughput of every measured strategy" });
-  for (const tick of x.ticks) svg.append(drawn("line", { x1: x.at(tick), x2: x.at(tick), y1: MARGIN.top, y2: foot }), drawn("text", { class: "tick", x: x.at(tick), y: foot + 16, "text-anchor": "middle" }, number(tick, 2)));
-  for (const tick of y ? y.ticks : []) svg.append(drawn("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(tick), y2: y.at(tick) }), drawn("text", { class: "tick", x: MARGIN.left - 6, y: y.at(tick) + 4, "text-anchor": "end" }, number(tick, 2)));
-  svg.append(drawn("text", { class: "tick", x: (MARGIN.left + width) / 2, y: foot + 36, "text-anchor": "middle" }, `peak memory of a step, MiB (${group.instrument})`));
-  if (y) svg.append(drawn("text", { class: "tick", x: -(MARGIN.top + plot / 2), y: 14, transform: "rotate(-90)", "text-anchor": "middle" }, `${group.unit} per second`));
-  if (lanes.length) svg.append(drawn("line", { class: "floor", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor + 4, y2: floor + 4 }), drawn("text", { class: "tick", x: 2, y: floor + 20 }, "not timed"));
-  if (Number.isFinite(budget)) svg.append(drawn("line", { class: "budget", x1: x.at(budget), x2: x.at(budget), y1: MARGIN.top, y2: foot }), drawn("text", { class: "tick", x: x.at(budget) + 4, y: MARGIN.top + 10 }, "budget"));
-  const points = group.rows.map((row) => ({ row, x: x.at(row.mib), y: height(row) }));
-  for (const point of points) if (point.row.rate !== undefined && point.row.range.every(Number.isFinite)) svg.append(drawn("line", { class: `bar ${point.row.framework}`, x1: point.x, x2: point.x, y1: y.at(point.row.range[0]), y2: y.at(point.row.range[1]) }));
-  for (const point of points) svg.append(dot(group, point, budget));
-  for (const label of labels(points.filter((point) => point.row.rate !== undefined), width)) svg.append(label);
-  return svg;
+  const lanes = present(group).filter((name) => group.rows.some((row) => row.framework === name && row.rate === undefined));
+  const floor = TOP + (timed.length ? Math.min(380, Math.max(240, width * 0.5)) : 0);
+  const foot = floor + (lanes.length ? lanes.length * LANE + 8 : 0);
+  const sizes = [...group.rows.map((row) => row.mib), ...(Number.isFinite(budget) ? [budget] : [])];
+  const rates = timed.flatMap((row) => [row.rate, ...(ranged(row) ? row.range : [])]);
+  return { width, lanes, floor, foot, x: scale(sizes, LEFT, width - RIGHT), y: rates.length ? scale(rates, floor - 6, TOP) : null };
+}
+
+function word(text, attributes) {
+  return drawn("text", { class: "tick", ...attributes }, text);
+}
+
+function rule(x1, x2, y1, y2, kind = "") {
+  return drawn("line", { class: kind, x1, x2, y1, y2 });
+}
+
+function* axes(group, { width, lanes, floor, foot, x, y }) {
+  const end = width - RIGHT;
+  for (const tick of x.ticks) {
+    yield rule(x.at(tick), x.at(tick), TOP, foot);
+    yield word(number(tick, 2), { x: x.at(tick), y: foot + 16, "text-anchor": "middle" });
+  }
+  for (const tick of y ? y.ticks : []) {
+    yield rule(LEFT, end, y.at(tick), y.at(tick));
+    yield word(number(tick, 2), { x: LEFT - 6, y: y.at(tick) + 4, "text-anchor": "end" });
+  }
+  yield word(`peak memory of a step, MiB (${group.instrument})`, { x: (LEFT + width) / 2, y: foot + 36, "text-anchor": "middle" });
+  if (y) yield word(`${group.unit} per second`, { x: -(TOP + floor) / 2, y: 14, transform: "rotate(-90)", "text-anchor": "middle" });
+  if (lanes.length) yield rule(LEFT, end, floor + 4, floor + 4, "floor");
+  if (lanes.length) yield word("not timed", { x: 2, y: floor + 20 });
+}
+
+function* limit(budget, { foot, x }) {
+  if (!Number.isFinite(budget)) return;
+  yield rule(x.at(budget), x.at(budget), TOP, foot, "budget");
+  yield word("budget", { x: x.at(budget) + 4, y: TOP + 10 });
+}
+
+function chart(group, budget, width) {
+  const place = layout(group, budget, width);
+  const lane = (row) => place.floor + 8 + (place.lanes.indexOf(row.framework) + 0.5) * LANE;
+  const height = (row) => (row.rate === undefined ? lane(row) : place.y.at(row.rate));
+  const points = group.rows.map((row) => ({ row, x: place.x.at(row.mib), y: height(row) }));
+  const bars = points.filter(({ row }) => ranged(row));
+  const size = { width, height: place.foot + BOTTOM, viewBox: `0 0 ${width} ${place.foot + BOTTOM}` };
+  return drawn("svg", { ...size, role: "group", "aria-label": "Peak memory against throughput of every measured strategy" },
+    ...axes(group, place), ...limit(budget, place),
+    ...bars.map(({ row, x }) => rule(x, x, ...row.range.map(place.y.at), `bar ${row.framework}`)),
+    ...points.map((point) => dot(group, point, budget)),
+    ...labels(points.filter(({ row }) => row.rate !== undefined), width));
 }
 
 function dot(group, { row, x, y }, budget) {
   const shape = drawn("path", { d: SHAPES[row.family], transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
-  const over = row.mib > budget ? " over" : "";
-  return drawn("a", { href: row.href, class: `dot ${row.framework}${over}`, "aria-label": tip(group, row) }, drawn("title", {}, tip(group, row)), shape);
+  const kind = `dot ${row.framework}${row.mib > budget ? " over" : ""}`;
+  const said = tip(group, row);
+  return drawn("a", { href: row.href, class: kind, "aria-label": said }, drawn("title", {}, said), shape);
 }
 
-// Names where they cover neither a point nor each other: those that nothing beats in their framework first
+// Names where they cover neither a point nor each other: the baselines first, then what nothing beats in its framework
 function labels(points, width) {
-  const beaten = ({ row }) => points.some(({ row: other }) => other.framework === row.framework && other.mib <= row.mib && other.rate > row.rate);
+  const better = (one, other) => one.framework === other.framework && one.mib <= other.mib && one.rate > other.rate;
+  const beaten = ({ row }) => points.some((point) => better(point.row, row));
   const order = [...points].sort((a, b) => b.row.base - a.row.base || beaten(a) - beaten(b));
   const taken = points.map(({ x, y }) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
-  const kept = [];
-  for (const point of order) {
-    const long = point.row.strategy.length * 6.4;
-    const places = [[8, 4], [-8 - long, 4], [-long / 2, -9], [-long / 2, 17]].map(([dx, dy]) => [point.x + dx, point.y + dy]);
-    for (const [left, base] of places) {
-      const box = { left, right: left + long, top: base - 10, bottom: base + 2 };
-      const free = box.left > MARGIN.left && box.right < width && box.top > 0 && !taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom);
-      if (!free) continue;
-      taken.push(box);
-      kept.push(drawn("text", { class: "name", x: left, y: base, "aria-hidden": "true" }, point.row.strategy));
-      break;
-    }
-  }
-  return kept;
+  return order.map((point) => name(point, taken, width)).filter(Boolean);
+}
+
+// The name in the first place around the point that is free, which is then taken; nothing where none is
+function name({ row, x, y }, taken, width) {
+  const long = row.strategy.length * 6.4;
+  const places = [[8, 4], [-8 - long, 4], [-long / 2, -9], [-long / 2, 17]];
+  const boxes = places.map(([dx, dy]) => ({ left: x + dx, right: x + dx + long, top: y + dy - 10, bottom: y + dy + 2 }));
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const free = (box) => box.left > LEFT && box.right < width && box.top > 0 && taken.every((other) => apart(box, other));
+  const box = boxes.find(free);
+  if (!box) return null;
+  taken.push(box);
+  return drawn("text", { class: "name", x: box.left, y: box.bottom - 2, "aria-hidden": "true" }, row.strategy);
 }
 
 function legend(group) {
-  const families = Object.keys(SHAPES).filter((family) => group.rows.some((row) => row.family === family));
   const sign = (d) => drawn("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" }, drawn("path", { d }));
-  const colours = FRAMEWORKS.filter((framework) => group.rows.some((row) => row.framework === framework)).map((framework) => made("li", { class: `dot ${framework}` }, sign(SHAPES.precision), framework));
+  const colours = present(group).map((framework) => made("li", { class: `dot ${framework}` }, sign(SHAPES.precision), framework));
+  const families = Object.keys(SHAPES).filter((family) => group.rows.some((row) => row.family === family));
   return made("ul", { class: "legend" }, ...colours, ...families.map((family) => made("li", {}, sign(SHAPES[family]), family)));
 }
 
