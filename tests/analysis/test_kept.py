@@ -58,7 +58,7 @@ def test_other_code_draws_anew_and_a_broken_file_is_no_picture(
 
 
 def test_the_code_is_all_that_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every module of framebench is among what is fingerprinted, those of the models too, and a change of one is noticed."""
+    """What figures are made by is fingerprinted, the models too, and a change is noticed."""
     every = {path.relative_to(kept.PACKAGE).as_posix() for path in kept._source()}
     assert {"analysis/figures/page.py", "features/explain/figure.py", "models/transformer/spec.py"} <= every
     (tmp_path / "features").mkdir()

@@ -31,17 +31,13 @@ def script(machines: Iterable[Machine]) -> str:
 
 
 def groups(machine: Machine) -> Iterator[dict[str, Any]]:
-    """What is compared with each other: one workload, scenario, size and batch, the one with most strategies first."""
+    """What is compared with each other: one workload, scenario, size and batch. The one with most strategies comes first, the
+    size for trying out last."""
     used = machine.shown[~machine.shown["only_for_claims"]]
-    made = (compared(rows.in_order(group)) for _, group in used.groupby(["workload", "scenario", "size", "batch"]))
-    for group in sorted(made, key=lambda one: -len(one)):
-        if len(group):
-            yield {
-                "machine": machine.name,
-                **_about(group.iloc[0]),
-                **_constant(group),
-                "rows": [*_points(machine.name, group)],
-            }
+    made = [compared(rows.in_order(group)) for _, group in used.groupby(["workload", "scenario", "size", "batch"])]
+    comparable = [group for group in made if len(group)]
+    for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == "tiny", -len(one))):
+        yield {"machine": machine.name, **_about(group.iloc[0]), **_constant(group), "rows": [*_points(machine.name, group)]}
 
 
 def _about(first: pd.Series) -> dict[str, str]:

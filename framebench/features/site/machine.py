@@ -111,7 +111,9 @@ class Machine:
         named = zip(self.shown["framework"], self.shown["framework_version"])
         versions = sorted({f"{title(framework)} {version}" for framework, version in named if isinstance(version, str)})
         days = dict.fromkeys(f"{end(map(measured_at, self.records)):%Y-%m-%d}" for end in (min, max))
-        return f"{newest.hardware.get('cpu', 'unknown processor')}; {', '.join(versions)}; measured {' to '.join(days)}."
+        device = newest.hardware.get("device", "cpu")
+        place = newest.hardware.get("cpu", "unknown processor") if device == "cpu" else device
+        return f"{place}; {', '.join(versions)}; measured {' to '.join(days)}."
 
 
 def machines(records: list[Record], results: Results) -> list[Machine]:

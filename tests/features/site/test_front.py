@@ -141,3 +141,12 @@ def test_text_of_records_stays_data(tmp_path: Path) -> None:
     text = front.script(machines(results.records, results))
     body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")
     assert json.loads(body)[0]["rows"][0]["strategy"] == "fp32"
+
+
+def test_the_size_for_trying_out_comes_last(tmp_path: Path) -> None:
+    small = [made(strategy, 100 * MIB, [], first_step_s=None) for strategy in ("fp32", "checkpoint", "accumulate")]
+    whole = [r.model_copy(update={"case": r.case.replace("tiny", "cpu")}) for r in small[:2]]
+    keep(tmp_path / "results", iter([*small, *whole]))
+    results = Results(tmp_path / "results")
+    (machine,) = machines(results.records, results)
+    assert [(g["batch"], len(g["rows"])) for g in front.groups(machine)] == [("4", 2), ("4, size tiny", 3)]
