@@ -52,8 +52,8 @@ endif
 bench-gpu:
 	PYTHON=$(PYTHON) tools/gpu.sh
 
-# Each strategy of each framework once; test-all: every cell, and what repeats for other frameworks. Two files at once:
-# most of the time goes into compilers, on one core each
+# Each strategy of each framework once, but for those that differ in a number alone; test-all: every cell, every pair, and what
+# repeats for other frameworks. Two files at once: most of the time goes into compilers, on one core each
 test: environments
 	$(PYTEST)
 

@@ -21,14 +21,16 @@ from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.campaign import Tried, believed, borne_out
+from tests.processes import CHEAP_XLA
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Processes that run tests at once keep to cores of their own: what they time, each pins to its last one. Ctrl-C, which a
-    shell ignores in the background, is one again, for what the tests start."""
+    shell ignores in the background, is one again, for what the tests start. What a shell says to XLA counts no more."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(CHEAP_XLA)
     if (worker := getattr(config, "workerinput", None)) and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores)
@@ -39,7 +41,7 @@ LONGEST = [  # files below tests/
     "features/ranks/test_measure.py", "features/user_model/test_try.py", "suite/test_strategies.py",
     "suite/test_pairs.py", "features/growth/test_growth.py", "features/explain/test_explain.py",
     "house/test_features.py", "suite/test_new_workload.py", "asv/test_asv.py", "published/test_notebooks.py",
-    "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
+    "features/advise/test_command.py", "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
     "features/max_batch/test_max_batch.py", "analysis/test_figures.py", "features/ranks/test_predicted.py",
     "engine/test_faults.py", "published/test_documents.py", "cli/test_cli.py", "instruments/test_memory.py",
     "engine/test_runner.py", "house/test_wheel.py", "features/claims/test_measure.py", "engine/test_compare.py",

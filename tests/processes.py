@@ -41,16 +41,19 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
+# LLVM does not optimize what XLA:CPU makes, and fused operations are emitted the short way: half the time. XLA's own passes,
+# its buffers and its mathematics are the usual ones. `conftest.py` sets it for every test.
+CHEAP_XLA = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"}
+
+
 def quickly() -> dict[str, str]:
-    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next, and LLVM does
-    not optimize the code that XLA makes. XLA's own passes, its buffers and its mathematics are the usual ones."""
+    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next."""
     kept = environments.cache() / "tests"
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
         "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
-    }
+    } | CHEAP_XLA
 
 
 LEAVING = ROOT / "tests" / "leaving.py"

@@ -94,7 +94,7 @@ def left_of(rows: list[Planned], results: Path, ready: dict[str, Environment]) -
 
 def pace(blocks: Blocks, results: Path) -> float:
     """How many times as long as expected what is there took; 1 where nothing is."""
-    spent = {r.parsed: r.spent_s["total"] for r in answered(results, timed=False).values() if "total" in r.spent_s}
+    spent = {r.parsed: r.spent_s["total"] for r in answered(results, timed=True).values() if r.step_s and "total" in r.spent_s}
     pairs = [(spent[one.case], one.seconds) for rows in blocks.values() for one in rows if one.rounds and one.case in spent]
     return sum(took for took, _ in pairs) / sum(expected for _, expected in pairs) if pairs else 1.0
 
@@ -116,21 +116,27 @@ def until(moment: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def measure(name: str, rows: list[Planned], ready: dict[str, Environment], results: Path) -> list[str]:
+def measure(name: str, rows: list[Planned], ready: dict[str, Environment], results: Path, room: int | None) -> list[str]:
     """Each case's status. Interrupted, its session is gone on with by the next call."""
-    tunes = any(one.case.framework == "jax" or "autotune" in one.case.strategy for one in rows)  # by the times of kernels
-    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=tunes)
+    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=any(map(tunes, rows)))
     opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
-    statuses = measure_all([one.case for one in rows], opened, ready, options, results)
+    parts = [rows] if options.rounds else alive_at_once(rows, room)
+    statuses = [s for part in parts for s in measure_all([one.case for one in part], opened, ready, options, results)]
     opened.close(results)
     return statuses
 
 
+def tunes(one: Planned) -> bool:
+    """Whether it chooses kernels by their times, and takes what it finds of the card for that: it must be alone."""
+    return one.case.size != "tiny" and (one.case.framework == "jax" or "autotune" in one.case.strategy)
+
+
 def alive_at_once(rows: list[Planned], room: int | None) -> list[list[Planned]]:
-    """In as many parts as the card has no room for at once."""
+    """In as many parts as the card needs to have room for each, and calm for those that tune."""
     parts: list[list[Planned]] = [[]]
     for one in rows:
-        if parts[-1] and room is not None and sum(p.gib for p in [*parts[-1], one]) * GIB > OF_CARD * room:
+        full = room is not None and sum(p.gib for p in [*parts[-1], one]) * GIB > OF_CARD * room
+        if parts[-1] and (full or any(map(tunes, [parts[-1][-1], one]))):
             parts.append([])
         parts[-1].append(one)
     return parts
@@ -149,8 +155,7 @@ def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: floa
             continue
         began = time.monotonic()
         say(f"== {name}: {len(rows)} cases, about {seconds:.0f} s of {left:.0f}")
-        for some in [rows] if rows[0].rounds else alive_at_once(rows, room):
-            statuses += measure(name, some, ready, results)
+        statuses += measure(name, rows, ready, results, room)
         say(f"   {name} took {time.monotonic() - began:.0f} s")
     return statuses
 

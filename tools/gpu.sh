@@ -22,7 +22,7 @@ if [ "${1:-}" = --pack ]; then
 fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -c "import pydantic" 2> /dev/null || export PYTHONPATH="$PWD/card/site:$PYTHONPATH"
-if [ -r card/commit ] && [ ! -e .git ]; then
+if [ -r card/commit ]; then
     FRAMEBENCH_COMMIT=$(cat card/commit)
     export FRAMEBENCH_COMMIT
 fi

@@ -59,7 +59,7 @@ for axes in grid.axes.flat:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_major_formatter("{x:.3g}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
 grid.set_axis_labels("batch", "peak by host.rss, MiB")
 sns.despine()
 

@@ -23,6 +23,7 @@ from IPython.display import Markdown, display
 import framebench
 from framebench.analysis.figures import COLOURS
 from framebench.features.figures.strategies import heat
+from framebench.suite.strategy import FRAMEWORKS
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -45,7 +46,7 @@ display(Markdown(f"**{finding}**"))
 
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
 grid = sns.catplot(
-    long, kind="bar", x="workload", y="ratio", hue="framework", col="kind", palette=COLOURS, saturation=1,
+    long, kind="bar", x="workload", y="ratio", hue="framework", hue_order=FRAMEWORKS, col="kind", palette=COLOURS, saturation=1,
     errorbar=None, height=3.4,
 )  # fmt: skip
 grid.refline(y=1)

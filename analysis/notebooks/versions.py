@@ -59,12 +59,13 @@ finding = (
 display(Markdown(f"**{finding}**"))
 
 grid = sns.catplot(
-    judged,
+    judged.dropna(subset="ratio"),
     kind="strip",
     jitter=False,
     x="ratio",
     y="change",
     hue="verdict",
+    hue_order=[verdict for verdict in versions.VERDICTS if verdict in set(judged.dropna(subset="ratio")["verdict"])],
     col="quantity",
     sharex=False,
     palette="colorblind",

@@ -79,6 +79,7 @@ class Adapter(ABC):
 
     float64 = False  # set before build() to compute reference values
     biased_variance = False  # of batch norm's running statistics
+    draws_anew = False  # whether a step from the same seed may draw other numbers under another strategy
     budget_s = math.inf  # seconds that all steps of the case may take
     blocks_before: int | None = None  # of malloc, before the user's file was imported; where tensors are all that takes such
     teacher: Any = None  # the configuration of a second model that is not trained

@@ -70,17 +70,22 @@ class FrameworkEnvironment(environment.Environment):
         super().__init__(conf, python, requirements, tagged_env_vars)
 
     def check_presence(self) -> bool:
-        """Never: `_setup` is cheap when nothing is missing, and it is the one that knows."""
+        """Never: asv then calls `_setup`, which has nothing to do."""
         return False
 
     def _setup(self) -> None:
+        """asv makes every environment of the matrix before it looks for benchmarks; here one is made when its first benchmark
+        is due (`prepare`)."""
+
+    def prepare(self, building: Building | None) -> None:
         """A framework that cannot be installed fails its own benchmarks, not the run. A pinned one that is not there yet is
         built while others are measured (`building.py`)."""
-        if self.version == pinned_version(self.framework) and missing([self.framework]):
+        if building and self.version == pinned_version(self.framework):
+            self.failure = self.failure or building.wait(self.framework, log.info)
+        if self.failure:
             return
         try:
-            # as a warning, because asv shows nothing less while environments are made
-            environments.ensure(self.framework, self.version, say=log.warning)
+            environments.ensure(self.framework, self.version, say=log.info)
         except environments.SetupError as failure:
             self.failure = str(failure)
 
@@ -164,13 +169,13 @@ def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))
             _Run.open()
-            wanted = dict.fromkeys(e.framework for e in _Run.selection["environments"] if cases.own(benchmarks, e.framework))
-            _Run.building = Building(missing(list(wanted)))
+            pinned = [e.framework for e in _Run.selection["environments"] if e.version == pinned_version(e.framework)]
+            _Run.building = Building(missing([f for f in dict.fromkeys(pinned) if cases.own(benchmarks, f)]))
         framework_benchmarks = cases.own(benchmarks, env.framework)
         for _ in range(len(benchmarks) - len(framework_benchmarks)):
             log.step()
-        if framework_benchmarks and _Run.building and env.version == pinned_version(env.framework):
-            env.failure = env.failure or _Run.building.wait(env.framework, log.info)
+        if framework_benchmarks:
+            env.prepare(_Run.building)
         if env.failure:
             log.error(f"{env.name} cannot be used: {env.failure}")
             return skip_benchmarks(framework_benchmarks, env, results=results)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,10 +29,11 @@ from framebench.engine import runner
 from framebench.engine.progress import line
 from framebench.records.record import Record
 from framebench.suite import profiles
+from framebench.suite.case import Case
+from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
 WIDE = 120  # columns that the support matrix takes with its reasons
 
@@ -63,9 +65,25 @@ def list_(
         kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in chosen_cases]
         typer.echo(json.dumps(kinds, indent=1))
         return
+    if out.is_terminal:
+        typer.echo("\n".join(_folded(chosen_cases, out.width)))
+        return
     for case in chosen_cases:
         note = "" if case.support.supported else f"  unsupported: {case.support.why}"
         typer.echo(f"{case.id}{note}")
+
+
+def _folded(cases: Sequence[Case], width: int) -> Iterator[str]:
+    """For a screen: the batches of a strategy on one line, which is a selector too, and below it why it is unsupported."""
+    batches: dict[tuple[str, str, str], list[str]] = {}
+    for case in cases:
+        *place, batch, size = case.id.split("/")
+        why = "" if case.support.supported else f"unsupported: {case.support.why}"
+        batches.setdefault(("/".join(place), size, why), []).append(batch)
+    for (strategy, size, why), several in batches.items():
+        named = several[0] if len(several) == 1 else f"{{{','.join(several)}}}"
+        yield f"{strategy}/{named}/{size}"
+        yield from wrap(why, width, initial_indent="    ", subsequent_indent="    ")
 
 
 @app.command(rich_help_panel=READ)
@@ -90,10 +108,11 @@ def show(
     selected = [measured.read for measured in select_cases(kept_records)]
     several = len({r.case for r in selected}) < len(selected)
     times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(kept_records)}
+    width = max(len(record.case) for record in selected)
     for record in selected:
         origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
         step_s = times[record.provenance.machine, record.framework_version, record.case]
-        typer.echo(f"{line(record, step_s)}{origin}")
+        typer.echo(f"{line(record, step_s, width)}{origin}")
 
 
 def has(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:

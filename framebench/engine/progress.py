@@ -58,21 +58,21 @@ class CaseProgress(Listener):
         self.bar.console.print(f"{line(record)}{version}", markup=False, highlight=False, soft_wrap=True)
 
 
-def line(record: Record, step_s: float | None = None) -> str:
-    """One finished case in one line, with its own seconds of a step, or those over all of its blocks."""
+def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
+    """One finished case in one line, of 80 columns where its name has this width, with its own seconds of a step, or those over
+    all of its blocks."""
     step_s = record.step_time_s if step_s is None else step_s
     if record.status != "ok":
-        return f"{record.case:<48} {record.status}: {record.reason}"
+        return f"{record.case:<{width}} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
     instrument = record.shared_instrument
-    peak = f"{record.peaks[instrument] / 2**20:9.1f} MiB ({instrument})" if instrument else ""
+    peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:
         least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0
-        return (
-            f"{record.case:<48} {peak:<32} the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}{effect}"
-        )
-    time = "" if step_s is None else f"{step_s * 1e3:9.1f} ms/step"
-    return f"{record.case:<48} {peak:<32} {time}{effect}"
+        ranks = f"the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}"
+        return f"{record.case:<{width}} {peak:<22} {ranks}{effect}"
+    time = "" if step_s is None else f"{step_s * 1e3:7.1f} ms/step"
+    return f"{record.case:<{width}} {peak:<22} {time}{effect}"
 
 
 def _expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:

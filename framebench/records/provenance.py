@@ -29,8 +29,9 @@ MOST_WORDS = 12  # of the command that a record keeps
 
 
 def git(*arguments: str) -> str | None:
-    """A git query on the project, or None where there is no git or no repository: an installed copy may lie in another one."""
-    if not CHECKOUT:
+    """A git query on the project, or None where there is no git or no repository: an installed copy may lie in another one, and
+    a copy whose commit $FRAMEBENCH_COMMIT tells may have the repository of an older one."""
+    if not CHECKOUT or "FRAMEBENCH_COMMIT" in os.environ:
         return None
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
@@ -40,7 +41,7 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """Of a copy without its repository it is what $FRAMEBENCH_COMMIT says."""
+    """Of a copy it is what $FRAMEBENCH_COMMIT says."""
     return git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 

@@ -28,9 +28,9 @@ LEAST = {
 }  # fmt: skip
 # Of a weight's change beside the textbook's: in float32 whatever the activations are, by kernels that may approximate a root.
 LEAST_OF_UPDATE = 2.0**-14
-# Sums over all positions of a batch. What was measured adds up in parts; a framework that adds one term after the other, as JAX
-# 0.9.2 does in places, is not wrong.
-SUMS = ("gradient", "momentum", "first moment", "second moment", "weight", "value")
+# Sums over all positions of a batch, buffers as the means and variances of batch norms. What was measured adds up in parts; a
+# framework that adds one term after the other is not wrong: as JAX 0.9.2 does in places, and PyTorch over channels-last images.
+SUMS = ("gradient", "momentum", "first moment", "second moment", "weight", "value", "buffer")
 # Where the input of a single ReLU lies so near to zero that rounding decides its sign, one channel's gradient is another. What
 # is so many times as far off as the median of the keys that share tolerances, and by so much, is taken for that: it widens the
 # tolerance of its own key alone.

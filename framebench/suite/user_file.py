@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import math
 import random
@@ -10,13 +11,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from framebench.models.spec import SEED
 from framebench.suite.trees import mapped
+from framebench.suite.without_numbers import in_words
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
@@ -54,7 +56,7 @@ def loaded(file: str) -> ModuleType:
 
 def blamed(error: BaseException, file: str) -> str:
     """Where in the file it happened, and what."""
-    message = f"{type(error).__name__}: {str(error)[:500]}"
+    message = in_words(error, frame_of(error, file))
     if isinstance(error, SystemExit):
         message = f"sys.exit({error.code!r}) would end the process here: leave it out"
     return f"{file}:{line_of(error, file)}: {message}"
@@ -68,6 +70,15 @@ def line_of(error: BaseException, file: str) -> int | None:
         line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
         trace = trace.tb_next
     return line
+
+
+def frame_of(error: BaseException, file: str) -> FrameType | None:
+    """The innermost one of the file."""
+    frame, trace = None, error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame if trace.tb_frame.f_code.co_filename == file else frame
+        trace = trace.tb_next
+    return frame
 
 
 def defined(file: str) -> dict[str, int]:
@@ -86,13 +97,26 @@ def _names_of(node: ast.stmt) -> list[str]:
 
 def imported(file: str) -> set[str]:
     """The packages that the file imports anywhere, without running it. Raises Fault."""
-    package_names = set()
-    for node in ast.walk(parsed(file)):
-        if isinstance(node, ast.Import):
-            package_names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            package_names.add(node.module.split(".")[0])
-    return package_names
+    return {name for node in ast.walk(parsed(file)) for name in _packages_of(node)}
+
+
+def _packages_of(node: ast.AST) -> list[str]:
+    """Which a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    absolute = isinstance(node, ast.ImportFrom) and node.module and not node.level
+    return [str(node.module).split(".")[0]] if absolute else []  # type: ignore[attr-defined]
+
+
+def import_packages(file: str) -> None:
+    """Those that the file's own lines import and that do not lie beside it: what packages take for themselves is none of a
+    step's memory. What goes wrong is told when the file itself is imported."""
+    folder = Path(file).absolute().parent
+    for node in parsed(file).body:
+        names = _packages_of(node)
+        if names and not any((folder / name).exists() or (folder / f"{name}.py").exists() for name in names):
+            with contextlib.suppress(Exception, SystemExit):
+                exec(compile(ast.Module([node], []), file, "exec"), {})
 
 
 @cache
@@ -106,7 +130,9 @@ def parsed(file: str) -> ast.Module:
 
 
 def kind(instance: Any) -> str:
-    return f"{type(instance).__module__}.{type(instance).__qualname__}".removeprefix("builtins.")
+    """As people call it: a tensor that PyTorch only pretends to have is a tensor."""
+    named = next(one for one in type(instance).__mro__ if not one.__module__.startswith("torch._subclasses"))
+    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
 
 
 class UserFile:

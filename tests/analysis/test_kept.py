@@ -55,3 +55,14 @@ def test_other_code_draws_anew_and_a_broken_file_is_no_picture(
     figures.written("pareto", figures.pareto, rows())  # type: ignore[arg-type]
     assert drawn == ["pareto"] * 3
     assert not file.exists(), "long unused"
+
+
+def test_the_code_is_all_that_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module of framebench is among what is fingerprinted, those of the models too, and a change of one is noticed."""
+    every = {path.relative_to(kept.PACKAGE).as_posix() for path in kept._source()}
+    assert {"analysis/figures/page.py", "features/explain/figure.py", "models/transformer/spec.py"} <= every
+    (tmp_path / "features").mkdir()
+    module = tmp_path / "features" / "one.py"
+    monkeypatch.setattr(kept, "PACKAGE", tmp_path)
+    prints = [module.write_text(text) and kept._code.__wrapped__() for text in ("a = 1\n", "a = 2\n", "a = 1\n")]
+    assert prints[0] == prints[2] != prints[1]

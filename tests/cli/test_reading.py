@@ -11,13 +11,14 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from framebench.cli import measuring
+from framebench.cli import measuring, reading
 from framebench.cli.__main__ import app
 from framebench.engine.environments import Environment
 from framebench.features.predict import command as command_of_predict
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
+from framebench.suite.selectors import select
 from tests.handmade import blocks
 from tests.material import RESULTS
 from tests.processes import framebench, plain_user
@@ -187,3 +188,13 @@ def test_bad_files_are_warned_about(measured: Path) -> None:
 def test_support_matrix_has_no_gaps() -> None:
     rows = json.loads(framebench("list", "--strategies", "--json").stdout)
     assert all(row[f] for row in rows for f in ("torch", "jax", "jittor"))
+
+
+def test_a_screen_has_a_line_for_each_strategy_and_that_line_is_a_selector() -> None:
+    cases = select("resnet50/*/train/{fp32,rewrite}")
+    lines = list(reading._folded(cases, 60))
+    assert max(map(len, lines)) <= 60
+    named = [line for line in lines if not line.startswith(" ")]
+    assert len(named) == 6
+    assert {case.id for line in named for case in select(line)} == {case.id for case in cases}
+    assert " ".join(lines).count("unsupported: ") == 3

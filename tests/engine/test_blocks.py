@@ -6,17 +6,21 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from framebench.engine import runner
+from framebench.engine import blocks, runner
 from framebench.engine.blocks import measure, measure_group
-from framebench.engine.environments import Environment
+from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group, groups
 from framebench.engine.runner import USUAL, Options
 from framebench.engine.timed_process import Arm, ReferenceProduct
 from framebench.records import store
 from tests.engine.acted import CASE, CASES, STRATEGIES, by_strategy, group, run, written
+
+TORCH = describe("torch")
 
 
 def test_every_arm_takes_its_turn_in_every_round_in_the_order_of_the_seed(
@@ -212,3 +216,24 @@ def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(impostor: Env
     plain, planted = sorted(store.read_all(results), key=lambda r: len(r.provenance.planted))
     assert planted.provenance.planted == {"spin": 0.05, "extra": 0.02}
     assert (plain.usable, planted.usable) == (True, False)
+
+
+def test_without_times_groups_are_one_and_baselines_come_first() -> None:
+    """Nothing is compared: no process waits for those of another group."""
+    base, change = Arm(CASES[0], TORCH), Arm(CASES[1], TORCH)
+    other = Arm(replace(CASES[0], batch=CASES[0].batch * 2), TORCH)
+    whole = blocks._in_any_order([Group("a", (base,), (change,)), Group("b", (other,), (change,))])
+    assert (whole.always, whole.others) == ((), (base, other, change))
+
+
+def test_a_case_waits_for_the_one_that_it_is_verified_against(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where there are no float64 values: only while that one is being built, and not for another size's."""
+    base = replace(CASES[0], size="full", batch=8)
+    change, larger = replace(base, strategy="checkpoint"), replace(base, batch=16)
+    opened = run(tmp_path)
+    building: Any = [SimpleNamespace(arm=Arm(base, TORCH), verification={})]
+    assert blocks._waits(change, building, opened, building)
+    assert not blocks._waits(larger, building, opened, building)
+    assert not blocks._waits(CASES[1], building, opened, building), "it has float64 values"
+    monkeypatch.setattr(blocks, "reference", lambda *_: "found")
+    assert not blocks._waits(change, building, opened, building)

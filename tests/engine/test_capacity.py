@@ -77,3 +77,13 @@ def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.Mon
     assert (found.on_card, found.fits_more(alive)) == ([300], True)
     found.enter()
     assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
+
+
+def test_a_card_that_tells_what_a_process_holds_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have taken more meanwhile."""
+    free = iter((1000, 200))
+    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
+    monkeypatch.setattr(room.nvml, "used_by", {7: 300}.get)
+    found = room.Capacity()
+    found.enter(7)
+    assert found.on_card == [300]

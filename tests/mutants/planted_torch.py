@@ -23,7 +23,7 @@ UPDATE = "self.recipe.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
 BACKWARD = "self.recipe.backward(loss)"
 CAT = "torch.cat((self.upsample(x), skip), 1)"
-RECOMPUTE = "return recompute(block, *xs, use_reentrant=False, **chosen"
+RECOMPUTE = "return recompute(block, *uncached(xs), use_reentrant=False, **chosen"
 IN_BACKWARD = "(torch._C._current_graph_task_id() != -1)"  # whether a backward pass is running
 
 TRAIN, EVAL, HALF = (f"transformer/torch/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))

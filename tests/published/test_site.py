@@ -16,6 +16,7 @@ from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
 
 __all__ = ["browser", "tab"]  # fixtures
+LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a machine's site together
 
 
 @in_a_browser
@@ -34,6 +35,9 @@ def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) 
         shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
     results = Results(tmp_path / "results")
     build(results, tmp_path / "site", results.of_machine(machine))
+    sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
+    assert max(sizes.values()) <= LARGEST, max(sizes, key=lambda path: sizes[path])
+    assert sum(sizes.values()) <= WHOLE
     kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
     for path in kinds.values():
         tab.goto(path.as_uri())

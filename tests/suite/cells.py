@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
+from framebench.suite.strategy import Strategy
 
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
 
@@ -22,25 +24,48 @@ def every(framework: str) -> list[Case]:
 
 
 def fewest(framework: str) -> list[Case]:
-    """Each workload's baselines; each strategy in its cheapest workload; combinations as long as one has a pair that is new.
+    """Each workload's baselines; of strategies and combinations, in the cheapest workload, those with a `novelty` that is new.
 
     A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or a process with variables
-    of its own, is left out, and so are combinations that only a claim asks for.
+    of its own, is left out, and so are combinations that only a claim asks for, or that are compiled.
     """
     found: list[Case] = []
-    seen: set[tuple[str, frozenset[str]]] = set()  # scenario, and a strategy or a pair
+    seen: set[tuple[object, ...]] = set()
     for case in sorted(usual(framework), key=lambda c: (-len(c.plan.parts), layers(c))):
-        names = [part.name for part in case.plan.parts]
-        parts = {(case.scenario, frozenset(pair)) for pair in combinations(names, 2)} or {(case.scenario, frozenset(names))}
-        if parts - seen or (case.scenario in BASELINES and case.strategy == case.stage.baseline):
+        new = novelties(case) - seen
+        if new or (case.scenario in BASELINES and case.strategy == case.stage.baseline):
             found.append(case)
-            seen |= parts
+            seen |= new
     return found
 
 
+def novelties(case: Case) -> set[tuple[object, ...]]:
+    """Of a combination its pairs. Of a strategy its name, but for a number at the end, and its switch, in each scenario."""
+    if len(case.plan.parts) > 1:
+        names = [part.name for part in case.plan.parts]
+        return {("pair", case.scenario, frozenset(pair)) for pair in combinations(names, 2)}
+    return {("strategy", stem(case.plan)), ("switch", case.scenario, *switched(case.plan), case.support.kind)}
+
+
+def stem(strategy: Strategy) -> str:
+    """The name without the number by which strategies of one kind differ: `accumulate` for `accumulate_8`."""
+    return re.sub(r"_\d+$", "", strategy.name)
+
+
+def switched(strategy: Strategy) -> tuple[object, ...]:
+    """The function that switches it on, and which options it is given."""
+    return (strategy.how, *sorted(strategy.options))
+
+
 def usual(framework: str) -> list[Case]:
-    """What one process can build, without the combinations that only a claim asks for."""
-    return [c for c in every(framework) if shares_a_process(c) and not (c.plan.only_for_claims and len(c.plan.parts) > 1)]
+    """What one process can build, without the combinations that only a claim asks for, and those that are compiled."""
+    left_out = [c for c in every(framework) if len(c.plan.parts) > 1 and (c.plan.only_for_claims or compiled(c))]
+    return [c for c in every(framework) if shares_a_process(c) and c not in left_out]
+
+
+def compiled(case: Case) -> bool:
+    """By torch.compile, which takes a minute."""
+    return any(part.how.startswith("compile") for part in case.parts)
 
 
 def shares_a_process(case: Case) -> bool:

@@ -22,6 +22,7 @@ from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
 from tests.processes import quickly
+from tests.suite.cells import compiled
 from tests.suite.pairs import once_broken, pairs, sample
 
 SAMPLE = {"torch": 16, "jax": 3, "jittor": 2}  # half a minute of each
@@ -64,11 +65,6 @@ def check(environment: Environment, cases: list[Case]) -> None:
     found = built(environment, cases) if cases else {}
     faults = {case.id: fault(case, found.get(case.id)) for case in cases}
     assert {case_id: why for case_id, why in faults.items() if why} == {}
-
-
-def compiled(case: Case) -> bool:
-    """By torch.compile, which takes a minute."""
-    return any(part.how.startswith("compile") for part in case.parts)
 
 
 def sharing(framework: str) -> list[Case]:

@@ -143,7 +143,8 @@ def test_adding_one_term_after_the_other_is_not_wrong(workload: str, key: str) -
     off = np.sqrt(np.mean((single - terms.sum(1)) ** 2)) / np.sqrt(terms.shape[1])
     allowed = t.one_by_one(workload, key)
     assert off < allowed < 4 * off
-    assert t.tolerance(workload, "torch", "fp32", key, "gradient", "no such tensor")[0] >= t.MULTIPLE * allowed
+    for kind in ("gradient", "buffer"):
+        assert t.tolerance(workload, "torch", "fp32", key, kind, "no such tensor")[0] >= t.MULTIPLE * allowed
 
 
 @pytest.mark.parametrize(

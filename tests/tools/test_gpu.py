@@ -20,6 +20,7 @@ from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import declared
+from framebench.suite.selectors import parse
 from tests.processes import ROOT
 from tools import gpu
 from tools.gpu import LIST, Planned, planned, rehearsed
@@ -212,3 +213,16 @@ def test_the_whole_list(environment: dict[str, Environment], tmp_path: Path) -> 
     done = rehearse(tmp_path / "results")
     assert done.returncode == 0, done.stderr
     assert "0 of" not in done.stderr.rpartition("cases need no more")[0].rpartition("\n")[2]
+
+
+def one(case: str, gib: float, rounds: int = 0) -> Planned:
+    return Planned("1", "a block", rounds, parse(case), 10.0, gib)
+
+
+def test_what_is_alive_at_once_fits_the_card_and_what_tunes_is_alone() -> None:
+    torch = [one(f"transformer/torch/train/{name}/b8/full", 30) for name in ("fp32", "amp_bf16", "checkpoint")]
+    jax = one("transformer/jax/train/fp32/b8/full", 5)
+    tiny = one("transformer/jax/train/fp32/b4/tiny", 1)
+    assert gpu.alive_at_once([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
+    assert gpu.alive_at_once([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [[tiny, torch[0]], [jax], [torch[1]]]
+    assert gpu.alive_at_once(torch, None) == [torch], "where the card does not tell"

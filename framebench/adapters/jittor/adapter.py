@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jittor as jt
@@ -19,8 +20,9 @@ from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, le
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.parts import Recipe
 from framebench.adapters.jittor.probe import probe, watch
+from framebench.adapters.jittor.still import draws, still
 from framebench.adapters.parts import Hooks, Options
-from framebench.models.spec import OWN, Optimizer, workload
+from framebench.models.spec import OWN, SEED, Optimizer, workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, mapped, samples, split
 
@@ -70,6 +72,7 @@ class JittorAdapter(Adapter):
     """What switches set: the parts of `recipe`, and Jittor's flags."""
 
     biased_variance = True
+    draws_anew = True
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
@@ -122,6 +125,17 @@ class JittorAdapter(Adapter):
             model.eval()
         for module in model.modules():
             module.is_train = False
+
+    def seed(self) -> None:
+        """The losses of timed steps are compared with those of the same steps, made once more."""
+        if self.workload.may_draw():
+            jt.set_global_seed(SEED + (self.steps - self.restored_at if self.case.stage.trains else 0))
+
+    def stilled(self) -> AbstractContextManager[None]:
+        return still() if self.still else nullcontext()
+
+    def draws(self) -> bool:
+        return draws(self.one_step)
 
     def put(self, x: Any, y: Any) -> Batch:
         return mapped(self.put_input, x), mapped(lambda array: jt.array(array).stop_grad(), y)

@@ -28,6 +28,7 @@ from framebench.instruments import host
 from framebench.models.spec import OWN, SEED, Optimizer, workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, leaves, mapped, split
+from framebench.suite.user_file import import_packages
 
 # of torch.cuda.memory_stats()
 PEAKS = {
@@ -113,6 +114,8 @@ class TorchAdapter(Adapter):
         self.first_states: dict[nn.Parameter, dict[str, Any]] = {}
         self.restored_at = 0  # steps until the weights were last put back
         self.closure, self.evaluations = False, 1  # of the loss in the last step
+        if case.workload == OWN:
+            import_packages(case.user_file)
         self.blocks_before = host.large_blocks()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
@@ -279,6 +282,8 @@ class TorchAdapter(Adapter):
         with self.readings.gathered():
             for prefix, model in zip(("", "teacher."), self.held):
                 for name, tensor in model.state_dict().items():
+                    if not isinstance(tensor, Tensor):
+                        continue  # what a package of a user's describes its model by
                     if tensor.is_floating_point() or tensor.is_complex():  # batch norm counts batches besides
                         yield prefix + name, on_host(tensor)
 

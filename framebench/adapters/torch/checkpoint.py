@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -31,6 +31,14 @@ def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) 
         yield
 
 
+def uncached(given: Any) -> Any:
+    """A block's arguments without a cache of keys and values, which a second run would fill once more. transformers passes none
+    either where it checkpoints by itself."""
+    if isinstance(given, Mapping):
+        return {name: False if name == "use_cache" else uncached((one,))[0] for name, one in given.items()}
+    return tuple(None if hasattr(one, "get_seq_length") and hasattr(one, "update") else one for one in given)
+
+
 @switch
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     chosen: dict[nn.Module, dict[str, Any]] = {}  # with how they are recomputed
@@ -47,7 +55,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
         if block not in chosen:
             return block(*xs, **named)
-        return recompute(block, *xs, use_reentrant=False, **chosen[block], **named)
+        return recompute(block, *uncached(xs), use_reentrant=False, **chosen[block], **uncached(named))
 
     run.recipe.block_runner = remat
     run.recipe.on_model.append(attach)
@@ -82,7 +90,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         return forward, _both(again, frozen_statistics(_batch_norms(block)))
 
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
-        return recompute(block, *xs, use_reentrant=False, context_fn=partial(contexts, block), **named)
+        return recompute(block, *uncached(xs), use_reentrant=False, context_fn=partial(contexts, block), **uncached(named))
 
     def proof(e: Evidence) -> bool:
         model: Any = run.model

@@ -47,6 +47,7 @@ class Profiled:
     def __exit__(self, *error: Any) -> None:
         self.stack.close()
         self.events = list(self.profile.events() or ())
+        self.recorded = {e.correlation_id(): e for e in self.profile.profiler.kineto_results.events()}  # with types and strides
 
     def on_block(self, module: Any, args: Any) -> None:
         self.block_runs += 1
@@ -63,7 +64,7 @@ class Profiled:
     def evidence(self) -> Evidence:
         """What the backward pass keeps is not seen, and neither are blocks of a compiled model: None."""
         products = self.products()
-        orders = Counter(order(e) for e in products if short(e) == "convolution")
+        orders = Counter(order(self.recorded[e.id]) for e in products if short(e) == "convolution")
         regions = [e for e in self.events if e.name.startswith(REGION)]
         ran = [e for e in self.events if e.name.startswith(GRAPH)]
         graphs = [within(e, BACKWARD) for e in ran]
@@ -78,7 +79,7 @@ class Profiled:
             "graphs_of_the_update": sum(within(e, UPDATE) for e in ran),
             "graphs_forward": graphs.count(False),
             "graphs_backward": graphs.count(True),
-            "products": dict(Counter(map(dtype, products))),
+            "products": dict(Counter(dtype(self.recorded[e.id]) for e in products)),
             "products_outside_graphs": sum(
                 not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
             ),
@@ -109,20 +110,17 @@ def within(event: Any, name: str) -> bool:
     return any(parent.name.startswith(name) for parent in _parents(event))
 
 
-UNKNOWN = "unknown"  # PyTorch 2.11's profiler drops its inputs' types and strides, 2.12's the strides
-
-
 def dtype(product: Any) -> str:
     """Of its first input."""
-    name = product.input_dtypes[0] if hasattr(product, "input_dtypes") else UNKNOWN
+    name = product.dtypes()[0]
     return TYPES.get(name, name)
 
 
 def order(convolution: Any) -> str:
-    """Of the input's axes; a single channel has both orders at once."""
+    """Of the input's axes; a single channel has both orders at once. PyTorch 2.11's profiler has no strides."""
     if not hasattr(convolution, "structured_input_strides"):
-        return UNKNOWN
-    shape, strides = convolution.structured_input_shapes[0], convolution.structured_input_strides[0]
+        return "unknown"
+    shape, strides = convolution.structured_input_shapes()[0], convolution.structured_input_strides()[0]
     return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
 
 

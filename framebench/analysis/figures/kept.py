@@ -46,6 +46,10 @@ def once(make: Callable[..., Sequence[str] | None], *arguments: Any) -> Sequence
 @cache
 def _code() -> bytes:
     """A fingerprint of framebench's source, and of the libraries that draw."""
-    files = sorted(file for folder in ("framebench", "models") for file in (PACKAGE / folder).rglob("*.py"))
     libraries = repr([version(name) for name in DRAWING]).encode()
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + libraries).digest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in _source()) + libraries).digest()
+
+
+def _source() -> list[Path]:
+    """Every module; the link to the models is not followed by itself."""
+    return sorted({*PACKAGE.rglob("*.py"), *(PACKAGE / "models").rglob("*.py")})

@@ -26,7 +26,8 @@ SHOWN = {
     "throughput": Shown("base throughput"),
 }
 MORE = (
-    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: `framebench report`",
+    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: "
+    "`framebench report 'transformer/*/train'`",
     "more cases: `make bench PROFILE=quick`; as many blocks as what is published: `framebench run SELECTOR --blocks 5`",
 )
 

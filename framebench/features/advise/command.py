@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from framebench.features.advise.advice import Advice, Change, Question
 
 ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits."
+
+
+SORTS = "`speed`: fastest first. `memory`: least memory first."
+
+
+def _checked_sort(sort: str) -> str:
+    if sort not in ("speed", "memory"):
+        fail(f"--sort {sort!r}: choose speed or memory", 2)
+    return sort
 
 
 def _number_of(text: str) -> float:
@@ -58,14 +67,12 @@ def advise(
     ranks: Annotated[int | None, typer.Option(help="Predict strategies over this many ranks. The budget is per rank.")] = None,
     results: Results = runner.RESULTS,
     every: Annotated[bool, typer.Option("--all", help="Also show the rest, other mathematics, and what is too large.")] = False,
-    sort: Annotated[str, typer.Option(help="`speed`: fastest first. `memory`: least memory first.")] = "speed",
+    sort: Annotated[str, typer.Option(help=SORTS, callback=_checked_sort)] = "speed",
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""
     from framebench.features.advise import advice
 
-    if sort not in ("speed", "memory"):
-        fail(f"--sort {sort!r}: choose speed or memory", 2)
     given = parts(asked)
     if device is not None:
         if have or machine or parameters or ranks:
@@ -78,26 +85,40 @@ def advise(
         fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"
     batch, size = given.batch, given.size or DEFAULT_SIZE
-    if set(scenario) & set("*?[{"):
-        fail(f"advise answers about one scenario, and {scenario!r} may be several; choose from: {', '.join(SCENARIOS)}", 2)
     chosen = checked(workload, given.framework or "*", scenario, size)
     if ranks is not None:
         if have or machine or parameters:
             fail("--ranks predicts this suite's own models: leave --from, --machine and --parameters out", 2)
-        if not batch:
-            example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
-            fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
-        over_ranks = needed("advise_over_ranks", "ranks")
-        raise typer.Exit(over_ranks(workload, chosen, scenario, batch, size, ranks, parse_bytes(budget), as_json))
-    described = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
-    if parameters is None and (without := [name for name, value in described.items() if value is not None]):
-        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
-    shape = _shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304) if parameters else None
+        _answer_over_ranks(workload, chosen, scenario, batch, size, ranks, budget, as_json)
+    shape = _shape(workload, parameters, sequence, width, layers, vocabulary)
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
         "memory" if sort == "memory" else "speed",
     )  # fmt: skip
     raise typer.Exit(_answered(question, have, machine, results, every, as_json))
+
+
+def _answer_over_ranks(
+    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int | None, size: str, ranks: int, budget: str,
+    as_json: bool,
+) -> NoReturn:  # fmt: skip
+    if not batch:
+        example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
+        fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
+    over_ranks = needed("advise_over_ranks", "ranks")
+    raise typer.Exit(over_ranks(workload, frameworks, scenario, batch, size, ranks, parse_bytes(budget), as_json))
+
+
+def _shape(
+    workload: str, parameters: float | None, sequence: int | None, width: int | None, layers: int | None, vocabulary: int | None
+) -> Any:
+    """Of a model that is only described: by its number of parameters, and what else is said."""
+    if parameters:
+        return _shape_of(workload, parameters, sequence or 1024, width, layers, vocabulary or 50304)
+    options = {"--sequence": sequence, "--width": width, "--layers": layers, "--vocabulary": vocabulary}
+    if without := [name for name, value in options.items() if value is not None]:
+        fail(f"{', '.join(without)}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
+    return None
 
 
 def _answered(question: Question, have: str | None, machine: str | None, results: Path, every: bool, as_json: bool) -> bool:
@@ -137,6 +158,8 @@ def _tell(sentences: Iterable[str]) -> None:
 
 def checked(workload: str, framework: str, scenario: str, size: str) -> tuple[str, ...]:
     """The frameworks, in their order. Raises UnknownCase, with what is valid."""
+    if set(scenario) & set("*?[{"):
+        fail(f"advise answers about one scenario, and {scenario!r} may be several; choose from: {', '.join(SCENARIOS)}", 2)
     named = {c.framework for c in selectors.select(f"{workload}/{framework}/{scenario}/{_baseline(scenario)}/*/{size}")}
     return tuple(f for f in FRAMEWORKS if f in named)
 

@@ -113,7 +113,7 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         fast = f"is fastest: {rate(best.speed)}{at}"
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
-        f"Of {q.workload} {q.scenario} within {mib(q.budget)} MiB, {best.case.framework} {best.case.strategy} at batch "
+        f"{q.workload} {q.scenario} within {mib(q.budget)} MiB: {best.case.framework} {best.case.strategy} at batch "
         f"{best.case.batch} {fast}; that it fits {how[best.judge]}{others}."
     )
 

@@ -36,11 +36,18 @@ def said(one: Advice, arms: Sequence[Line]) -> str:
     if one.sign is None:
         return one.text
     agree = [line for line in arms if line.sign == one.sign]
-    ranked = sorted(agree, key=lambda line: abs((line.value or 0) - line.null))
+    direction = {"less": -1, "more": 1}.get(one.sign)
+    ranked = sorted(arms, key=lambda line: _departure(line, direction))  # undecided ones too: nobody's number is left out
     least, most = ranked[0], ranked[-1]
     text = one.text.format(
-        measured=shown(*hull(agree), agree[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
+        measured=shown(*hull(arms), arms[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
         least=least.figure, most=most.figure, least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
     which = f" with {one.arms!r}" if one.arms else " that decide"
     return f"{text} [{one.sign}: {len(agree)} of {len(arms)} arms{which}]"
+
+
+def _departure(line: Line, direction: int | None) -> float:
+    """How far from no effect: in a direction, or to either side."""
+    departure = (line.value or 0) - line.null
+    return abs(departure) if direction is None else direction * departure

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Literal
 
+from framebench.features.claims import plans
 from framebench.features.claims.claim import Arm
 from framebench.features.claims.measures import Exponent, Fall, Measure, OfProbe, Planned, Ratio, Ref, SmallestStep, Steepest
 from framebench.features.claims.probed import Found
@@ -53,6 +54,18 @@ def ref(workload: str, framework: str, what: str) -> Ref:
     return Ref(workload, framework, scenario, strategy, int(shift or 0), size, int(ranks or 1))
 
 
+Base = str | Callable[[str, str], str]  # a case's `scenario/strategy`, or that of a workload and a framework
+
+
+def not_recomputed(workload: str, framework: str) -> str:
+    """What a checkpointed step is compared with: JAX's Transformer runs its layers as one scanned layer there, so here too."""
+    return "train/scan" if (workload, framework) == ("transformer", "jax") else "train/fp32"
+
+
+def _of(base: Base, workload: str, framework: str) -> Ref:
+    return ref(workload, framework, base if isinstance(base, str) else base(workload, framework))
+
+
 def places(
     make: Callable[[str, str], Measure], workloads: tuple[str, ...], frameworks: tuple[str, ...]
 ) -> Iterator[tuple[str, Measure]]:
@@ -77,7 +90,7 @@ def each(
 
 def ratios(
     change: str,
-    base: str,
+    base: Base,
     target: Target = LESS,
     workloads: tuple[str, ...] = (),
     frameworks: tuple[str, ...] = FRAMEWORKS,
@@ -85,20 +98,20 @@ def ratios(
     quantity: Quantity = PEAK,
 ) -> tuple[Arm, ...]:
     """Change / base, each written as `scenario/strategy`."""
-    return each(lambda w, f: Ratio(quantity, ref(w, f, change), ref(w, f, base)), target, workloads, frameworks, label)
+    return each(lambda w, f: Ratio(quantity, ref(w, f, change), _of(base, w, f)), target, workloads, frameworks, label)
 
 
 def planned(
     change: str,
-    base: str,
+    base: Base,
     target: Target = LESS,
     workloads: tuple[str, ...] = (),
     frameworks: tuple[str, ...] = PLANNED,
     label: str = "",
-    quantity: Literal["peak", "added"] = "peak",
+    quantity: plans.Quantity = "peak",
 ) -> tuple[Arm, ...]:
     """The same at full size, as planned for a card that is not here."""
-    made = [(w, f, Planned(quantity, ref(w, f, change), ref(w, f, base))) for w in workloads or names() for f in frameworks]
+    made = [(w, f, Planned(quantity, ref(w, f, change), _of(base, w, f))) for w in workloads or names() for f in frameworks]
     return tuple(
         Arm(f"{w}/{f} {label} planned".replace("  ", " "), measure, target)
         for w, f, measure in made

@@ -9,7 +9,6 @@ from typing import Literal
 from framebench.features.claims.measures import Measure
 from framebench.features.claims.needs import ANYWHERE, Needs
 from framebench.features.claims.rule import Sign, Target
-from framebench.suite.selectors import few
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class Claim:
     evidence: tuple[Arm, ...] = ()
     needs: Needs = ANYWHERE  # without which no arm decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
+    beside: str = ""  # in the names of evidence whose figures the remark gives
     note: str = ""  # a fact from a document, with its source; or why the arms are what they are
     definition: str = ""  # the proof that it is true by definition; an arm that says otherwise refutes it
 
@@ -79,11 +79,37 @@ class Registry:
             raise ValueError("a claim is there twice")
 
     def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
-        """Those with these ids (in any case), all parts of each, or all. Raises UnknownClaim."""
-        wanted = [i.upper() for i in ids]
-        if unknown := [i for i in wanted if i not in self.ids]:
-            raise UnknownClaim(f"no claim {', '.join(unknown)}; claims: {few(self.ids, unknown[0])}")
-        return tuple(c for c in self.claims if not wanted or c.id in wanted)
+        """Those with these ids, all parts of each, or of these names, such as `B1 memory`; in any case. Raises UnknownClaim."""
+        wanted = self._joined(ids)
+        for text in wanted:
+            if not any(text in _names(c) for c in self.claims):
+                raise UnknownClaim(self._unknown(text))
+        return tuple(c for c in self.claims if not wanted or _names(c) & set(wanted))
+
+    def _joined(self, ids: Iterable[str]) -> list[str]:
+        """As they are typed, with quotes or without: a part that follows its id belongs to it."""
+        every = {name for c in self.claims for name in _names(c)}
+        wanted: list[str] = []
+        for text in (" ".join(i.replace("-", " ").upper().split()) for i in ids):
+            if wanted and text not in every and f"{wanted[-1]} {text}" in every:
+                wanted[-1] += f" {text}"
+            else:
+                wanted.append(text)
+        return wanted
+
+    def _unknown(self, text: str) -> str:
+        first, _, part = text.partition(" ")
+        if parts := [c.part for c in self.claims if c.id == first and c.part]:
+            return f"claim {first} has no part {part.lower()!r}; its parts: {', '.join(parts)}"
+        if first in self.ids:
+            return f"claim {first} has no parts; type framebench claims {first}"
+        sources = [[i for i in self.ids if i[0] == source] for source in dict.fromkeys(i[0] for i in self.ids)]
+        there = ", ".join(" to ".join(dict.fromkeys((ids[0], ids[-1]))) for ids in sources)
+        return f"no claim {text}; claims: {there}; framebench claims lists them all"
+
+
+def _names(claim: Claim) -> set[str]:
+    return {claim.id, claim.name.upper()}
 
 
 class UnknownClaim(ValueError):

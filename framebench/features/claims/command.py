@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=READ)
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or R3; all of them if none is named")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or 'B1 memory'; all if none is named")] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     cases: Annotated[bool, typer.Option(help="with --run: measure cases, not only run probes, listings and plans")] = True,
@@ -102,7 +102,7 @@ def measure(
     if not missing and not lacking.probes and not lacking.plans:
         say("nothing is missing that this machine can measure")
         return []
-    with session(results, f"claims {' '.join(c.id for c in chosen)} {size} {blocks} blocks") as opened:
+    with session(results, f"claims {' '.join(c.name for c in chosen)} {size} {blocks} blocks") as opened:
         failed = _run_probes(lacking.probes, names(REGISTRY.claims), size, results)
         failed += _run_cases(lacking, opened, blocks, time_limit, results)
         return failed + _plan(lacking.plans, results)

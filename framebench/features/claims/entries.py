@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from framebench.features.claims.rule import Sign, Verdict
+from framebench.features.claims.rule import DECIDED, DISAGREE, UNMET, Sign, Verdict, summary
+from framebench.suite.case import Case
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,13 @@ class Line:
     low: float | None = None
     high: float | None = None
     sign: Sign = "unclear"
+    left: tuple[Verdict, ...] = ()  # the verdicts that the interval leaves open
     claimed: float | None = None
     ours: bool = False  # the claimed size is this suite's, of no article
     planned: bool = False  # or measured
+    device: str = "cpu"  # that it was measured on, or planned for
+    elsewhere: str = ""  # the machine of its probe, where that is another one
+    unlike: str = ""  # how the two cases were compiled differently, beside what is compared
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
     tried: bool = False  # and one of them was measured, and has no numbers: again it would have none
@@ -47,14 +52,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """One claim, or one part of it. `value`, `low` and `high` are those of the deciding arms with the claim's first metric that
-    have a number: the median, and from the lowest end of their intervals to the highest."""
+    """One claim, or one part of it. `value`, `low` and `high` are those of all deciding arms that have a number: the median,
+    and from the lowest end of their intervals to the highest."""
 
     id: str
     part: str  # such as memory and speed, where the claim is about several
     source: str
     says: str
     verdict: Verdict
+    qualifier: str  # between what it is undecided, or for what sizes and devices it holds
     claimed: str
     metric: str
     value: float | None
@@ -78,11 +84,58 @@ class Entry:
         return f"{self.id} {self.part}".strip()
 
     @property
+    def judged(self) -> str:
+        """`undecided (reproduced or stronger)`."""
+        return f"{self.verdict} ({self.qualifier})" if self.qualifier else self.verdict
+
+    @property
     def measured(self) -> str:
         """Of arms that disagree the range alone: a value between them is nobody's."""
         text = shown(self.value, self.low, self.high, self.form)
         value, _, ends = text.partition(" (")
-        return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict == "mixed" else text
+        return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict in DISAGREE else text
+
+
+def counted(lines: Sequence[Line]) -> list[Line]:
+    """The arms that decide and have a number."""
+    return [one for one in lines if one.decides and one.verdict != UNMET and one.value is not None]
+
+
+def either(verdicts: Iterable[Verdict]) -> str:
+    """`reproduced or stronger`, in the order of a growing gain."""
+    open_ones = set(verdicts)
+    kinds = [verdict for verdict in DECIDED if verdict in open_ones]
+    return f"anything from {kinds[0]} to {kinds[-1]}" if len(kinds) > 2 else " or ".join(kinds)
+
+
+def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -> str:
+    """Between what an undecided claim is left; at which size its arms alone say something else; whether only a CPU has spoken
+    of what a GPU may say otherwise."""
+    arms = counted(lines)
+    if verdict not in (*DECIDED, *DISAGREE, "undecided") or not arms:
+        return ""
+    sizes = _by_size(arms) if verdict != "mixed" else {}
+    if verdict == "undecided":
+        told = [_said(arms)] if len(sizes) < 2 else [f"{_said(of_size)} at size {size}" for size, of_size in sizes.items()]
+    else:
+        others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
+        told = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
+    on_cpu = not transfers_to_gpu and all(one.device == "cpu" for one in arms)
+    return "; ".join([*filter(None, told), *(["on a CPU"] if on_cpu else [])])
+
+
+def _said(arms: Sequence[Line]) -> str:
+    """What these arms say alone; of undecided ones, what is left open."""
+    alone = summary([one.verdict for one in arms])
+    return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,)))
+
+
+def _by_size(arms: Sequence[Line]) -> dict[str, list[Line]]:
+    sizes: dict[str, list[Line]] = {}
+    for one in arms:
+        if one.cases:
+            sizes.setdefault(Case.of(one.cases[0]).size, []).append(one)
+    return sizes
 
 
 def shown(value: float | None, low: float | None, high: float | None, form: str) -> str:

@@ -22,6 +22,7 @@ from framebench.instruments.host import status_bytes
 LAYERS, WIDTH = 10, 512
 BLOCKS, STEPS, STATE = 10, 100, (300, 100)
 SHAPES, WARM = 300, 50
+CLEARED = 100  # calls after each of which caches are cleared: each compiles anew
 Numbers = dict[str, float]
 
 
@@ -88,16 +89,16 @@ def checkpointed_scans() -> Numbers:
     }
 
 
-def grown(call: Callable[[int], Any], after: Callable[[], Any] = lambda: None) -> float:
+def grown(call: Callable[[int], Any], after: Callable[[], Any] = lambda: None, calls: int = SHAPES) -> float:
     """Bytes of resident memory for each call, after some that warm up."""
     for i in range(WARM):
         call(i)
         after()
     before = status_bytes("VmRSS")
-    for i in range(WARM, WARM + SHAPES):
+    for i in range(WARM, WARM + calls):
         call(i)
         after()
-    return (status_bytes("VmRSS") - before) / SHAPES
+    return (status_bytes("VmRSS") - before) / calls
 
 
 def compiled_for_every_shape() -> Numbers:
@@ -117,7 +118,11 @@ def cleared_caches() -> Numbers:
         jax.clear_caches()
         gc.collect()
 
-    return {"cleared": grown(lambda i: total(np.ones(i + 1, np.float32)).block_until_ready(), clear)}
+    def of(size: int) -> Any:
+        return total(np.ones(size, np.float32)).block_until_ready()
+
+    same, new = grown(lambda i: of(1), clear, CLEARED), grown(lambda i: of(i + 2), clear, CLEARED)
+    return {"cleared_same": same, "cleared": new}
 
 
 def conjugate_gradients() -> Numbers:

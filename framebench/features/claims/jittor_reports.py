@@ -12,26 +12,42 @@ import jittor as jt
 import numpy as np
 from jittor import nn
 
-MICRO_BATCHES = 20
+from framebench.instruments.host import status_bytes
+
+MICRO_BATCHES = 200
 Numbers = dict[str, float]
 
 
-def accumulated(waits: bool) -> float:
-    """Variables alive for each micro-batch that `optimizer.backward` adds, if somebody waits for the sums or nobody does."""
+def accumulated(waits: bool) -> tuple[float, float]:
+    """Variables alive and bytes in use for each micro-batch that `optimizer.backward` adds, if somebody waits for the sums or
+    nobody does; bytes when the last are waited for: what is left of what was asked."""
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
     optimizer = jt.optim.SGD(model.parameters(), lr=0.1)
     x = jt.array(np.ones((8, 64), np.float32))
-    alive = []
+    alive, used = [], []
     for _ in range(MICRO_BATCHES):
         optimizer.backward((model(x) ** 2).mean())
         if waits:
             jt.sync_all(True)
         alive.append(jt.liveness_info()["lived_vars"])
-    return (alive[-1] - alive[len(alive) // 2]) / (len(alive) - 1 - len(alive) // 2)
+        used.append(held_bytes())
+    return growth(alive), growth(used)
+
+
+def held_bytes() -> int:
+    """Of the process: variables that are not computed yet have no bytes of a pool, only their records."""
+    return status_bytes("VmRSS")
+
+
+def growth(counts: list[int]) -> float:
+    """For each micro-batch of the second half."""
+    half = len(counts) // 2
+    return (counts[-1] - counts[half]) / (len(counts) - 1 - half)
 
 
 def waiting_gradients() -> Numbers:
-    return {"backward": accumulated(False), "backward_waited": accumulated(True)}
+    (alone, alone_bytes), (waited, waited_bytes) = accumulated(False), accumulated(True)
+    return {"backward": alone, "backward_waited": waited, "bytes": alone_bytes, "bytes_waited": waited_bytes}
 
 
 REPORTS: dict[str, Callable[[], Numbers]] = {"602": waiting_gradients}

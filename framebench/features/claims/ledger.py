@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from framebench.analysis.results import Results
 from framebench.features.claims.advice import advice
 from framebench.features.claims.claim import Arm, Claim
-from framebench.features.claims.entries import Entry, Line, hull
-from framebench.features.claims.measures import DoesNotRun, Nothing, OfCases, Planned
+from framebench.features.claims.entries import Entry, Line, counted, either, hull, qualifier
+from framebench.features.claims.measures import OF_PLANS, DoesNotRun, Nothing, OfCases
 from framebench.features.claims.needs import Conditions
 from framebench.features.claims.registry import REGISTRY
-from framebench.features.claims.rule import DOES_NOT_RUN, NOT_MEASURED, UNMET, Effect, Verdict, decide, sides, sign, summary
+from framebench.features.claims.rule import (
+    DOES_NOT_RUN,
+    NOT_MEASURED,
+    UNMET,
+    Effect,
+    Verdict,
+    between,
+    decide,
+    sides,
+    sign,
+    summary,
+)
 from framebench.features.claims.samples import TIME
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import DEFAULT_SIZE, Case
@@ -33,23 +43,23 @@ def measured_there(claim_entry: Entry) -> bool:
 
 def entry(claim: Claim, measured: Measured, size: str) -> Entry:
     lines = [line(claim, arm, measured, size) for arm in claim.every_arm if applies(arm, size)]
-    met = [one for one in lines if one.decides and one.verdict != UNMET]
-    leading = met[0].metric if met else ""
     verdict = verdict_on(claim, measured, lines)
-    first = [one for one in met if one.metric == leading and one.value is not None]
-    first = [one for one in first if one.verdict == verdict] or first  # the others are named in the remark
+    arms = counted(lines)
+    alike = [one for one in arms if one.form == arms[0].form]
+    where = measured.elsewhere(NAMES) if claim.absent else ""
     files = [f for one in lines for f in one.records] + (measured.files([], NAMES) if claim.absent else [])
     return Entry(
-        claim.id, claim.part, claim.source, claim.says, verdict, claim.claimed, claim.metric,
-        *hull([one for one in first if one.low is not None] or first), first[0].form if first else "", advice(claim, lines),
-        claim.transfers_to_gpu, claim.why, remark(claim, lines), command(claim, lines, verdict, size),
-        tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size, measured.protocol,
+        claim.id, claim.part, claim.source, claim.says, verdict, qualifier(verdict, lines, claim.transfers_to_gpu),
+        claim.claimed, claim.metric, *hull([one for one in alike if one.low is not None] or alike),
+        alike[0].form if alike else "", advice(claim, lines), claim.transfers_to_gpu, claim.why, remark(claim, lines, where),
+        command(claim, lines, verdict, size), tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
+        measured.protocol,
     )  # fmt: skip
 
 
 def applies(arm: Arm, size: str) -> bool:
     """Small sizes lack some batches."""
-    return isinstance(arm.measure, Planned) or bool(arm.measure.probe or arm.measure.cases(size))
+    return isinstance(arm.measure, OF_PLANS) or bool(arm.measure.probe or arm.measure.cases(size))
 
 
 def verdict_on(claim: Claim, measured: Measured, lines: Sequence[Line]) -> Verdict:
@@ -61,6 +71,8 @@ def verdict_on(claim: Claim, measured: Measured, lines: Sequence[Line]) -> Verdi
             return NOT_MEASURED
         if not any(looked_up.names[name] for name in claim.absent):
             return "no such API"
+    if claim.needs.lacking():
+        return NOT_MEASURED
     if not claim.arms and claim.needs.unmet(Conditions()):
         return UNMET
     judged_all = summary(deciding)
@@ -70,8 +82,9 @@ def verdict_on(claim: Claim, measured: Measured, lines: Sequence[Line]) -> Verdi
 def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     """The arm's effect and verdict; without records, what is missing. Where the claim's precondition is not met, its number is
     shown and decides nothing."""
-    found = judged(claim, arm, measured, size)
-    unmet = claim.needs.unmet(measured.conditions(arm.measure, size)) if found.decides else ""
+    here = measured.conditions(arm.measure, size)
+    found = replace(judged(claim, arm, measured, size), device=here.device)
+    unmet = claim.needs.unmet(here) if found.decides else ""
     if not unmet and measured.on_cpu and any(Case.of(case).support.gpu for case in found.missing):
         unmet = "needs a GPU"
     return replace(found, verdict=UNMET, remark=unmet) if unmet else found
@@ -80,16 +93,17 @@ def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
 def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     """An arm by its numbers alone."""
     measure, target = arm.measure, arm.target
-    planned = isinstance(measure, Planned)
-    cases = measure.planned() if isinstance(measure, Planned) else measure.cases(size)
+    planned = isinstance(measure, OF_PLANS)
+    cases = measure.planned() if isinstance(measure, OF_PLANS) else measure.cases(size)
     missing = [] if planned else [case for case in cases if not measured.records(case)]
     failures = {case.id: measured.failure(case) for case in missing}
     name = f"{arm.name} {measure.where(size)}".strip()
-    files = measured.planned_files(cases) if planned else measured.files([] if missing else cases, measure.probe, _timed(arm))
+    files = measured.planned_files(measure) if planned else measured.files([] if missing else cases, measure.probe, _timed(arm))
     blank = Line(
         f"{claim.name}/{name}", name, arm in claim.arms, NOT_MEASURED, measure.form, measure.about, target.null,
         claimed=target.value, ours=target.ours, planned=planned, cases=tuple(case.id for case in cases),
         missing=tuple(failures), tried=any(failures.values()), records=tuple(files),
+        elsewhere=measured.elsewhere(measure.probe), unlike="" if missing else measured.unlike(measure.cases(size)),
         remark="; ".join(f"{name}: {why}" for name, why in failures.items() if why),
     )  # fmt: skip
     if missing:
@@ -106,7 +120,8 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
 def _with(blank: Line, effect: Effect, arm: Arm) -> Line:
     low, high = (end if math.isfinite(end) else None for end in (effect.low, effect.high))
     verdict = decide(effect, arm.target)
-    return replace(blank, verdict=verdict, value=effect.value, low=low, high=high, sign=sign(effect, arm.target))
+    return replace(blank, verdict=verdict, value=effect.value, low=low, high=high, sign=sign(effect, arm.target),
+                   left=between(effect, arm.target))  # fmt: skip
 
 
 def _timed(arm: Arm) -> bool:
@@ -114,32 +129,65 @@ def _timed(arm: Arm) -> bool:
     return isinstance(arm.measure, OfCases) and arm.measure.quantity is TIME
 
 
-def remark(claim: Claim, lines: Sequence[Line]) -> str:
+def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
     """What the numbers cannot say: who disagrees, what is not met or missing, proofs, and facts from documents."""
     deciding = [one for one in lines if one.decides]
-    counted = [one for one in deciding if one.verdict != UNMET]
-    absent = [one for one in counted if one.value is None]
-    missing = f"{len(absent)} of {len(counted)} arms have no number." if absent else ""
-    undecided = [one.name for one in counted if one.value is not None and one.verdict == "undecided"]
-    told = f"Undecided: {', '.join(undecided)}" if undecided and len(undecided) < len(counted) else ""
+    met = [one for one in deciding if one.verdict != UNMET]
+    absent = [one for one in met if one.value is None]
+    missing = f"{len(absent)} of {len(met)} arms have no number." if absent else ""
     disagree = sides((one.name, one.verdict) for one in deciding)
-    why = "; ".join(dict.fromkeys(one.remark for one in counted if one.remark))
+    why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
-    parts = (disagree, proof, told, _unmet(claim, deciding), missing, why, claim.note)
-    return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
+    beside = [
+        f"{one.name}: {one.measured}"
+        for one in lines
+        if not one.decides and claim.beside and claim.beside in one.name and one.value is not None
+    ]
+    told = f"Beside: {'; '.join(beside)}" if beside else ""
+    gaps = (claim.needs.lacking(), _unmet(claim, deciding), missing, why)
+    parts = (disagree, proof, _undecided(met), *gaps, told, *_circumstances(deciding, looked_up))
+    return " ".join(part if part.endswith(".") else f"{part}." for part in (*parts, claim.note) if part)
+
+
+def _undecided(met: Sequence[Line]) -> str:
+    """Which arms are, and what their intervals leave open."""
+    arms = [one for one in met if one.value is not None and one.verdict == "undecided"]
+    told = [f"{one.name}, {either(one.left)}" if one.left else one.name for one in arms]
+    return f"Undecided: {'; '.join(told)}" if arms and len(arms) < len(met) else ""
+
+
+def _circumstances(lines: Sequence[Line], looked_up: str) -> list[str]:
+    """What is not the same in both cases of an arm, and whose probes these are."""
+    options: dict[str, list[str]] = {}
+    for one in lines:
+        if one.unlike:
+            options.setdefault(one.unlike, []).append(one.name)
+    elsewhere = ", ".join(sorted({looked_up, *(one.elsewhere for one in lines)} - {""}))
+    told = [f"{unlike}: {', '.join(names)}" for unlike, names in options.items()]
+    return told + ([f"Tried on {elsewhere}"] if elsewhere else [])
 
 
 def _unmet(claim: Claim, deciding: Sequence[Line]) -> str:
-    """What is not as the claim needs it, with the number of arms that are shown and do not decide."""
-    counts = Counter(one.remark for one in deciding if one.verdict == UNMET)
-    told = [f"{count} arms decide nothing: {why}" for why, count in counts.items()]
-    return claim.needs.unmet(Conditions()) if not claim.arms else ". ".join(told)
+    """What is not as the claim needs it, with the number of arms that do not decide, and what they are here."""
+    if not claim.arms:
+        return claim.needs.unmet(Conditions())
+    barred = [one for one in deciding if one.verdict == UNMET]
+    kinds = dict.fromkeys((one.remark, one.form) for one in barred)
+    return ". ".join(_barred([one for one in barred if (one.remark, one.form) == kind]) for kind in kinds)
+
+
+def _barred(lines: Sequence[Line]) -> str:
+    """`3 arms decide nothing: needs a GPU; here they are +6.4 % to +98.1 %`."""
+    numbers = [one for one in lines if one.value is not None and one.low is not None]
+    figures = dict.fromkeys(one.figure for one in sorted(numbers, key=lambda one: one.value or 0.0))
+    told = f"; here: {' to '.join(dict.fromkeys([*list(figures)[:1], *list(figures)[-1:]]))}" if figures else ""
+    return f"{len(lines)} {'arms decide' if len(lines) > 1 else 'arm decides'} nothing: {lines[0].remark}{told}"
 
 
 def command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
     """How to measure what is missing here; empty where nothing is, was tried in vain, or no records can be had."""
     lacking = [one for one in lines if one.decides and one.verdict == NOT_MEASURED]
-    missing = any(not one.tried for one in lacking) or (verdict == NOT_MEASURED and not lacking)
+    missing = any(not one.tried for one in lacking) or (verdict == NOT_MEASURED and not lacking and not claim.needs.lacking())
     where = "" if size == DEFAULT_SIZE else f" --size {size}"
     return f"framebench claims {claim.id} --run{where}" if missing else ""
 

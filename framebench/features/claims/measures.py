@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from framebench.analysis import statistics
-from framebench.features.claims.plans import CARD, FULL, Plan, planned_ratio
+from framebench.features.claims import plans
+from framebench.features.claims.plans import CARD, FULL, Plan, bounds, planned_ratio
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import ADDED, PEAK, TIME, Estimate, Quantity
@@ -50,9 +51,12 @@ class Ref:
     shift: int = 0
     own_size: str = ""
     ranks: int = 1
+    batch: int = 0  # of a plan alone: this one, whether a size declares it or not
 
     def at(self, size: str) -> Case | None:
         """The case in this size, if it has such a batch."""
+        if self.batch:
+            return Case(self.workload, self.framework, self.scenario, self.strategy, self.batch, self.own_size or size)
         if self.own_size and size != DEFAULT_SIZE:
             return None
         if self.ranks > 1 and not OVER_RANKS:  # the feature that has them was deleted
@@ -86,6 +90,9 @@ class Store(Protocol):
 
     def plan(self, case: Case) -> Plan | None:
         """What the case needs on the card of `plans.CARD`, if that was planned."""
+
+    def reported_plan(self, release: str, program: str) -> dict[str, int]:
+        """Planned bytes of a user's program there, by variant."""
 
 
 class Measure(Protocol):
@@ -362,21 +369,22 @@ class OfProbe:
 
 @dataclass(frozen=True)
 class Planned:
-    """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, or `added` to what is alive
-    between two steps. The interval is the prediction's published error, taken against the ratio on both sides. With
-    `proportion`, how far the ratio is off from that, to either side."""
+    """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, `added` to what is alive between
+    two steps, or `kept` of it for the backward pass. The interval is the prediction's published error, taken against the ratio
+    on both sides. With `batches`, by how many the batch grows, it is the exponent of the growth."""
 
-    quantity: Literal["peak", "added"]
+    quantity: plans.Quantity
     change: Ref
     base: Ref
     form: str = "change"
-    proportion: float = 0.0
+    batches: float = 0.0
     probe: str = ""
 
     @property
     def about(self) -> str:
         """As of what is measured: they are summed up together."""
-        return f"Ratio of {(PEAK if self.quantity == 'peak' else ADDED).name}{' apart' * bool(self.proportion)}"
+        names = {"peak": PEAK.name, "added": ADDED.name, "kept": "bytes kept for the backward pass"}
+        return f"{'Exponent' if self.batches else 'Ratio'} of {names[self.quantity]}"
 
     def where(self, size: str) -> str:
         return f"{place(self.planned())}, {CARD}"
@@ -389,12 +397,73 @@ class Planned:
         return []
 
     def effect(self, store: Store, size: str) -> Effect:
-        plans = [(case, store.plan(case)) for case in self.planned()]
-        for case, plan in plans:
-            if plan is None:
-                raise Nothing(f"{case.id} was not planned for {CARD}")
-            if plan.reason:
-                raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
-        base, change = (plan for _, plan in plans if plan)
+        base, change = (_plan(store, case) for case in self.planned())
         ratio = planned_ratio(change, base, self.quantity)
-        return apart(Effect(*(end / self.proportion for end in ratio))) if self.proportion else ratio
+        return Effect(*(math.log(end) / math.log(self.batches) for end in ratio)) if self.batches else ratio
+
+
+def _plan(store: Store, case: Case) -> Plan:
+    """Raises Nothing."""
+    plan = store.plan(case)
+    if plan is None:
+        raise Nothing(f"{case.id} was not planned for {CARD}")
+    if plan.reason:
+        raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
+    return plan
+
+
+@dataclass(frozen=True)
+class PlannedPeak:
+    """The peak that is planned at full size, over what another card has: 1 fills it."""
+
+    ref: Ref
+    limit_bytes: int
+    form: str = "share"
+    probe: str = ""
+    about: str = "planned peak over the card's memory"
+
+    def where(self, size: str) -> str:
+        return f"{place(self.planned())}, {CARD}"
+
+    def planned(self) -> list[Case]:
+        return _all_of([self.ref], FULL)
+
+    def cases(self, size: str) -> list[Case]:
+        return []
+
+    def effect(self, store: Store, size: str) -> Effect:
+        low, value, high = bounds(_plan(store, self.planned()[0]), "peak")
+        return Effect(value / self.limit_bytes, low / self.limit_bytes, high / self.limit_bytes)
+
+
+@dataclass(frozen=True)
+class PlannedReport:
+    """What the change saves of the base in a program that a user reported, as one release's compiler plans it for the card: the
+    plan itself is what is asked for, so that there is no error."""
+
+    release: str
+    program: str
+    change: str
+    base: str
+    form: str = "share"
+    probe: str = ""
+    about: str = "share of the planned bytes"
+
+    def where(self, size: str) -> str:
+        return f"{CARD}, JAX {self.release}"
+
+    def planned(self) -> list[Case]:
+        return []
+
+    def cases(self, size: str) -> list[Case]:
+        return []
+
+    def effect(self, store: Store, size: str) -> Effect:
+        planned = store.reported_plan(self.release, self.program)
+        if not planned.get(self.base) or self.change not in planned:
+            raise Nothing(f"{self.program} was not planned by JAX {self.release}")
+        saved = 1 - planned[self.change] / planned[self.base]
+        return Effect(saved, saved, saved)
+
+
+OF_PLANS = (Planned, PlannedPeak, PlannedReport)

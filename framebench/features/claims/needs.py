@@ -1,4 +1,9 @@
-"""What must hold where a claim is decided: checked by the machine for every arm, before its number may decide."""
+"""What must hold where a claim is decided: checked by the machine for every arm, before its number may decide.
+
+A claim needs only what its own sentence names: a device's tool, a volume, a language. Bytes and counts decide wherever they are
+taken, seconds on a GPU alone: an article's seconds are a GPU's. What the suite lacks (a model, an instrument, a listing, a
+release) is no precondition: such a claim is not measured.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +42,7 @@ class Needs:
     cpu_flag: str = ""  # such as amx_bf16
     version: str = ""  # such as "jax>=0.5"
     language: str = ""  # other than Python, none is ever met here
+    release: str = ""  # that the suite must have installed, such as "torch 1.13"
     workload: str = ""  # a model that the suite must have
     instrument: str = ""  # what must be readable: a name of `records.record.INSTRUMENTS`
     listing: str = ""  # a file of examples/articles: what an article prints
@@ -54,12 +60,19 @@ class Needs:
             f"needs size {self.size}: this is {here.size or 'no size'}" if self.size and self.size != here.size else "",
             f"needs a processor with {self.cpu_flag}: {told}" if self.cpu_flag and self.cpu_flag not in (flags or ()) else "",
             self._version(here),
+        )
+
+    def lacking(self) -> str:
+        """What the suite lacks to measure it; empty if nothing."""
+        parts = (
+            f"needs {self.release}: the suite has no environment with it" if self.release else "",
             f"needs a workload {self.workload}: the suite has none" if self.workload not in ("", *names()) else "",
             f"needs {self.instrument}: no instrument of the suite reads it"
             if self.instrument not in ("", *INSTRUMENTS)
             else "",
             f"needs the listing {self.listing}: it is not kept" if self.listing and not listing(self.listing).exists() else "",
         )
+        return "; ".join(part for part in parts if part)
 
     def _version(self, here: Conditions) -> str:
         if not self.version:
@@ -78,5 +91,7 @@ def listing(name: str) -> Path:
 
 ANYWHERE = Needs()
 CARD = Needs(device="gpu")
+FULL = Needs(size="full")
 FULL_ON_A_CARD = Needs(size="full", device="gpu")
-JULIA = Needs(language="Julia", device="gpu")
+JULIA = Needs(language="Julia")
+JULIA_ON_A_CARD = Needs(language="Julia", device="gpu")

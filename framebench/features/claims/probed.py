@@ -9,6 +9,7 @@ from collections.abc import Callable
 from framebench.analysis.statistics import over_blocks
 from framebench.features.claims.measures import Nothing
 from framebench.features.claims.rule import Effect
+from framebench.features.claims.samples import mean
 
 Found = dict[str, list[float]]
 PAGE = 4096.0  # bytes: memory grows by no less, and a ratio of nothing is none
@@ -31,6 +32,11 @@ def _quotients(change: list[float], base: list[float]) -> Effect:
 def resident_memory(readings: Found) -> Effect:
     """Bytes by which resident memory grew: memory-mapped / list."""
     return _quotients(readings["mapped_resident"], readings["listed_resident"])
+
+
+def left_memory(readings: Found) -> Effect:
+    """The same, when the kernel was asked to take back what it can."""
+    return _quotients([max(left, PAGE) for left in readings["mapped_left"]], readings["listed_left"])
 
 
 def private_memory(readings: Found) -> Effect:
@@ -100,7 +106,7 @@ def saved(change: str, base: str) -> Callable[[Found], Effect]:
 
 
 def of_all(name: str) -> Callable[[Found], Effect]:
-    """The median of one of a probe's numbers, from the smallest to the largest that a fresh process found."""
+    """The median of a count, from the smallest to the largest that a fresh process found."""
 
     def median(readings: Found) -> Effect:
         return Effect(statistics.median(readings[name]), min(readings[name]), max(readings[name]))
@@ -108,14 +114,34 @@ def of_all(name: str) -> Callable[[Found], Effect]:
     return median
 
 
+def _mean(values: list[float]) -> Effect:
+    """Of amounts, which may be nothing or less: their mean over fresh processes, with Student's interval."""
+    estimated = mean(values)
+    return Effect(estimated.value, estimated.low, estimated.high)
+
+
+def amount(name: str, less: str = "") -> Callable[[Found], Effect]:
+    """The mean of one of a probe's numbers, or of what it has more than another of the same process."""
+
+    def average(readings: Found) -> Effect:
+        others = readings[less] if less else [0.0] * len(readings[name])
+        return _mean([value - other for value, other in zip(readings[name], others, strict=True)])
+
+    return average
+
+
 def off_from(right: float, name: str) -> Callable[[Found], Effect]:
     """The relative error of a number."""
 
     def error(readings: Found) -> Effect:
-        errors = [abs(value / right - 1) for value in readings[name]]
-        return Effect(statistics.median(errors), min(errors), max(errors))
+        return _mean([abs(value / right - 1) for value in readings[name]])
 
     return error
+
+
+def ran(readings: Found) -> Effect:
+    """1: a listing that came to its end has printed numbers."""
+    return Effect(*[float(bool(readings))] * 3)
 
 
 def difference(change: str, base: str) -> Callable[[Found], Effect]:

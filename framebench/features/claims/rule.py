@@ -9,7 +9,7 @@ direction, the departure is the *gain*, and then, in this order:
 - **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below that size less a fifth.
 - **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
 - **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that matters, where none is stated.
-- **undecided**: it lies across one of these limits.
+- **undecided**: it lies across one of these limits. `between` tells between which verdicts.
 
 A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that contains "no effect"
 never reproduces anything, and a larger gain never gets a lesser verdict. A claim of equality ("the same loss") is one of an
@@ -25,13 +25,15 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Verdict = Literal[
-    "reproduced", "weaker", "stronger", "contradicted", "no effect worth having", "mixed", "undecided", "by definition",
+    "reproduced", "weaker", "stronger", "contradicted", "no effect worth having", "not supported", "mixed", "undecided",
+    "by definition",
     "precondition not met here", "snippet does not run", "no such API", "not measured",
 ]  # fmt: skip
 # those that a measurement decides, in the order of a growing gain
 DECIDED: tuple[Verdict, ...] = ("contradicted", "no effect worth having", "weaker", "reproduced", "stronger")
 FAILED = DECIDED[:3]  # what was measured and is less than claimed
-MEASURED: tuple[Verdict, ...] = (*DECIDED, "mixed", "undecided")
+MEASURED: tuple[Verdict, ...] = (*DECIDED, "not supported", "mixed", "undecided")
+DISAGREE: tuple[Verdict, ...] = ("mixed", "not supported")
 UNMET: Verdict = "precondition not met here"
 NOT_MEASURED: Verdict = "not measured"
 DOES_NOT_RUN: Verdict = "snippet does not run"
@@ -92,6 +94,15 @@ def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
     return "reproduced" if low >= least and (high <= most or or_more) else "undecided"
 
 
+def between(effect: Effect, target: Target) -> tuple[Verdict, ...]:
+    """The verdicts that the numbers of its interval would get, from the least gain to the largest; none without an interval."""
+    if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
+        return ()
+    least, most = sorted(DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high))
+    sized = target.claimed is not None
+    return tuple(verdict for verdict in DECIDED[least : most + 1] if sized or verdict not in ("weaker", "stronger"))
+
+
 def sign(effect: Effect, target: Target) -> Sign:
     """On which side of "no effect" the number lies for certain, whatever was claimed: what advice may rest on."""
     if effect.high < target.null - target.minimum:
@@ -105,16 +116,16 @@ def sign(effect: Effect, target: Target) -> Sign:
 def summary(verdicts: Collection[Verdict]) -> Verdict:
     """The verdict on a claim from those on its deciding arms.
 
-    Arms whose precondition is not met do not count. What all decided arms say is said of the claim; where two say
-    different things, it is mixed, and only that. Where as many arms are undecided or missing as are decided, the claim is
-    undecided, or not measured if nothing was.
+    Arms whose precondition is not met do not count. What all decided arms say is said of the claim. Where two say different
+    things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as many arms are
+    undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
         return UNMET
     kinds = {verdict for verdict in counted if verdict in DECIDED}
     if len(kinds) > 1:
-        return "mixed"
+        return "not supported" if kinds == {"contradicted", "no effect worth having"} else "mixed"
     if counted and set(counted) == {DOES_NOT_RUN}:
         return DOES_NOT_RUN
     decided = sum(verdict in DECIDED for verdict in counted)

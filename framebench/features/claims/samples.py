@@ -138,7 +138,22 @@ PARAMETERS = exact(
     "parameters over those of the plain model",
     lambda r: (counted(r, "parameters") or math.nan) / (counted(r, "parameters_of_the_plain_model") or math.nan),
 )
+FLOAT16 = exact(
+    "variables in half precision",
+    lambda r: (
+        sum(r.effect.evidence.get("variable_dtypes", {}).get(name, 0) for name in ("float16", "bfloat16")) if r.effect else None
+    ),
+)
+# of the process's share of the card: what is a little larger was refused, and was not without the cap
+REFUSED = exact("allocations above the cap that are refused", lambda r: _refused(r.effect.evidence) if r.effect else None)
 ALIVE = exact("bytes alive between two steps", lambda r: r.live_bytes)
+
+
+def _refused(evidence: dict[str, Any]) -> int | None:
+    """None where the record has nothing of it."""
+    if "refused" not in evidence:
+        return None
+    return int(bool(evidence["refused"]) and not evidence.get("refused_without"))
 
 
 def fullest(name: str, *parts: str) -> Quantity:

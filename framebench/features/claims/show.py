@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.features.claims.entries import Entry, Line
-from framebench.features.claims.ledger import ledger, measured_there
-from framebench.features.claims.rule import MEASURED, NOT_MEASURED, UNMET
+from framebench.features.claims.entries import Entry, Line, counted
+from framebench.features.claims.ledger import ledger
+from framebench.features.claims.plans import FULL
+from framebench.features.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
+from framebench.features.claims.store import device
 from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of the arms that carry the verdict, in brackets the lowest and the highest end of their intervals; no "
-    "brackets where all print as one number. Changes are against the base of each arm. Planned arms are predictions for an "
-    "H100 at full size, with their published error. In square brackets the arms on which advice rests. Rule: docs/claims.md."
+    "measured: median of all arms that decide, in brackets the lowest and the highest end of their intervals; no brackets "
+    "where all print as one number; of arms that disagree the range alone. Changes are against the base of each arm. Planned "
+    "arms are predictions for an H100 at full size, with their published error. In square brackets the arms on which advice "
+    "rests. Rule: docs/claims.md."
 )
 
 
-def table(entries: Sequence[Entry], title: str = "") -> Comparison:
-    """One row for each claim; remarks below."""
+def table(entries: Sequence[Entry], title: str = "", on_cards: Mapping[str, str] = MappingProxyType({})) -> Comparison:
+    """One row for each claim; remarks below, with what was measured on cards."""
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
@@ -34,7 +38,11 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
         HEAD,
         tuple(row(entry) for entry in entries),
         left=len(HEAD),
-        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
+        notes=tuple(
+            f"{entry.name}: {f'{entry.remark} {on_cards.get(entry.name, str())}'.strip()}"
+            for entry in entries
+            if entry.remark or entry.name in on_cards
+        ),
         machine=machine,
     )
 
@@ -45,7 +53,7 @@ def protocol(entries: Sequence[Entry]) -> str:
 
 
 def row(entry: Entry) -> tuple[str, ...]:
-    verdict = entry.verdict + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
+    verdict = entry.judged + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
     measured = f"{entry.measured}; {where(entry)}" if where(entry) and entry.value is not None else entry.measured
     return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
 
@@ -77,7 +85,7 @@ def detail(entry: Entry) -> Comparison:
     """One claim's arms, the deciding ones first."""
     return Comparison.of_text(
         f"{entry.name}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.verdict}. Transfers to a GPU? {transfers(entry)}. "
+        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.judged}. Transfers to a GPU? {transfers(entry)}. "
         f"{entry.remark} {entry.recommendation}",
         LINES,
         tuple(arm(one) for one in entry.lines),
@@ -91,15 +99,66 @@ def arm(one: Line) -> tuple[str, ...]:
 
 
 def tables(results: Results) -> list[Comparison]:
-    """What documents may show: the ledger of each machine that has records, and of what the published one has not measured
-    those claims that another has."""
-    published, *others = [ledger(results, machine) for machine in results.machines] or [[]]
-    ledger_tables = [table(part) for entries in (published, *others) for part in parts(entries)]
-    lacking = {entry.name for entry in published if entry.verdict == NOT_MEASURED}
-    added = [[e for e in entries if e.name in lacking and measured_there(e)] for entries in others]
-    return ledger_tables + [
-        table(added_entries, f"Claims not measured on {results.machines[0]}") for added_entries in added if added_entries
-    ]
+    """What documents may show: the ledger of each machine that has records, the published one's with what cards have measured;
+    of what it leaves open, what another has measured itself; and the arms that a card has measured."""
+    (shown, published), *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
+    cards = [ledger(results, machine, FULL) for machine in results.machines if on_a_gpu(results, machine)]
+    told = told_by(cards)
+    added = [[one for one in entries if leaves_open(named(one, published)) and adds(one, published)] for _, entries in others]
+    ledger_tables = [table(part, on_cards=told) for part in parts(published)]
+    ledger_tables += [table(part) for _, entries in others for part in parts(entries)]
+    for part in (part for entries in added for part in parts(entries)):
+        kind = REPORTS if part[0].source == "R" else "Claims"
+        ledger_tables.append(table(part, f"{kind}, measured elsewhere than on {shown}"))
+    return ledger_tables + [of_arms(entries) for entries in cards]
+
+
+def on_card(entries: Sequence[Entry]) -> list[tuple[Entry, Line]]:
+    """Arms of cases that the machine has measured."""
+    return [(entry, one) for entry in entries for one in entry.lines if one.cases and not one.planned and one.value is not None]
+
+
+def told_by(cards: Sequence[Sequence[Entry]]) -> dict[str, str]:
+    """By claim what its deciding arms were on each card: `On nvidia-h200: resnet50/torch b64/full: -57.1 %, reproduced.`"""
+    by_claim: dict[str, list[str]] = {}
+    for entry, one in (pair for entries in cards for pair in on_card(entries)):
+        if one.decides and one.low is not None:
+            by_claim.setdefault(entry.name, []).append(f"On {entry.machine} {one.name}: {one.measured}, {one.verdict}.")
+    return {name: " ".join(arms) for name, arms in by_claim.items()}
+
+
+def of_arms(entries: Sequence[Entry]) -> Comparison:
+    """What was measured of each claim at full size, arm by arm."""
+    return Comparison.of_text(
+        "Claims' arms on a GPU",
+        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. no interval: step times of "
+        "fewer than three blocks. Rule: docs/claims.md.",
+        ("claim", "says", *LINES),
+        tuple((entry.name, entry.says, *arm(one)) for entry, one in on_card(entries)),
+        left=2 + len(LINES),
+        machine=entries[0].machine,
+    )
+
+
+def on_a_gpu(results: Results, machine: str) -> bool:
+    """Whether it has records of a GPU, whose cases are of full size."""
+    return any(device([record.provenance]) == "gpu" for record in results.of_machine(machine) if record.status == "ok")
+
+
+def named(entry: Entry, published: Sequence[Entry]) -> Entry:
+    """The published row of the same claim."""
+    return next(one for one in published if one.name == entry.name)
+
+
+def leaves_open(entry: Entry) -> bool:
+    return entry.verdict in (NOT_MEASURED, UNMET, "undecided")
+
+
+def adds(entry: Entry, published: Sequence[Entry]) -> bool:
+    """Whether its machine has measured itself what decides an arm, and the published one has not."""
+    decided = {one.id for one in counted(named(entry, published).lines) if one.verdict in DECIDED}
+    own = [one for one in counted(entry.lines) if not one.planned and not one.elsewhere and one.verdict in DECIDED]
+    return any(one.id not in decided for one in own)
 
 
 def of_articles(entries: Sequence[Entry]) -> list[Entry]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from framebench.features.claims.arms import (
     FASTER,
     GPT,
@@ -17,6 +19,7 @@ from framebench.features.claims.arms import (
     UNET,
     below,
     each,
+    not_recomputed,
     planned,
     ratios,
     ref,
@@ -24,8 +27,8 @@ from framebench.features.claims.arms import (
     times,
 )
 from framebench.features.claims.claim import Advice, Arm, Claim
-from framebench.features.claims.measures import Apart, Difference, OfTheWay, Ratio, Value
-from framebench.features.claims.needs import CARD, FULL_ON_A_CARD, Needs
+from framebench.features.claims.measures import Apart, Difference, OfTheWay, Planned, Ratio, Ref, Value
+from framebench.features.claims.needs import CARD, FULL, FULL_ON_A_CARD, Needs
 from framebench.features.claims.probed import counts_over, of_all
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import ADDED, HOST, PARAMETERS, PEAK, RESERVED, TIME, evidence, observed, share
@@ -38,6 +41,7 @@ TWICE = times(2)  # every block runs once more
 SEVENTY_OR_MORE = times(0.3, or_more=True)
 GRADIENT, LATER_LOSS = observed("grad_norm"), observed("loss_1")
 POOL = evidence("pool_bytes")
+NO_MORE = below(1.01)  # of the small batch's peak
 SAME_GRADIENT, SAME_LOSS = below(1e-3), below(1e-2)  # relative
 ALL_OF_IT = Target(1, 0.0, 0.05, 1.0)  # of the difference between the large batch's peak and the small one's
 GPU_FIRST = Advice("Measure it on your card first.")
@@ -59,24 +63,43 @@ def of_the_way(large: str, small: str, workloads: tuple[str, ...]) -> tuple[Arm,
         change, high, low = (ref(w, f, f"train/{what}") for what in (f"accumulate{large}", f"fp32{large}", f"fp32{small}"))
         return OfTheWay(PEAK, change, high, low)
 
-    return each(measure, ALL_OF_IT, workloads)
+    return each(measure, ALL_OF_IT, workloads, label="share of the way")
+
+
+def of_the_small_batch() -> tuple[Arm, ...]:
+    """The peak of four micro-batches over that of one such batch alone; full-size plans as well."""
+    batches = {"resnet50": (64, "@2", ""), "unet3d": (4, "@1", "@-1"), "transformer": (8, "", "@-2")}
+    measured = (ratios(f"train/accumulate{large}", f"train/fp32{small}", NO_MORE, (w,)) for w, (_, large, small) in batches.items())
+    return (*(arm for arms in measured for arm in arms), *(
+        Arm(f"{w}/{f} planned", Planned("peak", Ref(w, f, "train", "accumulate", batch=4 * small), Ref(w, f, "train", "fp32", batch=small)),
+            NO_MORE)
+        for w, (small, *_) in batches.items() for f in (*TORCH, *JAX)
+    ))  # fmt: skip
+
+
+def of_the_volume(quantity: Literal["added", "kept"]) -> Arm:
+    """Sixteen of 128x128x128 have as many voxels as one of 512x512x128."""
+    change, base = (Ref("unet3d", "torch", "train", strategy, batch=16) for strategy in ("checkpoint", "fp32"))
+    return Arm(f"unet3d/torch the article's voxels, {quantity}, planned", Planned(quantity, change, base), times(1 / 3))
 
 
 CLAIMS = (
     Claim(
         "B1", "Mixed precision takes 40 % off the memory of training ResNet-50.", "-40 %", "peak, amp / float32", False, CPU_HALF,
-        (Advice("Expect {range} at full size.", "less"), COMPARE), part="memory",
+        (Advice("Expect {range}.", "less"), COMPARE), part="memory",
         arms=(
             *planned("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
             *planned("train/amp_bf16", "train/fp32", times(0.6), RESNET, label="bfloat16"),
-            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET),
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, TORCH, "bfloat16"),
+            *ratios("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
         ),
         evidence=(
+            *ratios("train/amp_bf16", "train/fp32", times(0.6), RESNET, JAX, "widened to float32 by XLA:CPU"),
             *planned("train/amp_bf16", "train/fp32", times(0.6), ("unet3d", "transformer")),
             *ratios("train/amp_bf16", "train/fp32", times(0.6), ("unet3d", "transformer")),
             *ratios("train/amp_bf16", "train/fp32", FASTER, RESNET, label="time", quantity=TIME),
         ),
-        needs=FULL_ON_A_CARD,
+        note="XLA:CPU widens what its products multiply to float32: JAX's arm on a CPU is no mixed precision, and stands beside",
     ),
     Claim(
         "B1", "Mixed precision trains ResNet-50 to the same accuracy.", "same accuracy", "accuracy after training", False, CPU_HALF,
@@ -88,20 +111,21 @@ CLAIMS = (
     Claim(
         "B2", "Checkpointing saves about 65 % of the memory.", "-65 %", "peak, checkpoint / plain", True, DATA_FLOW,
         (
-            Advice("Use it at full size: the most was {most} ({most_arm}), the least {least} ({least_arm}).", "less"),
+            Advice("Use it: the most was {most} ({most_arm}), the least {least} ({least_arm}).", "less"),
             COMPARE,
         ),
         part="memory",
         arms=(
-            *planned("train/checkpoint", "train/fp32", times(0.35)),
-            *ratios("train/checkpoint", "train/fp32", times(0.35)),
+            *planned("train/checkpoint", not_recomputed, times(0.35)),
+            *ratios("train/checkpoint", not_recomputed, times(0.35)),
         ),
         evidence=(
-            *ratios("train/checkpoint", "train/scan", LESS, GPT, JAX, "both scanned"),
+            *planned("train/checkpoint", "train/fp32", times(0.35), GPT, JAX, "scan + remat / unrolled"),
+            *ratios("train/checkpoint", "train/fp32", times(0.35), GPT, JAX, "scan + remat / unrolled"),
             *planned("train/checkpoint_every_2", "train/fp32", times(0.35), label="every second block"),
             *ratios("train/checkpoint_every_2", "train/fp32", times(0.35), label="every second block"),
         ),
-        needs=FULL_ON_A_CARD,
+        beside="scan + remat", note="JAX's Transformer runs its layers as one scanned layer on both sides",
     ),
     Claim(
         "B2", "Checkpointing costs one more forward pass.", "each block twice", "blocks run in a step, checkpoint / plain", True, SAME_CODE,
@@ -117,19 +141,21 @@ CLAIMS = (
     ),
     Claim(
         "B3", "Checkpointing saves 70 % or more of a deep Transformer's activations.", "-70 % or more",
-        "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
-        (Advice("Recompute deep Transformers: {range} of what a step adds, gradients included.", "less"),),
+        "what is kept for the backward pass, or all that a step adds, checkpoint / plain", True, DATA_FLOW,
+        (Advice("Recompute deep Transformers: {range}; what a step adds has gradients and temporaries in it.", "less"),),
         arms=(
-            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, label="16 layers", quantity=ADDED),
+            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, (*TORCH, *JITTOR), "16 layers", ADDED),
             *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, TORCH, "16 layers, saved for backward",
                     evidence("saved_bytes")),
-            *planned("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="12 layers", quantity="added"),
+            *planned("train/checkpoint", not_recomputed, SEVENTY_OR_MORE, GPT, label="12 layers", quantity="added"),
+            *planned("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, TORCH, "12 layers, kept for backward", "kept"),
         ),
         evidence=(
-            *ratios("train/checkpoint", "train/fp32", SEVENTY_OR_MORE, GPT, label="8 layers", quantity=ADDED),
+            *ratios("train/checkpoint+depth_16", "train/depth_16", SEVENTY_OR_MORE, GPT, JAX, "16 layers, scan + remat / unrolled", ADDED),
+            *ratios("train/checkpoint", not_recomputed, SEVENTY_OR_MORE, GPT, label="the size's own layers", quantity=ADDED),
             *ratios("train/checkpoint+depth_4", "train/depth_4", SEVENTY_OR_MORE, GPT, label="4 layers", quantity=ADDED),
         ),
-        note="Deep are 12 layers at full size and 16 at the small one; 4 and 8 stand beside",
+        note="Deep are 12 layers at full size and 16 at the small one; 4, and the small size's own 8, stand beside",
     ),
     Claim(
         "B4", "Grouped and depthwise convolutions cut memory.", "less", "peak, grouped / dense", False,
@@ -146,7 +172,7 @@ CLAIMS = (
             *ratios("train/depthwise", "train/fp32", FASTER, RESNET, label="depthwise, time", quantity=TIME),
             *ratios("eval/grouped", "eval/no_grad", workloads=RESNET, label="grouped, eval"),
         ),
-        needs=FULL_ON_A_CARD,
+        note="Only weights shrink. They dominate at the small size; at full size activations do, and a plan's error covers the rest",
     ),
     Claim(
         "B4", "Grouped and depthwise convolutions cut parameters.", "fewer", "parameters, grouped / dense", True, SAME_CODE,
@@ -162,9 +188,12 @@ CLAIMS = (
         (Advice("Remove the channels for real and rebuild the model: {range}.", "less"),),
         arms=(
             *ratios("train/width_half", "train/fp32"),
-            *planned("train/width_half", "train/fp32", workloads=RESNET, frameworks=TORCH),
+            *planned("train/width_half", "train/fp32", frameworks=TORCH),
         ),
-        evidence=ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
+        evidence=(
+            *ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
+            *planned("eval/width_half", "eval/no_grad", workloads=GPT, frameworks=TORCH, label="eval"),
+        ),
         note="The channels are gone from the model; masks are another row",
     ),
     Claim(
@@ -179,14 +208,17 @@ CLAIMS = (
     ),
     Claim(
         "B7", "Jittor's fusion makes a U-Net need 15 % less than PyTorch.", "-15 %", "peak by host.rss, Jittor / PyTorch",
-        False, "both run other kernels on a GPU", (GPU_FIRST,),
-        arms=(across("peak", "jittor train/fp32", "torch train/fp32", times(0.85)),),
+        False, "both run other kernels on a GPU", (COMPARE,),
+        arms=(
+            across("peak", "jittor train/fp32", "torch train/fp32", times(0.85)),
+            across("peak", "jittor eval/no_grad", "torch eval/no_grad", times(0.85)),
+        ),
         evidence=(
             across("peak", "jittor train/rewrite", "torch train/fp32", times(0.85)),
             across("time", "jittor train/fp32", "torch train/fp32", FASTER),
             *ratios("train/fp32", "train/no_fuse", workloads=UNET, frameworks=JITTOR, label="fused / not fused"),
         ),
-        needs=CARD,
+        beside="fused",
     ),
     Claim(
         "B8", "Reusing a pool's memory avoids repeated allocation.", "emptying it costs time",
@@ -205,10 +237,11 @@ CLAIMS = (
         arms=(*ratios("train/accumulate", "train/fp32"), *planned("train/accumulate", "train/fp32")),
     ),
     Claim(
-        "B9", "Accumulation needs no more memory than the small batch.", "all of the difference",
-        "share of the way from the large batch's peak to the small one's", True, DATA_FLOW,
-        (Advice("Expect a part of the way: {range}.", "more"), COMPARE), part="way",
-        arms=(*of_the_way("", "@-2", GPT), *of_the_way("@1", "@-1", UNET), *of_the_way("@2", "", RESNET)),
+        "B9", "Accumulation needs no more memory than the small batch.", "no more", "peak, 4 micro-batches / one of them alone", True,
+        DATA_FLOW, (Advice("Count the sums of the gradients on top of the small batch: {range}.", "more"), COMPARE), part="way",
+        arms=of_the_small_batch(),
+        evidence=(*of_the_way("", "@-2", GPT), *of_the_way("@1", "@-1", UNET), *of_the_way("@2", "", RESNET)),
+        beside="share of the way", note="The share of the way from the large batch's peak to the small one's stands beside",
     ),
     Claim(
         "B9", "Accumulation gives the large batch's gradient.", "same gradient", "relative difference of the gradient's norm", True,
@@ -222,7 +255,7 @@ CLAIMS = (
         True, DATA_FLOW, (Advice("Split the batch: {range}.", "less"), COMPARE),
         arms=(
             *ratios("train/accumulate+long", "train/long", workloads=GPT),
-            *planned("train/accumulate+long", "train/long", workloads=GPT, frameworks=TORCH),
+            *planned("train/accumulate+long", "train/long", workloads=GPT),
         ),
         evidence=(
             *ratios("train/checkpoint+long", "train/long", workloads=GPT, label="checkpoint"),
@@ -230,14 +263,19 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "reserved, emptied / kept", False,
+        "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "the most that is reserved in a step, emptied after every step / kept", False,
         "PyTorch has no caching allocator on a CPU", (GPU_FIRST,), part="memory",
-        arms=ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, quantity=RESERVED),
+        arms=(
+            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="train", quantity=RESERVED),
+            *planned("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="train"),
+            *planned("eval/empty_cache", "eval/no_grad", LESS, frameworks=TORCH, label="eval"),
+        ),
         evidence=(
             *ratios("train/empty_cache", "train/fp32", LESS, frameworks=JITTOR, label="pool, jt.gc()", quantity=POOL),
             snippet("torch_empty_cache", "torch, reserved without a card", of_all("reserved"), NONE),
         ),
         needs=CARD,
+        note="Judged is the most in a step, which must fit; what an emptied pool keeps between two steps is not judged",
     ),
     Claim(
         "B12", "torch.cuda.empty_cache() costs time.", "slower", "step time, emptied / kept", False,
@@ -291,14 +329,18 @@ CLAIMS = (
     ),
     Claim(
         "B17", "Checkpointing a 3-D U-Net takes its activations from 12 to 4 GB.", "-67 %",
-        "what a step adds to the live bytes, checkpoint / plain", True, DATA_FLOW,
-        (Advice("Expect {range} of what a step adds.", "less"), COMPARE),
+        "what is kept for the backward pass, and all that a step adds, checkpoint / plain", True, DATA_FLOW,
+        (Advice("Expect {range}: recomputed blocks and gradients take a part of what is no longer kept.", "less"), COMPARE),
         arms=(
-            *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, quantity="added"),
-            *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, quantity=ADDED),
+            *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, TORCH, "kept", "kept"),
+            of_the_volume("kept"),
+            *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity="added"),
+            of_the_volume("added"),
+            *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity=ADDED),
         ),
-        needs=FULL_ON_A_CARD,
-        note="The article's volume is 512x512x128; planned are four of 128x128x128",
+        needs=FULL,
+        note="The article's volume is 512x512x128. Planned are four of 128x128x128, and sixteen, which have as many voxels. PyTorch's "
+        "plan tells what is kept for the backward pass apart from recomputed blocks and gradients, XLA's does not",
     ),
     Claim(
         "B18", "On a 3-D U-Net mixed precision takes 30 % more off a checkpointed step.", "-30 %", "peak, checkpoint+amp / checkpoint",
@@ -307,7 +349,8 @@ CLAIMS = (
             *planned("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET),
             *ratios("train/amp_bf16+checkpoint", "train/checkpoint", times(0.7), UNET),
         ),
-        needs=FULL_ON_A_CARD,
+        needs=FULL,
+        note="The article's 3-D case is of a large volume",
     ),
     Claim(
         "B18", "On a 3-D U-Net checkpointing and mixed precision together are 1.8 times faster.", "1.8 x faster",
@@ -316,8 +359,12 @@ CLAIMS = (
         needs=FULL_ON_A_CARD,
     ),
     Claim(
-        "B19", "torch.compile fuses kernels, and saves memory.", "less", "peak, compiled / eager", False, COMPILER, (GPU_FIRST,),
-        part="memory", arms=ratios("train/compile", "train/fp32"), needs=CARD,
+        "B19", "torch.compile fuses kernels, and saves memory.", "less", "peak, compiled / eager", False, COMPILER, (COMPARE,),
+        part="memory",
+        arms=(
+            *ratios("train/compile", "train/fp32", frameworks=TORCH, label="train"),
+            *ratios("eval/compile", "eval/no_grad", frameworks=TORCH, label="eval"),
+        ),
     ),
     Claim(
         "B19", "torch.compile fuses kernels, and saves time.", "faster", "step time, compiled / eager", False, COMPILER, (GPU_FIRST,),
@@ -325,8 +372,9 @@ CLAIMS = (
     ),
     Claim(
         "B19", "torch.compile is there from version 1.13 on.", "1.13", "names found", True, SAME_CODE,
-        (Advice("Take PyTorch 2.0 or newer: its release notes of March 2023 bring torch.compile."),), part="version",
-        needs=Needs(version="torch<2.0"),
+        (Advice("Take PyTorch 2.0 or newer."),), part="version",
+        needs=Needs(release="torch 1.13"),
+        note="The release notes of PyTorch 2.0, of March 2023, bring torch.compile. No older release was tried",
     ),
     Claim(
         "B20", "jittor.ops.optimized_attention replaces attention.", "less", "names found", False, "fused kernels on a GPU are others",

@@ -10,13 +10,14 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.features.claims import plans, probed_record
-from framebench.features.claims.measures import Measure, Planned
+from framebench.features.claims.measures import OF_PLANS, Measure, PlannedReport
 from framebench.features.claims.needs import Conditions, Device
 from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
@@ -28,8 +29,6 @@ from framebench.suite.protocol import VERSION
 from framebench.suite.strategy import FRAMEWORKS
 
 NAMES, SNIPPET = "names", "snippet-"  # the probe that looks names up, and those that run what articles print
-# what is counted and not timed, by no instrument that differs from machine to machine: any machine's run stands for it
-COUNTED = (NAMES, SNIPPET, "report-jittor-602", "halving-", "inputs")
 
 
 class Measured:
@@ -50,10 +49,25 @@ class Measured:
         self.plans = plans.kept(results.root)
 
     def _probes(self) -> dict[str, tuple[Path, Probed]]:
-        """The newest of this machine's under the records' protocol, and of what is counted the newest of any machine's."""
+        """A probe has both sides of its comparison in it: where this machine has none by today's program, the newest of any
+        machine's stands. Older programs found other numbers."""
         folder = self.results.root / "claims"
-        own = probes(folder / self.machine, self.protocol)
-        return own | {name: one for name, one in probes(folder, self.protocol).items() if name.startswith(COUNTED)}
+        own, newest = probes(folder / self.machine, self.protocol), probes(folder, self.protocol)
+        return newest | {name: one for name, one in own.items() if asked(one[1]) == asked(newest[name][1])}
+
+    def elsewhere(self, probe: str) -> str:
+        """The machine of a probe, if it is not this one."""
+        found = self.probe(probe)
+        return found.provenance.machine if found and found.provenance.machine != self.machine else ""
+
+    def unlike(self, cases: Sequence[Case]) -> str:
+        """The compiler's options that some cases of a comparison were compiled with, and others were not."""
+        options = [
+            frozenset((name, str(value)) for r in self.records(case) for name, value in compiler_options(r).items())
+            for case in cases
+        ]
+        apart = sorted(frozenset().union(*options) - options[0].intersection(*options)) if options else []
+        return f"Compiled with {', '.join('='.join(one) for one in apart)} on one side alone" if apart else ""
 
     def records(self, case: Case) -> list[Record]:
         """Those that count, the newest last; empty if there is none that is ok."""
@@ -86,13 +100,22 @@ class Measured:
     def plan(self, case: Case) -> Plan | None:
         return self.plans.get(case.id)
 
-    def planned_files(self, cases: list[Case]) -> list[str]:
+    def reported_plan(self, release: str, program: str) -> dict[str, int]:
+        return plans.reported(self.results.root, release, program)
+
+    def planned_files(self, measure: Measure) -> list[str]:
         """Of predictions, relative to the results folder."""
-        return [plan.file.relative_to(self.results.root).as_posix() for case in cases if (plan := self.plan(case))]
+        if isinstance(measure, PlannedReport):
+            files = [plans.reported_file(self.results.root, measure.release)]
+        else:
+            files = [plan.file for case in measure.planned() if (plan := self.plan(case))]  # type: ignore[attr-defined]
+        return [file.relative_to(self.results.root).as_posix() for file in files if file.exists()]
 
     def conditions(self, measure: Measure, size: str) -> Conditions:
         """Under which an arm's numbers came about, or would."""
-        if isinstance(measure, Planned):
+        if isinstance(measure, PlannedReport):
+            return Conditions(plans.FULL, "gpu", versions={"jax": measure.release})
+        if isinstance(measure, OF_PLANS):
             cases = measure.planned()
             found = [plan for case in cases if (plan := self.plan(case))]
             return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {})
@@ -116,6 +139,16 @@ class Measured:
         names = [self.file[id(r)] for r in case_records if r.timed or not timed]
         names += [str(self.probes[probe][0])] if probe in self.probes else []
         return [Path(name).relative_to(self.results.root).as_posix() for name in names]
+
+
+def asked(probed: Probed) -> set[str]:
+    """What the program looked for: another program's keys are others."""
+    return {*probed.found, *probed.names}
+
+
+def compiler_options(record: Record) -> dict[str, Any]:
+    found = record.effect.evidence.get("compiler_options") if record.effect else None
+    return found if isinstance(found, dict) else {}
 
 
 def device(origins: Sequence[Provenance]) -> Device:

@@ -6,6 +6,7 @@ stands in `framebench/features/claims/source_r.py`.
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from framebench.instruments.host import status_bytes
 
 WIDTH, ROWS, DEPTH = 256, 2048, 8
-CALLS = 2000
+CALLS = 10_000
 Numbers = dict[str, float]
 
 
@@ -147,18 +148,30 @@ def fewer_parameters() -> Numbers:
 
 @torch.no_grad()
 def growth_of_calls() -> Numbers:
+    """Bytes that Python holds for each call: in the first half and the second, compiled and not."""
     x = torch.randn(9, 3840, dtype=torch.bfloat16)
-    compiled = torch.compile(lambda x: x + 1)
+    compiled, eager = (_held_by_calls(call, x) for call in (torch.compile(_plus_one), _plus_one))
+    return {"first": compiled[0], "later": compiled[1], "first_eager": eager[0], "later_eager": eager[1]}
+
+
+def _plus_one(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def _held_by_calls(call: Callable[[Tensor], Tensor], x: Tensor) -> list[float]:
     for _ in range(CALLS // 10):
-        compiled(x)
+        call(x)
     tracemalloc.start()
     held = []
     for _ in range(2):
+        gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(CALLS):
-            compiled(x)
+            call(x)
+        gc.collect()
         held.append((tracemalloc.get_traced_memory()[0] - before) / CALLS)
-    return {"first": held[0], "later": held[1]}
+    tracemalloc.stop()
+    return held
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from framebench.features.claims.claim import Arm, Claim
 from framebench.features.claims.ledger import applies, names
-from framebench.features.claims.measures import Nothing, OfCases, Outdated, Planned, Unpaired
+from framebench.features.claims.measures import OF_PLANS, Nothing, OfCases, Outdated, Unpaired
 from framebench.features.claims.samples import SHARE, TIME
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import Case
@@ -47,8 +47,8 @@ def wanted(claims: Iterable[Claim], measured: Measured, size: str, evidence: boo
     needed = dict.fromkeys([arm.measure.probe for arm in arms if arm.measure.probe] + [NAMES for c in claims if c.absent])
     old = {arm.measure.probe for arm in arms if arm.measure.probe and _outdated(arm, measured, size)}
     old |= {NAMES} if measured.unasked(names(claims)) else set()
-    missing = [probe for probe in needed if measured.probe(probe) is None or probe in old]
-    planned = [case for arm in arms if isinstance(arm.measure, Planned) for case in arm.measure.planned()]
+    missing = [probe for probe in needed if measured.probe(probe) is None or measured.elsewhere(probe) or probe in old]
+    planned = [case for arm in arms if isinstance(arm.measure, OF_PLANS) for case in arm.measure.planned()]
     plans = [case for case in dict.fromkeys(planned) if measured.plan(case) is None]
     return Wanted(together(once), together(timed), list(pairs), missing, plans)
 

@@ -8,6 +8,7 @@ FEATURE = Feature(
         "commands": "command",
         "documents": "tables:documents",
         "causes": "table:causes",
+        "figures": "figure:figures",
     },
     workers=("worker",),
     records={"explained": "record:Explanation"},

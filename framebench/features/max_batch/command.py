@@ -39,6 +39,9 @@ def max_batch_(
     device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = 2**16,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="For each search, after which no other batch is tried.")
+    ] = search.MINUTES,
     results: Results = runner.RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Search again, even if this was answered before.")] = False,
     env: Env = None,
@@ -48,20 +51,14 @@ def max_batch_(
 
     What this machine has found before is answered at once.
     """
-    from framebench.features.max_batch import table as searches
-
     if asked.endswith(".py"):
         if budget is None:
             fail(f"how much memory? framebench max-batch {asked} --budget 16GiB", 2)
         options = runner.Options(time_limit_s=time_limit)
         named = strategies.split(",") if strategies else []
-        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json)
+        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json, minutes)
     given = parts(asked)
-    if given.batch:
-        fail(f"max-batch finds the batch: leave b{given.batch} out", 2)
-    if not given.workload:
-        workloads = spec.names()
-        fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
+    workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
     if device is not None:
         baseline = given if given.strategy else given._replace(strategy=SCENARIOS[stage].baseline)
@@ -71,31 +68,51 @@ def max_batch_(
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
     fit_records: list[Fit] = []
-    for case in search.chosen(given.workload, framework, stage, given.strategy, size):
-        one = (
-            None
-            if again or env
-            else search.known(case, budget_bytes, environments.describe(case.framework), max_batch, results)
-        )
-        if one:
-            say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
-        elif (one := _searched(case, budget_bytes, env, max_batch, options, results, bool(fit_records))) is None:
-            continue
-        fit_records.append(one)
-        if not as_json:
-            searches.table(fit_records[-1]).terminal(out)
-    if as_json:
-        typer.echo(json.dumps([f.model_dump(mode="json") for f in fit_records], indent=1))
+    for case in search.chosen(workload, framework, stage, given.strategy, size):
+        one = None if again or env else _known(case, budget_bytes, max_batch, results)
+        one = one or _searched(case, budget_bytes, env, max_batch, options, results, minutes, bool(fit_records))
+        if one is not None:
+            fit_records.append(one)
+            _show(one, as_json)
+    _print_json(fit_records, as_json)
     raise typer.Exit(any(f.status == "stopped" for f in fit_records) or not fit_records)
+
+
+def _named(workload: str | None, batch: int | None, budget: str | None) -> str:
+    """The workload, which must be named, of a question without a batch."""
+    if batch:
+        fail(f"max-batch finds the batch: leave b{batch} out", 2)
+    workloads = spec.names()
+    if not workload:
+        fail(f"which workload? {', '.join(workloads)}: framebench max-batch '{workloads[-1]}/*/train' --budget {budget}", 2)
+    return workload
+
+
+def _known(case: Case, budget_bytes: int, max_batch: int, results: Path) -> Fit | None:
+    """What this machine has found before, which is said."""
+    one = search.known(case, budget_bytes, environments.describe(case.framework), max_batch, results)
+    if one:
+        say(f"{case.id}: measured {one.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
+    return one
+
+
+def _show(one: Fit, as_json: bool) -> None:
+    from framebench.features.max_batch import table as searches
+
+    if not as_json:
+        searches.table(one).terminal(out)
+
+
+def _print_json(found: list[Fit], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
 
 
 def of_file(
     file: Path, scenario: str, strategies: list[str], budget: int, env: str | None, most: int, options: runner.Options,
-    results: Path, as_json: bool,
+    results: Path, as_json: bool, minutes: float,
 ) -> None:  # fmt: skip
     """A user's own model: what its batch(n) gives for other n."""
-    from framebench.features.max_batch import table as searches
-
     found: list[Fit] = []
     try:
         opened = needed("own_model", "user_model")(file, scenario, strategies, 8, env, results)
@@ -103,18 +120,23 @@ def of_file(
             for case in cases:
                 smallest = replace(case, batch=case.plan.micro_batches)
                 show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-                found.append(search.find(smallest, budget, environment, most, options, where, show_phase))
-                if not as_json:
-                    searches.table(found[-1]).terminal(out)
+                found.append(search.find(smallest, budget, environment, most, options, where, show_phase, minutes))
+                _show(found[-1], as_json)
     except Fault as error:
         fail(str(error), 2)
-    if as_json:
-        typer.echo(json.dumps([f.model_dump(mode="json") for f in found], indent=1))
+    _print_json(found, as_json)
     raise typer.Exit(any(f.status == "stopped" for f in found))
 
 
 def _searched(
-    case: Case, budget_bytes: int, env: str | None, max_batch: int, options: runner.Options, results: Path, before: bool
+    case: Case,
+    budget_bytes: int,
+    env: str | None,
+    max_batch: int,
+    options: runner.Options,
+    results: Path,
+    minutes: float,
+    before: bool,
 ) -> Fit | None:
     """None if the framework's environment cannot be built, which is said. `before`: whether another case has its answer."""
 
@@ -126,7 +148,7 @@ def _searched(
             say(f"{case.framework}: {error}")
             return None
         show_phase = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-        return search.find(case, budget_bytes, environment, max_batch, options, results, show_phase)
+        return search.find(case, budget_bytes, environment, max_batch, options, results, show_phase, minutes)
 
 
 @app.command(rich_help_panel=BUDGET)

@@ -6,7 +6,9 @@ computes the right thing is what `framebench run` verifies.
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +31,7 @@ from framebench.suite.selectors import select
 from framebench.suite.strategy import FRAMEWORKS
 
 MOST = 2**16  # samples in a batch, unless the user says otherwise
+MINUTES = 30.0  # for a search, unless the user says otherwise
 DEFAULT = Options()
 
 
@@ -43,14 +46,26 @@ class Search:
     fits: int = 0
     fails: int = 0  # 0: none seen yet
     stopped: Probe | None = None  # it failed, but not for memory
+    minutes: float = math.inf  # after which no other batch is tried
+    began: float = field(default_factory=time.monotonic)
 
     def run(self) -> Search:
         batch = self.unit
-        while batch <= self.most and not self.fails and self.try_(batch):
+        while batch <= self.most and not self.fails and not self.late and self.try_(batch):
             batch = min(2 * batch, max(batch + self.unit, self.most // self.unit * self.unit))
-        while self.fails - self.fits > self.unit and not self.stopped:
+        while self.fails - self.fits > self.unit and not self.stopped and not self.late:
             self.try_((self.fits + self.fails) // 2 // self.unit * self.unit)
         return self
+
+    @property
+    def late(self) -> bool:
+        return bool(self.probes) and time.monotonic() - self.began > 60 * self.minutes
+
+    @property
+    def open_end(self) -> bool:
+        """Whether it ended for want of time."""
+        decided = self.fails and self.fails - self.fits <= self.unit
+        return self.late and not decided and not self.stopped and self.fits < self.most // self.unit * self.unit
 
     def try_(self, batch: int) -> bool:
         """Probe once, and remember. False ends the search."""
@@ -96,6 +111,7 @@ def find(
     options: Options = DEFAULT,
     results: Path = runner.RESULTS,
     progress: Callable[[Case, str], None] = lambda case, phase: None,
+    minutes: float = MINUTES,
 ) -> Fit:
     """Search for one framework and strategy, and save what was found. Raises OSError if it cannot be written."""
     environment = environment or describe(case.framework)
@@ -112,8 +128,8 @@ def find(
 
     fields: dict[str, Any] = {"status": "unsupported", "answer": f"unsupported: {(why := runner.unsupported(case))}"}
     if not why:
-        search = Search(probe, case.batch, most).run()
-        confirmation = probe(search.fails, None) if search.fails and not search.stopped else None
+        search = Search(probe, case.batch, most, minutes=minutes).run()
+        confirmation = probe(search.fails, None) if search.fails and not search.stopped and not search.open_end else None
         fields = _conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
     where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes, results)
     fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
@@ -148,6 +164,10 @@ def _conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict
     if search.stopped:
         so_far = f"; {search.fits} fits" if search.fits else ""
         return {"status": "stopped", "answer": f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{so_far}"}
+    if search.open_end:
+        found = [f"{search.fits} fits"] * bool(search.fits) + [f"{search.fails} does not"] * bool(search.fails)
+        text = f"stopped after {search.minutes:g} minutes: {', '.join(found)}; --minutes searches longer"
+        return {"status": "stopped", "answer": text, "largest": search.fits or None}
     if not search.fails:
         if not search.fits:
             return {"status": "stopped", "answer": f"--max-batch {search.most} is below the smallest batch, {search.unit}"}

@@ -1,8 +1,8 @@
 """asv's own pages for a folder without network or server.
 
 `asv publish` writes numbers as JSON, and a page that loads its scripts and a style sheet from content networks and then asks a
-server for the JSON: opened from a file it shows an error. What it computed (`index.json`, `graphs/`, `regressions.json`) is
-kept unchanged; its page is replaced by one of ours, which draws the same histories without scripts.
+server for the JSON: opened from a file it shows an error. A page of ours draws the same histories without scripts; the files
+themselves, tens of megabytes, are read and left out.
 """
 
 from __future__ import annotations

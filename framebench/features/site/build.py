@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from framebench import extensions
 from framebench.analysis import breakdown, tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
-from framebench.features.site import asv, casepage
+from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
 from framebench.features.site.writer import THIS_FOLDER, Writer
@@ -42,20 +43,39 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     writer.common["without_asv"] = _write_asv(writer, results.root)
-    writer.page("index.html", "overview.html")
     writer.page("support.html", "support.html", comparisons=support.every_table())
-    for machine in everywhere:
-        _write_machine(writer, machine, results)
+    drawn = [_write_machine(writer, machine, results) for machine in everywhere]
+    _write_front(writer, everywhere, drawn[0])
     return sorted(target.rglob("*.html"))
+
+
+def _write_front(writer: Writer, everywhere: list[Machine], pictures_of_first: dict[str, Picture]) -> None:
+    """The first page: a question with its answer, then a step, releases and the map of the first machine."""
+    folder = machine_folder(everywhere[0].name)
+    steps = [(f"{folder}/{file}", picture) for file, picture in pictures_of_first.items() if picture.name.startswith("step-")]
+    news = [
+        (f"{machine_folder(machine.name)}/{page.name}.html", sentence)
+        for machine in everywhere
+        for page in machine.of_features
+        for sentence in page.news
+    ]
+    of_first = [found[0] for found in everywhere[0].drawn.values() if found]
+    largest = max(of_first, key=lambda one: len(one.compared), default=None)
+    writer.file(front.FILE, front.script(everywhere))
+    writer.page("index.html", "overview.html", steps=steps, news=news, largest=largest)
 
 
 def _write_asv(writer: Writer, results: Path) -> str:
     """asv's histories; returns why there are none, or "" if there are."""
     try:
-        asv.write(results, writer.target / "asv")
+        with tempfile.TemporaryDirectory() as folder:
+            asv.write(results, Path(folder) / "asv")
+            histories = asv.benchmarks(Path(folder) / "asv")
     except asv.Unpublished as reason:
         return str(reason)
-    writer.page("asv/index.html", "asv.html", benchmarks=asv.benchmarks(writer.target / "asv"), without_asv="")
+    if not any(len(series.points) > 1 for benchmark in histories for series in benchmark.series):
+        return "Each of them has one point so far: a history begins with the second commit that is measured"
+    writer.page("asv/index.html", "asv.html", benchmarks=histories, without_asv="")
     return ""
 
 
@@ -69,7 +89,8 @@ def empty(target: Path) -> None:
     (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
-def _write_machine(writer: Writer, machine: Machine, results: Results) -> None:
+def _write_machine(writer: Writer, machine: Machine, results: Results) -> dict[str, Picture]:
+    """All of its pages; returns its figures."""
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
@@ -88,13 +109,15 @@ def _write_machine(writer: Writer, machine: Machine, results: Results) -> None:
         case_records = machine.records_by_case[case]
         record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
         _write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
+    return drawn
 
 
 def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
-    """The figures that the machine's rows can fill, by the file beside the machine's pages."""
+    """The figures that the machine's rows can fill, by the file beside the machine's pages; the support matrix is a page."""
     from framebench.analysis import figures  # takes seconds
 
-    return {f"figures/{slug(picture.name)}.svg": picture for picture in figures.pictures(machine.shown, results)}
+    drawn = figures.pictures(machine.shown, results)
+    return {f"figures/{slug(picture.name)}.svg": picture for picture in drawn if picture.name != "support"}
 
 
 def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
@@ -120,5 +143,4 @@ def _write_case(
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
         sections=casepage.sections(record, case_records, line, bound), dots=casepage.dots(record, case_records),
-        whole=casepage.whole(record),
     )  # fmt: skip

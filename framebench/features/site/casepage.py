@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -202,8 +201,3 @@ def sections(record: Record, case_records: list[Record], line: pd.Series, bound:
     parts = [*measured, _lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
     rest = [_spent(record), provenance(record), history(case_records) if len(case_records) > 1 else None]
     return [part for part in (*parts, *rest) if part is not None and part.rows]
-
-
-def whole(record: Record) -> str:
-    """The record itself, as its file has it."""
-    return json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False)

@@ -172,7 +172,15 @@ class Drawn:
             .index
         )
         place = {(r.strategy, r.framework): (r, ratio) for r, ratio in zip(rows.each(self.group), in_short(self.group))}
-        return [(s, [c for f in self.frameworks for c in self.cells(*place.get((s, f), (None, "-")))]) for s in order]
+        return [
+            (s + self.elsewhere(s), [c for f in self.frameworks for c in self.cells(*place.get((s, f), (None, "-")))])
+            for s in order
+        ]
+
+    def elsewhere(self, strategy: str) -> str:
+        """`, batch 8` where a strategy was measured at other batches than most."""
+        others = sorted(set(self.group["batch"][self.group["strategy"] == strategy]) - {self.batch})
+        return f", batch {' and '.join(map(str, others))}" if others else ""
 
     def cells(self, r: Any, ratio: str) -> Iterator[Cell]:
         if r is None:

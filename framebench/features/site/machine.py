@@ -106,8 +106,12 @@ class Machine:
 
     @property
     def summary(self) -> str:
-        """Where and with what, in one line."""
-        return tables.conditions(self.table)
+        """Where, with what and when, in one line."""
+        newest = max(self.records, key=measured_at).provenance
+        named = zip(self.shown["framework"], self.shown["framework_version"])
+        versions = sorted({f"{title(framework)} {version}" for framework, version in named if isinstance(version, str)})
+        days = dict.fromkeys(f"{end(map(measured_at, self.records)):%Y-%m-%d}" for end in (min, max))
+        return f"{newest.hardware.get('cpu', 'unknown processor')}; {', '.join(versions)}; measured {' to '.join(days)}."
 
 
 def machines(records: list[Record], results: Results) -> list[Machine]:

@@ -7,7 +7,7 @@ from framebench.suite.strategy import TITLES
 
 SCENARIOS = {
     "train": "Training", "eval": "Evaluation", "finetune": "Fine-tuning", "pipeline": "Input pipeline", "pair": "Two models",
-    "varlen": "Sequences of many lengths", "generate": "Generation", "custom_op": "An operator of one's own",
+    "varlen": "Sequences of many lengths", "generate": "Generation", "custom_op": "Custom operator",
 }  # fmt: skip
 SCENARIO_ORDER = tuple(SCENARIOS)  # what everyone asks for first
 
@@ -28,6 +28,7 @@ FIGURES = {
     "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
     "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
     "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
+    "step": "Memory over one step",
     "devices": "What a device that is not here would need", "support": "Which strategy exists where",
     "versions": "A release against the one before",
 }  # fmt: skip
@@ -42,7 +43,7 @@ def figure_title(name: str) -> str:
 
 VERDICTS = {
     "ok": ("reproduced", "stronger"),
-    "wrong": ("contradicted", "no effect worth having", "no such API", "snippet does not run"),
+    "wrong": ("contradicted", "no effect worth having", "not supported", "no such API", "snippet does not run"),
     "timeout": ("weaker", "mixed", "undecided"),
 }  # by the colour that they share with outcomes of cases; the others are grey
 

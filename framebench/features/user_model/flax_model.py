@@ -130,8 +130,8 @@ def weights() -> dict[str, np.ndarray]:
 
 @cache
 def _beginning() -> dict[str, np.ndarray]:
-    """Made once: Linen runs the model to initialise it."""
-    return {name: array for name, _, array in leaves(plain())}
+    """Made once: Linen runs the model to initialise it. Copies: JAX's own arrays would be alive in every step."""
+    return {name: array.copy() for name, _, array in leaves(plain())}
 
 
 def batch(size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -57,7 +57,7 @@ def plain() -> Module:
     model = user().made("model")
     if not isinstance(model, Module):
         raise Fault(f"{user().line('model')}: model() must return a jittor.Module, and it returned {kind(model)}")
-    return model
+    return model.train()  # Jittor's dropout begins in evaluation mode
 
 
 def blocks_of(model: Module) -> list[Module]:

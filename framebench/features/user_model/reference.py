@@ -22,7 +22,7 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.features.user_model import checks
-from framebench.features.user_model.rounding import DRAWS, ROUNDOFF, explained, with_branches
+from framebench.features.user_model.rounding import ROUNDOFF, SECONDS, Draws, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.models.spec import OWN, workload
@@ -77,24 +77,29 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         emit({"phase": "build"})
         adapter = adapters.load(case)
         adapter.build()
+        if adapter.draws_anew:
+            adapter.still = adapter.draws()
+            adapter = anew(adapter, case)
         emit({"phase": "first steps"})
         if not case.stage.trains:
             _one_array(adapter, module.user())
         observed = _finite(adapter, first_steps(adapter)[1])
         emit({"phase": "first steps, repeated"})
         adapter = same(adapter, observed)
-        facts["random"] = adapter.draws()
+        facts["random"] = adapter.still or adapter.draws()
         emit({"phase": "first steps, rounded otherwise"})
-        lost, rounding = _sensitivity(adapter, case, observed)
-        found, still = {case.golden_key: (observed, rounding)}, observed
-        if facts["random"]:
+        draws = Draws(SECONDS / (2 if facts["random"] else 1))
+        lost, rounding = _sensitivity(adapter, case, observed, draws)
+        found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
+        if facts["random"] and not adapter.still:
             emit({"phase": "first steps, without random numbers"})
             adapter.still = True
             adapter = anew(adapter, case)
             still = first_steps(adapter)[1]
-            lost_too, rounding = _sensitivity(adapter, case, still)
+            draws = Draws(SECONDS / 2)
+            lost_too, rounding = _sensitivity(adapter, case, still, draws)
             lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
-        facts["undetermined"] = lost
+        facts["undetermined"], facts["few_runs"] = lost, draws.in_words()
         facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
         if case.stage.trains:
             adapter = anew(adapter, case)  # whose weights may have been moved
@@ -236,15 +241,15 @@ def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]
     }
 
 
-def _sensitivity(adapter: Adapter, case: Case, observed: Observed) -> tuple[list[str], dict[str, Errors]]:
+def _sensitivity(adapter: Adapter, case: Case, observed: Observed, draws: Draws) -> tuple[list[str], dict[str, Errors]]:
     """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision
     is that of each layer's inputs and output, which are moved, too."""
     seen = {}
     for precision, off in ROUNDOFF.items():
         one = _loaded(case, {"roundoff": off}) if precision == "bf16" and case.framework == "jax" else adapter
-        seen[precision] = [_drawn(one, case, seed, off) for seed in range(DRAWS[precision])]
+        seen[precision] = [_drawn(one, case, seed, off) for seed in draws.of(precision)]
     lost = _lost(seen["fp32"], observed, UNDETERMINED) | _lost(seen["bf16"], observed, GROWN)
-    scales = {precision: explained(draws, observed, lost) for precision, draws in seen.items()}
+    scales = {precision: explained(drawn, observed, lost) for precision, drawn in seen.items()}
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
     coarse = joined([scales["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])
     return sorted(lost), {"fp32": with_branches(scales["fp32"], scales["coarse"]), "bf16": coarse}

@@ -10,7 +10,7 @@ rounding explains.
 2. A draw counts as one degree of freedom, however many numbers a tensor has: rounding upstream may move all of them along one
    direction. So an error divided by the scale follows Student's distribution with as many degrees as there were draws.
 3. An error is called wrong beyond the quantile that a right one exceeds once in 1 / `FALSE_ALARM`. Fewer draws mean a wider
-   tolerance, by Student's table and not by hand.
+   tolerance, by Student's table and not by hand. Where steps are slow fewer are made (`Draws`).
 4. A family of tensors, the same weight of each block, has the largest scale among its members. The losses share theirs.
 5. Branches (a ReLU, a largest of several, a choice of experts) are taken otherwise in a few runs of many, which a scale from
    a few draws misses. They show in draws that round 2^7 times more coarsely, where what is smooth is off by 2^7 times as much.
@@ -23,7 +23,8 @@ rounding explains.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import numpy as np
@@ -36,8 +37,38 @@ from framebench.worker.observe import Observed
 # up in another order: some hundred terms then differ by as much as if each moved by eight roundoffs.
 ROUNDOFF = {"fp32": 2.0**-21, "coarse": 2.0**-14, "bf16": 2.0**-8}
 DRAWS = {"fp32": 4, "coarse": 4, "bf16": 12}  # even numbers. In float32 a wide tolerance is narrow still
+SIZES = {"fp32": "of float32's size", "coarse": "of 2^7 times that", "bf16": "of bfloat16's"}
+LEAST = {"fp32": 2, "coarse": 2, "bf16": 4}  # where the steps are slow
+SECONDS = 30.0  # of this process's own time, after which no more are drawn: a busy machine makes no tolerance wider
 BRANCHES = 4.0
 FALSE_ALARM = 1e-5  # of one comparison; a trial makes some thousand, many of which go together
+
+
+class Draws:
+    """How many to make of each precision: `DRAWS`, or fewer where they are slow. Each precision may take its share of the time
+    and what those before it left."""
+
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.process_time) -> None:
+        self.seconds, self.clock, self.began = seconds, clock, clock()
+        self.planned, self.made = 0, dict.fromkeys(DRAWS, 0)
+
+    def of(self, precision: str) -> Iterator[int]:
+        """The seeds, one after the other; an even number of them."""
+        self.planned += DRAWS[precision]
+        until = self.began + self.seconds * self.planned / sum(DRAWS.values())
+        self.made[precision] = 0
+        for number in range(DRAWS[precision]):
+            if number >= LEAST[precision] and number % 2 == 0 and self.clock() > until:
+                return
+            self.made[precision] = number + 1
+            yield number
+
+    def in_words(self) -> str:
+        """Which were fewer than they are elsewhere; empty if none."""
+        few = [f"{made} of {DRAWS[name]} {SIZES[name]}" for name, made in self.made.items() if made < DRAWS[name]]
+        within = f"only those were made that began within {self.seconds:.0f} s"
+        told = f"steps are slow: of the runs with other roundings {within} ({', '.join(few)}), and tolerances are wider"
+        return told if few else ""
 
 
 @cache

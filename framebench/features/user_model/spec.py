@@ -58,7 +58,7 @@ class Own(Workload):
         return bool(self.facts.get("random", True))
 
     def draws_otherwise(self, plan: Any) -> bool:
-        return bool(self.facts.get("random")) and strategies.draws_otherwise(plan)
+        return bool(self.facts.get("random")) and strategies.draws_otherwise(plan, self.facts.get("framework"))
 
     @property
     def incomparable(self) -> tuple[str, ...]:

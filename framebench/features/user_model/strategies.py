@@ -54,7 +54,8 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return f"{facts['optimizer']} computes the loss itself, as often as it likes"
     if facts.get("closure") and plan.precision != "fp32":
         return f"{facts['optimizer']} goes by small differences of gradients, which a lower precision rounds away"
-    if facts.get("random") and draws_otherwise(plan) and any(name.startswith("compile") for name in how):
+    other_draws = facts.get("random") and draws_otherwise(plan, facts.get("framework"))
+    if other_draws and any(name.startswith("compile") for name in how):
         return "the model draws random numbers, and in a compiled step micro-batches and memory formats draw others"
     if facts.get("sparse") and how & {"foreach", "fused_optimizer"}:
         return f"{facts['sparse'][0]} has sparse gradients, which kernels for lists of tensors do not take"
@@ -63,9 +64,11 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     return None
 
 
-def draws_otherwise(plan: Strategy) -> bool:
-    """Micro-batches draw one after the other, another memory format place by place, a lower precision numbers of its own."""
-    return plan.micro_batches > 1 or plan.precision != "fp32" or bool({part.axis for part in plan.parts} & {"memory format"})
+def draws_otherwise(plan: Strategy, framework: str | None) -> bool:
+    """Micro-batches draw one after the other, another memory format place by place, a lower precision numbers of its own, and
+    Jittor's kernels in the order in which they are fused."""
+    formats = {part.axis for part in plan.parts} & {"memory format"}
+    return framework == "jittor" or plan.micro_batches > 1 or plan.precision != "fp32" or bool(formats)
 
 
 def _needs_blocks(part: Strategy, framework: str | None) -> bool:

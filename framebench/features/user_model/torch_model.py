@@ -108,7 +108,12 @@ def _at_full_rate(made: torch.optim.Optimizer) -> None:
 
 def weights() -> dict[str, np.ndarray]:
     """Weights and buffers as the model begins. NumPy has no bfloat16."""
-    return {name: array(tensor) for name, tensor in plain().state_dict().items()}
+    return {name: array(tensor) for name, tensor in state_of(plain())}
+
+
+def state_of(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Its weights and buffers; packages keep descriptions beside them."""
+    return [(name, tensor) for name, tensor in model.state_dict().items() if isinstance(tensor, Tensor)]
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -129,8 +134,7 @@ def facts(size: int) -> dict[str, Any]:
     x = next(leaves(inputs))
     names_of_all = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in names_of_all.items() if p.requires_grad}
-    state = model.state_dict().items()
-    floats = [(name, list(t.shape), name in trained) for name, t in state if t.is_floating_point() or t.is_complex()]
+    floats = [(name, list(t.shape), name in trained) for name, t in state_of(model) if t.is_floating_point() or t.is_complex()]
     if not trained:
         raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
     block_modules = blocks_in(model)

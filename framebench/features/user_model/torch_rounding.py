@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ EXACT = {
 
 MARK = "framebench_rounded"  # an attribute of tensors that autocast would have in the lower precision
 WIDEST = 2.0**-9  # roundoffs below it are not of a lower precision: all is rounded
+POOL = 2**20  # numbers that are drawn for one result. A larger one has them again and again: drawing takes longest
 
 
 @contextmanager
@@ -59,11 +61,13 @@ class Rounds(TorchDispatchMode):
         super().__init__()
         self.roundoff, self.random = roundoff, torch.Generator(device).manual_seed(seed)
         self.everywhere = roundoff < WIDEST
+        self.buffers: dict[tuple[int, torch.dtype], Tensor] = {}
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = operator._schema.name.removeprefix("aten::")
         if name.startswith(PRODUCTS):
-            args = tree_map(lambda a: self.moved(a.clone()) if floating(a) else a, args)
+            place = count()
+            args = tree_map(lambda a: self.moved(self.copied(a, next(place))) if floating(a) else a, args)
         rounds = self.everywhere or name.startswith(PRODUCTS) or of_rounded(name, args)
         result = operator(*args, **(kwargs or {}))
         exact = operator.is_view or name.removesuffix("_") in EXACT or torch.Tag.nondeterministic_seeded in operator.tags
@@ -73,11 +77,34 @@ class Rounds(TorchDispatchMode):
             setattr(tensor, MARK, rounds)
         return result
 
+    def copied(self, tensor: Tensor, place: int) -> Tensor:
+        """A large one where the last one at this place of an operation was: fresh memory takes longer than the product."""
+        if tensor.numel() <= POOL or not in_order(tensor).is_contiguous():
+            return tensor.clone()
+        buffer = self.buffers.get((place, tensor.dtype))
+        if buffer is None or buffer.numel() < tensor.numel():
+            buffer = self.buffers[place, tensor.dtype] = tensor.new_empty(tensor.numel())
+        return buffer.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
+
     def moved(self, tensor: Tensor) -> Tensor:
         """In place."""
-        shares = torch.empty_like(tensor, dtype=tensor.dtype.to_real()).uniform_(-1, 1, generator=self.random)
+        if tensor.numel() > POOL and in_order(tensor).is_contiguous():
+            factors, whole = self.factors(tensor.new_empty(POOL)), tensor.numel() // POOL * POOL
+            flat = in_order(tensor).view(-1)
+            flat[:whole].view(-1, POOL).mul_(factors)
+            flat[whole:].mul_(factors[: tensor.numel() - whole])
+            return tensor
+        return tensor.mul_(self.factors(torch.empty_like(tensor)))
+
+    def factors(self, like: Tensor) -> Tensor:
+        shares = torch.empty_like(like, dtype=like.dtype.to_real()).uniform_(-1, 1, generator=self.random)
         alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
-        return tensor.mul_(shares.add_(alike).mul_(self.roundoff).add_(1))
+        return shares.add_(alike).mul_(self.roundoff).add_(1)
+
+
+def in_order(tensor: Tensor) -> Tensor:
+    """Its axes as they lie in memory."""
+    return tensor.permute(sorted(range(tensor.ndim), key=tensor.stride, reverse=True))
 
 
 def of_rounded(name: str, args: Any) -> bool:

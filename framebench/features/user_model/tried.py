@@ -1,4 +1,5 @@
-"""The tables of docs/try.md: right models that were tried with other seeds, and bugs planted in them (`tools/honest`)."""
+"""The tables of docs/try.md: right models that were tried with other seeds, bugs planted in them, and peaks of other people's
+models beside a plain loop (`tools/honest`)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.comparison import Comparison, mib
 from framebench.analysis.results import Results
 
 HEAD = (
@@ -19,6 +20,9 @@ HEAD = (
     "nearest to wrong, bf16",
     "not tried, or otherwise",
 )
+ALLOWED = 0.03
+FOREIGN_HEAD = "model", "scenario", "try MiB", "plain loop MiB", "apart", "packages, and verdicts"
+FRAMEWORK_PACKAGES = "torch", "jax", "optax", "jittor"
 BUG_HEAD = "bug", "fp32", "amp_bf16", "accumulate"
 
 
@@ -29,6 +33,43 @@ def documents(results: Results) -> Iterator[Comparison]:
         found = json.loads(file.read_text())
         yield models(found)
         yield bugs(found)
+    file = results.root / "study/foreign_models.json"
+    if file.exists():
+        yield foreign(json.loads(file.read_text())["rows"])
+
+
+def foreign(rows: list[dict[str, Any]]) -> Comparison:
+    """Peaks by two instruments, and what came of strategies where they were verified, too."""
+    read = [row for row in rows if "peak" in row]
+    beyond = [row for row in read if abs(off(row)) > ALLOWED]
+    made = sorted({(row["commit"] or "no commit")[:10] for row in read})
+    widest = max((abs(off(row)) for row in read), default=0.0)
+    caption = (
+        f"{len({row['model'] for row in rows})} models of packages that nobody here wrote, as their authors made them, with a "
+        f"batch of {rows[0]['batch']}. try: the baseline's peak as `framebench try` reads it. plain loop: the kernel's "
+        f"high-water mark in a fresh process without framebench, less what the process holds once such a loop was run and "
+        f"thrown away. {len(read) - len(beyond)} of {len(read)} agree to {ALLOWED:.0%}; the widest is {widest:.1%} apart. "
+        f"{machines(read)}, at {', '.join(made)}."
+    )
+    return Comparison.of_text("Models of other people's packages", caption, FOREIGN_HEAD, [*map(of_foreign, rows)], left=2)
+
+
+def off(row: dict[str, Any]) -> float:
+    return float(row["peak"] / row["plain"] - 1)
+
+
+def machines(rows: list[dict[str, Any]]) -> str:
+    each = sorted({f"{row['machine']}, {row['measured_at'][:10]}" for row in rows})
+    return "On " + " and ".join(each)
+
+
+def of_foreign(row: dict[str, Any]) -> tuple[str, ...]:
+    if "failed" in row:
+        return row["what"], row["scenario"], "-", "-", "-", row["failed"][:120]
+    packages = ", ".join(f"{name} {version}" for name, version in row["packages"].items() if name not in FRAMEWORK_PACKAGES)
+    verdicts = ", ".join(f"{strategy}: {status}" for strategy, status in row["verdicts"].items())
+    beside = "; ".join(filter(None, [packages, verdicts]))
+    return row["what"], row["scenario"], mib(row["peak"]), mib(row["plain"]), f"{off(row):+.1%}", beside
 
 
 def models(found: dict[str, Any]) -> Comparison:

@@ -66,12 +66,14 @@ def _panel(axes: Axes, cells: pd.DataFrame) -> None:
 
 def _changes_title(cells: pd.DataFrame) -> str:
     """In how many cases each quantity got worse, and by how much at most."""
-    phrases = []
+    phrases, compared = [], []
     for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
         worse = group["value"][group["verdict"] == REGRESSION]
-        most = f", by at most {worse.max() - 1:.0%}" if len(worse) else ""
-        phrases.append(f"worse {quantity} in {len(worse)} of {len(group)} cases{most}")
-    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {rows.listed(phrases)}"
+        compared.append(f"{len(group)} of {quantity}")
+        if len(worse):
+            phrases.append(f"worse {quantity} in {len(worse)} of {len(group)} cases, by at most {worse.max() - 1:.0%}")
+    found = rows.listed(phrases) or f"no regression found ({rows.listed(compared)} compared)"
+    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {found}"
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from framebench.extensions import Page
-from framebench.features.versions.table import causes_in, comparisons
+from framebench.features.versions.table import causes_in, in_words, successive, table
 
 
 def pages(machine: Any) -> Iterator[Page]:
     """Each version of a framework against the one before it, where both have a case."""
-    if tables := comparisons(machine.records, causes_in(machine.results.root)):
-        yield Page("versions", "Versions", "versions/page.html", lambda: {"comparisons": tables})
+    if pairs := list(successive(machine.records)):
+        cause = causes_in(machine.results.root)
+        tables = [table(rows, cause) for rows in pairs]
+        yield Page(
+            "versions",
+            "Versions",
+            "versions/page.html",
+            lambda: {"comparisons": tables},
+            tuple(in_words(rows) for rows in pairs),
+        )

@@ -27,7 +27,7 @@ from framebench.analysis.selection import counting, measured_at
 from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
 from framebench.analysis.statistics import FEW as BLOCKS
 from framebench.records.record import Record
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.strategy import FRAMEWORKS, TITLES
 
 Key = tuple[str, str]  # machine and case
 QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
@@ -261,12 +261,10 @@ def _history(all_records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
 
 HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
 RULE = (
-    "ratio: change over base, above 1 is worse. Of times not of these columns, but within a round of a block, median over its "
-    "rounds, mean over blocks with its 95 % interval; of first steps of the processes of one block; base and change are "
-    "geometric means over the same blocks; of peaks the largest, good to what the instrument resolves. A difference is "
-    "claimed if it exceeds the minimum and chance gives it in at most 5 %, with p corrected for the number of tests (Holm); "
-    f"what shares fewer than {BLOCKS} blocks is too few. Instructions tell same work or other work, not speed. "
-    "MiB = 2^20 bytes."
+    "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
+    "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "
+    f"corrected for the number of tests (Holm). Fewer than {BLOCKS} shared blocks are too few. How it is decided: "
+    "docs/versions.md. MiB = 2^20 bytes."
 )
 
 
@@ -338,6 +336,22 @@ def summary(rows: list[Row]) -> str:
     """`1 regression, 30 no difference`; in the order of VERDICTS."""
     counts = Counter(r.verdict for r in rows)
     return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+
+
+def in_words(rows: list[Row]) -> str:
+    """What changed, in a sentence or two: how many differences were found, and the largest regression of each quantity."""
+    decided = [r for r in rows if r.verdict in (REGRESSION, IMPROVEMENT, NONE) and r.ratio is not None]
+    verdict_counts = Counter(r.verdict for r in decided)
+    found = [f"{verdict_counts[v]} {v}{'s' * (verdict_counts[v] != 1)}" for v in (REGRESSION, IMPROVEMENT) if verdict_counts[v]]
+    compared = ", ".join(f"{count} of {quantity}" for quantity, count in Counter(r.quantity for r in decided).items())
+    worst = {r.quantity: r for r in sorted(decided, key=lambda r: r.ratio or 0.0) if r.verdict == REGRESSION}
+    largest = "; ".join(f"{r.ratio:.2f} x the {name} of {r.case}" for name, r in worst.items())
+    (framework, old), (_, new) = parse(rows[0].base), parse(rows[0].change)
+    what = " and ".join(found) or "no difference that matters"
+    return (
+        f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {what} in {len(decided)} comparisons "
+        f"({compared or 'none was decided'}).{f' Largest: {largest}.' if largest else ''}"
+    )
 
 
 def held(rows: list[Row]) -> str:

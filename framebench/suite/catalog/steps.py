@@ -138,6 +138,7 @@ _EXECUTION = (
             Native("the step under jax.disable_jit"),
             Unsupported("Jittor compiles every operator; not_lazy is the nearest"),
         ),
+        clashes={"no_donate": "operations that are executed one by one donate nothing"},
     ),
     Strategy(
         "no_fuse", ("train", "eval"), "execution", "operators compiled one by one, not fused", "kernels executed per step",

@@ -14,14 +14,14 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.features.claims.advice import NONE
 from framebench.features.claims.arms import TORCH, ratios, times
-from framebench.features.claims.entries import as_json
+from framebench.features.claims.entries import Line, as_json, qualifier
 from framebench.features.claims.ledger import entry, ledger
 from framebench.features.claims.measures import Nothing, quotient
 from framebench.features.claims.needs import ANYWHERE, Needs
 from framebench.features.claims.registry import REGISTRY
-from framebench.features.claims.rule import Verdict
+from framebench.features.claims.rule import DECIDED, Verdict
 from framebench.features.claims.samples import bounds
-from framebench.features.claims.show import table
+from framebench.features.claims.show import table, tables
 from framebench.features.claims.store import Measured
 from framebench.features.claims.wanted import wanted
 from framebench.records import store
@@ -211,7 +211,7 @@ UNMET: Verdict = "precondition not met here"
 
 def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    for claim in ("A6", "B12", "B14", "C9"):
+    for claim in ("A6", "B8", "B14", "C9"):
         found = one(results, claim)
         assert (found.verdict, found.value) == (UNMET, None)
         assert "needs a GPU" in found.remark
@@ -221,7 +221,7 @@ def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
     card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     store.write(record(case, provenance=card), store.folder(results, "m", "torch-1", case))
-    for claim in ("A6", "B12", "B14", "C9"):
+    for claim in ("A6", "B8", "B14", "C9"):
         assert one(results, claim).verdict == "not measured"
 
 
@@ -343,3 +343,93 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     found = {arm.name: arm.value for arm in peak.lines if arm.decides and "transformer" in arm.name}
     assert list(found.values()) == [0.7, None], "JAX's process has no plan of its own"
     assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
+
+
+def test_what_is_barred_is_told(results: Path) -> None:
+    """It decides nothing, and is not withheld."""
+    found = compiled(results, 80, needs=Needs(device="gpu"))
+    assert "1 arm decides nothing: needs a GPU; here: -20.0 %." in found.remark
+
+
+def test_an_undecided_verdict_says_what_is_left_open(results: Path) -> None:
+    compiled(results, 55, target=times(0.6))
+    put(results, "transformer/torch/train/compile/b4/tiny", 45, minute=1)
+    found = one(results, made_up(target=times(0.6)))
+    assert (found.verdict, found.qualifier) == ("undecided", "reproduced or stronger")
+    assert found.judged == "undecided (reproduced or stronger)"
+
+
+@pytest.mark.parametrize(("transfers", "said"), [(True, ""), (False, "on a CPU")])
+def test_a_cpus_verdict_on_what_a_gpu_may_say_otherwise_says_so(results: Path, transfers: bool, said: str) -> None:
+    compiled(results, 80)
+    assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == said
+
+
+def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
+    full = Line("T1", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2], planned=True,
+                device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
+    small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
+    assert qualifier("reproduced", [small, small, full], True) == "undecided at size full"
+    assert qualifier("undecided", [small, full], True) == (
+        "reproduced at size cpu; contradicted or no effect worth having at size full"
+    )
+    assert qualifier("mixed", [small, full], True) == "", "its remark names the sides"
+
+
+def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> None:
+    """Of an undecided one too: nobody's number is left out."""
+    claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    for workload, peaks in (("transformer", (80,)), ("resnet50", (60,)), ("unet3d", (98.5, 99.5))):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        for minute, peak in enumerate(peaks):
+            put(results, f"{workload}/torch/train/compile/b4/tiny", peak, minute=minute)
+    found = one(results, claim)
+    assert found.verdict == "reproduced"
+    assert (found.value, found.low, found.high) == pytest.approx((0.8, 0.6, 0.995))
+    assert found.recommendation == "Compile: -0.5 % to -40.0 %. [less: 2 of 3 arms that decide]"
+
+
+def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:
+    def with_options(**options: str) -> Proof:
+        return Proof(proven=True, evidence={"compiler_options": options})
+
+    compiled(results, 80)
+    assert "Compiled with" not in one(results, made_up()).remark
+    for minute, strategy in enumerate(("compile", "fp32"), 1):
+        effect = with_options(xla_disable_hlo_passes="a_pass")
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", 80, minute=minute, effect=effect)
+        told = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
+        newest = "compile" if minute == 1 else "both"
+        assert (told in one(results, made_up()).remark) == (newest == "compile")
+
+
+def test_no_arm_that_supports_it_is_not_mixed(results: Path) -> None:
+    claim = replace(
+        made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
+    )
+    for workload, peak in (("transformer", 100), ("unet3d", 120)):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
+    found = one(results, claim)
+    assert (found.verdict, found.measured) == ("not supported", "+0.0 to +20.0 %")
+    assert "contradicted: unet3d/torch" in found.remark
+
+
+def test_what_a_card_has_measured_stands_beside_the_published_row(results: Path) -> None:
+    """Arm by arm, with the release that was there; no claim of the card's own is made of them."""
+    put(results, "transformer/torch/train/fp32/b4/cpu", 100)
+    put(results, "transformer/torch/train/checkpoint/b4/cpu", 60)
+    put(results, "unet3d/torch/train/fp32/b4/cpu")
+    for strategy, peak in (("fp32", 100), ("checkpoint", 55)):
+        path = put(results, f"transformer/torch/train/{strategy}/b8/full", peak, origin={
+            "machine": "card", "hardware": {"cpu": "x", "device": "NVIDIA H200"},
+        })  # fmt: skip
+        there = results / "records" / "card" / path.relative_to(results / "records" / "m")
+        there.parent.mkdir(parents=True)
+        path.rename(there)
+    made = {(made.title, made.machine): made for made in tables(Results(results))}
+    (beside,) = [note for note in made["Claims", "m"].notes if note.startswith("A8: ")]
+    assert "On card transformer/torch b8/full: -45.0 %, reproduced." in beside
+    arms = made["Claims' arms on a GPU", "card"]
+    assert ("A8", "transformer/torch b8/full", "-45.0 %", "reproduced") in [(r[0], r[2], r[4], r[5]) for r in arms.rows]
+    assert not any(title.startswith("Claims, measured elsewhere") for title, _ in made), "of full size there are arms alone"

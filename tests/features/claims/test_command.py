@@ -76,7 +76,7 @@ def run(*arguments: str, results: Path) -> Any:
 
 def test_the_command_prints_json(results: Path) -> None:
     compiled(results, 80)
-    found = run("B19", "--json", "--size", "tiny", "--machine", "m", results=results)
+    found = run("B14", "--json", "--size", "tiny", "--machine", "m", results=results)
     assert found.exit_code == 0
     assert {entry["verdict"] for entry in json.loads(found.stdout)} == {"precondition not met here"}
 
@@ -84,7 +84,9 @@ def test_the_command_prints_json(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["Z9"], "no claim Z9; claims: "),
+        (["Z9"], "no claim Z9; claims: A1 to A"),
+        (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
+        (["A1 speed"], "claim A1 has no parts; type framebench claims A1"),
         (["--machine", "nowhere"], "machines: m"),
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
@@ -117,7 +119,8 @@ def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest
     monkeypatch.setattr("framebench.features.claims.plans.kept", lambda _: {})
     found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    assert {case.id for case in planned} == {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")}
+    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {case.id for case in planned}
+    assert {case.framework for case in planned} == {"torch"}
     ids = [case.id for case in measured]
     assert "resnet50/torch/train/width_half/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" not in ids

@@ -13,7 +13,7 @@ from framebench.engine.runner import Options
 from framebench.features.claims import measure as claim_probes
 from framebench.features.claims import probed_record as probed
 from framebench.features.claims.probes import inputs as input_probe
-from framebench.features.claims.probes.names import exists
+from framebench.features.claims.probes.names import exists, looked_up
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.max_batch import oom_recovery
 from framebench.features.max_batch.oom_recovery import Evaluation, Recovery
@@ -40,6 +40,12 @@ def test_names_are_looked_up(path: str, there: bool) -> None:
     assert exists(path) == there
 
 
+def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
+    found = looked_up(["json.**decode**", "json.**checkpoint**", "json.loads"])
+    assert (found["json.**decode**"], found["json.**checkpoint**"], found["json.loads"]) == (True, False, True)
+    assert {"json.JSONDecoder", "json.JSONDecoder.decode", "json.decoder.JSONDecoder"} <= found.keys(), "what was found is said"
+
+
 def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     found = {name: values[0] for name, values in claim_probes.inputs().items()}
@@ -47,6 +53,8 @@ def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.M
     for name in ("listed_resident", "listed_private", "mapped_resident"):
         assert found[name] == pytest.approx(size, rel=0.02), name
     assert found["mapped_private"] < 0.02 * size
+    assert found["mapped_left"] < 0.02 * size, "the file has them"
+    assert 0 <= found["listed_left"] <= 1.02 * size, "all of it, where there is no swap"
     assert found["mapped_batches"] == found["batches"], "a mapped file needs no memory of its own"
     assert 0.4 < found["listed_batches"] / found["batches"] < 0.6, "half of them fit"
 

@@ -30,3 +30,19 @@ CARD = Conditions("full", "gpu", frozenset(), {"jax": "0.10.2"})
 )
 def test_what_is_not_met_is_named(needs: Needs, here: Conditions, words: tuple[str, ...]) -> None:
     assert needs.unmet(here) == "; ".join(words)
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (Needs(workload="efficientnet"), "needs a workload efficientnet: the suite has none"),
+        (Needs(workload="unet3d"), ""),
+        (Needs(instrument="taste"), "needs taste: no instrument of the suite reads it"),
+        (Needs(instrument="host.rss"), ""),
+        (Needs(listing="torch_nothing"), "needs the listing torch_nothing: it is not kept"),
+        (Needs(listing="torch_jit"), ""),
+        (Needs(release="torch 1.13"), "needs torch 1.13: the suite has no environment with it"),
+    ],
+)
+def test_what_the_suite_lacks_is_no_precondition(needs: Needs, words: str) -> None:
+    assert (needs.lacking(), needs.unmet(CPU)) == (words, "")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
 from framebench.analysis.results import Results
 from framebench.features.claims import measure as claim_probes
 from framebench.features.claims.ledger import ledger, names
+from framebench.features.claims.probed import amount, of_all
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import Verdict
 from framebench.features.claims.show import parts, table
+from framebench.features.claims.store import Measured
+from framebench.features.claims.wanted import wanted
 from framebench.records import store
 from tests.features.claims.judged import MIB, one, probe
 
@@ -30,9 +36,14 @@ def test_no_such_api_is_what_a_look_up_found(results: Path, claim: str, name: st
 def test_probes_are_judged_like_records(results: Path) -> None:
     grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
     probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
-    found = one(results, "C12")
-    assert [line.value for line in found.lines[:2]] == [pytest.approx(r) for r in (260 / 256, 1 / 256)]
-    assert found.verdict == "contradicted", "by resident memory: the other never counts pages of a file"
+    assert one(results, "C12").verdict == "not measured", "an older program's, from which nothing was taken back"
+    counts = {"batches": 64.0, "listed_batches": 32.0, "mapped_batches": 64.0}
+    for minute, left, verdict in ((1, 2.56, "reproduced"), (2, 256.0, "no effect worth having"), (3, 300.0, "contradicted")):
+        sizes = grown | {"listed_left": 256.0, "mapped_left": left}
+        found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {name: [n] * 5 for name, n in counts.items()}
+        probe(results, "inputs", minute=minute, found=found)
+        assert (one(results, "C12").verdict, one(results, "C12").value) == (verdict, pytest.approx(left / 256))
+    assert [line.value for line in one(results, "C12").lines[1:4]] == [pytest.approx(r) for r in (260 / 256, 2, 1 / 256)]
 
 
 def test_what_a_collector_does_in_python_stands_beside_and_decides_nothing(results: Path) -> None:
@@ -56,8 +67,8 @@ def test_the_monitor_is_judged_over_processes(results: Path, ratios: list[float]
         "monitor",
         found={"watched_over_alone": ratios, "seen_over_peak": [0.99 + i / 1000 for i, _ in enumerate(ratios)]},
     )
-    found = one(results, "C15")
-    assert (found.verdict, found.lines[1].verdict) == ("reproduced", verdict)
+    peak, cost = ledger(Results(results), "m", "tiny", ["C15"])
+    assert (peak.verdict, cost.verdict) == ("reproduced", verdict)
 
 
 def test_reports_are_judged_by_their_programs(results: Path) -> None:
@@ -99,3 +110,32 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
     (where / "x.json").write_text('{"probe": 1}')
     with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
         assert one(results, "B16").verdict == "not measured"
+
+
+def test_another_machines_probe_stands_where_this_one_has_none_of_today(results: Path) -> None:
+    """And says whose it is; this machine's own counts first, unless an older program gave it."""
+    found = {"watched_over_alone": [1.0] * 5, "seen_over_peak": [0.99] * 5}
+    today = probe(results, "monitor", minute=1, found=found | {"seen_over_peak": [0.9] * 5})
+    theirs = results / "claims" / "another" / "monitor" / today.name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(re.sub(r'"machine": ?"m"', '"machine":"another"', today.read_text()))
+    today.unlink()
+    path = probe(results, "monitor", found=found)
+    assert one(results, "C15").value == pytest.approx(0.99)
+    path.unlink()
+    assert one(results, "C15").value == pytest.approx(0.9)
+    assert "Tried on another." in one(results, "C15").remark
+    probe(results, "monitor", found={"alone_s": [1.0]})
+    assert one(results, "C15").value == pytest.approx(0.9)
+    assert "monitor" in wanted(REGISTRY.chosen(["C15"]), Measured(Results(results), "m"), "tiny").probes, "it may have its own"
+
+
+def test_amounts_have_students_interval_and_counts_their_range() -> None:
+    values = [3.0, 8.5, 9.6, 7.0, 8.0]
+    half = 2.776 * stdev(values) / 5**0.5
+    assert amount("later")({"later": values}) == pytest.approx(
+        (mean(values), mean(values) - half, mean(values) + half), rel=1e-3
+    )
+    assert amount("a", "b")({"a": [3.0] * 5, "b": [1.0] * 5}) == (2, 2, 2)
+    assert amount("a")({"a": [3.0]}).high == math.inf, "one process has none"
+    assert of_all("n")({"n": [1.0, 2.0, 4.0]}) == (2, 1, 4)

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framebench.features.claims.rule import DECIDED, TOLERANCE, Effect, Sign, Target, Verdict, decide, sides, sign, summary
+from framebench.features.claims.rule import (
+    DECIDED,
+    TOLERANCE,
+    Effect,
+    Sign,
+    Target,
+    Verdict,
+    between,
+    decide,
+    sides,
+    sign,
+    summary,
+)
 
 number = st.floats(-10, 10, allow_nan=False)
 INTERVALS = st.tuples(number, number, number).map(sorted)
@@ -141,7 +153,9 @@ NOT_MET: Verdict = "precondition not met here"
         (["weaker", "reproduced"], "mixed"),
         (["stronger", "reproduced"], "mixed"),
         (["contradicted", "contradicted"], "contradicted"),
-        (["contradicted", "no effect worth having"], "mixed"),
+        (["contradicted", "no effect worth having"], "not supported"),
+        (["contradicted", "no effect worth having", "undecided"], "not supported"),
+        (["contradicted", "no effect worth having", "weaker"], "mixed"),
         (["contradicted", "reproduced", "undecided", "undecided", "undecided"], "mixed"),
         (["no effect worth having", "reproduced"], "mixed"),
         (["undecided", "reproduced"], "undecided"),
@@ -163,10 +177,39 @@ def test_the_verdict_on_several_arms(arms: list[Verdict], verdict: Verdict) -> N
 @given(st.lists(st.sampled_from(DECIDED), min_size=2))
 def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdict]) -> None:
     named = sides((f"arm {i}", verdict) for i, verdict in enumerate(arms))
-    assert (summary(arms) == "mixed") == bool(named) == (len(set(arms)) > 1)
+    assert (summary(arms) in ("mixed", "not supported")) == bool(named) == (len(set(arms)) > 1)
     if named:
         assert all(f"arm {i}" in named for i in range(len(arms)))
         assert all(verdict in named for verdict in arms)
+
+
+@pytest.mark.parametrize(
+    ("effect", "target", "verdicts"),
+    [
+        ((0.55, 0.5, 0.66), FORTY_LESS, ["reproduced", "stronger"]),
+        ((0.9, 0.85, 1.005), FORTY_LESS, ["no effect worth having", "weaker"]),
+        ((0.9, 0.5, 1.2), FORTY_LESS, list(DECIDED)),
+        ((0.9, 0.8, 1.005), Target(-1, 1.0, 0.01), ["no effect worth having", "reproduced"]),
+        ((0.2, 0.1, 0.33), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["reproduced"]),
+        ((0.9, -math.inf, math.inf), FORTY_LESS, []),
+    ],
+)
+def test_between_what_an_interval_leaves_open(
+    effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
+) -> None:
+    assert list(between(Effect(*effect), target)) == verdicts
+
+
+@given(INTERVALS, TARGETS)
+def test_what_is_decided_is_the_one_verdict_that_is_left(ends: list[float], target: Target) -> None:
+    low, value, high = ends
+    effect = Effect(value, low, high)
+    found, left = decide(effect, target), between(effect, target)
+    assert left
+    if found == "no effect worth having":  # at most: the opposite is none either
+        assert set(left) <= {"contradicted", "no effect worth having"}
+    else:
+        assert (left == (found,)) == (found != "undecided")
 
 
 def test_a_tolerance_is_a_part_of_the_claim() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.features.max_batch.measure import Search, chosen, find
+from framebench.features.max_batch.measure import Search, _conclusion, chosen, find
 from framebench.features.max_batch.oom_recovery import Evaluation, evaluator
 from framebench.instruments.limits import Order
 from framebench.records.search import Fit, Probe
@@ -56,6 +56,17 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
     else:
         assert "failed" not in seen.values()
         assert search.fails - search.fits == unit or (search.fails, search.fits) == (0, 256)
+
+
+@pytest.mark.parametrize(("threshold", "left_open"), [(64, True), (0, False)])
+def test_a_search_that_takes_too_long_says_how_far_it_came(threshold: int, left_open: bool) -> None:
+    """One batch is tried in any case; where it decides, nothing was left for want of time."""
+    search = Search(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0).run()
+    assert [probe.batch for probe in search.probes] == [1]
+    assert search.open_end == left_open
+    told = _conclusion(search, None, 2**20)
+    assert ("1 fits; --minutes searches longer" in told["answer"]) == left_open
+    assert told["status"] == ("stopped" if left_open else "none")
 
 
 PROGRAMS = Path(__file__).parent / "programs"

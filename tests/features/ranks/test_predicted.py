@@ -73,7 +73,10 @@ def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> 
     assert not {"optimizer states", "gradients", "gradient buckets"} & (whole.parts.keys() | divided.parts.keys())
 
 
-@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even(4))])
+@pytest.mark.parametrize(
+    ("strategy", "params"),
+    [pytest.param("replicated", WHOLE, marks=pytest.mark.all_cells), ("fully_sharded", even(4))],
+)
 def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
     found = of("jax", strategy, "b4x4", "eval")
     assert found.parts["parameters"] == params
@@ -82,7 +85,11 @@ def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "params", "states"),
-    [("replicated", WHOLE, 2 * WHOLE), ("sharded_states", WHOLE, 2 * even(4)), ("fully_sharded", even(4), 2 * even(4))],
+    [
+        pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cells),
+        ("sharded_states", WHOLE, 2 * even(4)),
+        pytest.param("fully_sharded", even(4), 2 * even(4), marks=pytest.mark.all_cells),
+    ],
 )
 def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, states: int) -> None:
     found = of("jax", strategy, "b4x4")

@@ -129,3 +129,41 @@ def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any])
         return
     assert max(ours["holders"], key=ours["holders"].get) == holder
     assert ours["holders"][holder] == pytest.approx(size, abs=(4 if holder == UNSEEN else 0.1) * MIB)
+
+
+FLAX = """
+import jax
+import optax
+from flax import {api}
+
+WIDTH = 256
+
+def model():
+    return {model}
+
+def batch(n):
+    x, y = jax.random.normal(jax.random.key(0), (2, n, WIDTH))
+    return x, y
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer():
+    return optax.adam(1e-3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("api", "model"),
+    [
+        ("nnx", "nnx.Sequential(*[nnx.Linear(WIDTH, WIDTH, rngs=nnx.Rngs(0)) for _ in range(3)])"),
+        ("linen", "linen.Sequential([linen.Dense(WIDTH) for _ in range(3)])"),
+    ],
+)
+def test_a_flax_model_is_there_once(api: str, model: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+    """Weights and Adam's two moments: what the file's model began as is not kept beside them."""
+    file = tmp_path / "mine.py"
+    file.write_text(FLAX.format(api=api, model=model))
+    found = run_inside(environment["jax"], PROGRAM.with_name("try_flax_live.py"), str(file))
+    assert isinstance(found, dict)
+    assert found["live"] == pytest.approx(3 * found["weights"] + found["inputs"], abs=4096)

@@ -94,7 +94,11 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
     ("code", "device", "message"),
     [
         (FILE, "rtx4090", "rtx4090-24gb"),
-        (FILE.replace("torch.randn(n, WIDTH), ", ""), "rtx4090-24gb", "batch(n) must return (inputs, target)"),
+        (
+            FILE.replace("torch.randn(n, WIDTH), ", ""),
+            "rtx4090-24gb",
+            "and it returned torch.Tensor;",
+        ),
         (FILE.replace("WIDTH = 1024", "raise SystemError('mine')"), "rtx4090-24gb", "SystemError: mine"),
         (
             FILE.replace("import torch\n", "import jittor\n").replace("from torch import nn", ""),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from framebench.features.user_model.rounding import DRAWS, FALSE_ALARM, explained, student, with_branches
+from framebench.engine.environments import Environment
+from framebench.features.user_model.rounding import DRAWS, FALSE_ALARM, LEAST, Draws, explained, student, with_branches
 from framebench.suite.tensors import errors, summaries
 from framebench.suite.tolerance import MULTIPLE
 from framebench.worker.observe import Observed
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "try_rounds.py"
 
 
 @pytest.mark.parametrize("degrees", sorted({*DRAWS.values(), 2, 30}))
@@ -50,3 +56,44 @@ def test_a_branch_that_few_draws_miss_shows_in_coarser_ones() -> None:
     fine = {"gradient": {"smooth": smooth, "branchy": smooth}}
     coarse = {"gradient": {"smooth": (2e-4, 2e-4), "branchy": (1e-2, 1e-3)}}
     assert with_branches(fine, coarse)["gradient"] == {"smooth": smooth, "branchy": (1e-2, branch[1])}
+
+
+class Clock:
+    """Goes on by a draw's seconds whenever one was made."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+    def drawn(self, draws: Draws) -> dict[str, int]:
+        for precision in DRAWS:
+            for _ in draws.of(precision):
+                self.now += self.seconds
+        return draws.made
+
+
+@pytest.mark.parametrize(
+    ("seconds", "made"),
+    [(0.1, DRAWS), (30.0, LEAST), (1.0, {"fp32": 4, "coarse": 4, "bf16": 12}), (2.0, {"fp32": 4, "coarse": 2, "bf16": 6})],
+)
+def test_slow_steps_are_drawn_less_often(seconds: float, made: dict[str, int]) -> None:
+    clock = Clock(seconds)
+    draws = Draws(20.0, clock)
+    assert clock.drawn(draws) == made
+    assert bool(draws.in_words()) == (made != DRAWS)
+    assert all(number % 2 == 0 for number in made.values()), "Student's table here has even numbers alone"
+    if made["bf16"] < DRAWS["bf16"]:
+        assert f"{made['bf16']} of 12 of bfloat16's" in draws.in_words()
+        assert "20 s" in draws.in_words()
+
+
+def test_large_tensors_are_rounded_as_small_ones_are(environment: dict[str, Environment]) -> None:
+    """A large one has the same draws again and again, in the order in which it lies in memory."""
+    found = run_inside(environment["torch"], PROGRAM)
+    for name, move in found.items():
+        assert move["largest"] <= 2.001, name
+        assert move["still"] < 1e-3, name
+        if name != "one number":
+            assert move["spread"] == pytest.approx(1 / 3**0.5, rel=0.03), name

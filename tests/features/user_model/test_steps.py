@@ -86,9 +86,11 @@ RANDOM = """
         return Net(off=0.2)
 """
 FILES = {
-    "two inputs": File(
+    "two inputs, and a description beside the weights": File(
         """
         class Two(Net):
+            def state_dict(self, *args, **named):
+                return super().state_dict(*args, **named) | {"_metadata": {"width": 16}}
             def forward(self, x, t):
                 return super().forward(x + t[:, None])
         def model():
@@ -112,6 +114,39 @@ FILES = {
             return F.cross_entropy(output["logits"], target) + 0.01 * output["square"].mean()
         """,
         USUAL,
+    ),
+    "a cache of keys, which a second run would fill again": File(
+        """
+        class Cache:
+            def __init__(self):
+                self.keys = []
+            def get_seq_length(self):
+                return len(self.keys)
+            def update(self, keys):
+                self.keys.append(keys)
+                return torch.cat(self.keys, 1)
+        class Attends(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.query, self.key, self.out = (nn.Linear(16, 16) for _ in range(3))
+            def forward(self, x, cache, use_cache=False):
+                keys = self.key(x)
+                keys = keys if cache is None else cache.update(keys)
+                return x + self.out((self.query(x) @ keys.transpose(1, 2)).softmax(-1) @ keys)
+        class Cached(Net):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList([Attends() for _ in range(3)])
+            def forward(self, x):
+                for number, block in enumerate(self.blocks):
+                    x = block(x, cache=Cache(), use_cache=True) if number else block(x, Cache(), True)
+                return self.head(x[:, 0])
+        def model():
+            return Cached()
+        def batch(n):
+            return torch.randn(n, 6, 16), torch.randint(5, (n,))
+        """,
+        ("checkpoint", "checkpoint_dots", "checkpoint_linear"),
     ),
     "sparse gradients": File(
         """

@@ -10,8 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from asv.config import Config
-from typer.testing import CliRunner
 
 from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
@@ -20,14 +18,9 @@ from framebench.analysis.reports.report import of_records
 from framebench.analysis.results import Results
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import PEAK, TIME, Quantity
-from framebench.cli.__main__ import app
-from framebench.engine import environments
-from framebench.engine.environments import SetupError
 from framebench.features.explain import table as explained
 from framebench.features.explain.record import Explanation
 from framebench.features.site.machine import machines
-from framebench.features.versions import command
-from framebench.features.versions import measure as measuring
 from framebench.features.versions import table as versions
 from framebench.features.versions.figure import changes
 from framebench.features.versions.table import (
@@ -42,9 +35,7 @@ from framebench.features.versions.table import (
 )
 from framebench.records import pins, store
 from framebench.records.record import Record
-from framebench.suite.case import UnknownCase
-from framebench.suite.strategy import FRAMEWORKS
-from tests.processes import ROOT, framebench
+from tests.processes import framebench
 from tests.rounds import (
     NEW,
     OLD,
@@ -309,8 +300,25 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
         sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
     )
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.finding_and_source(drawn)[0]
+    calm = changes(pd.DataFrame([r._replace(verdict=NONE) if r.verdict == REGRESSION else r for r in rows]))
+    assert calm
+    assert ": no regression found (6 of peak memory" in figures.page.finding_and_source(calm)[0]
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
     assert changes(none) is None
+
+
+def test_the_front_page_says_how_much_changed_and_what_most(equal: list[Record]) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    said = versions.in_words(rows)
+    decided = sum(r.verdict in (REGRESSION, NONE) for r in rows)
+    assert said.startswith("JAX 0.10.2 against 0.9.2, on ")
+    assert f": 2 regressions in {decided} comparisons (6 of peak memory, " in said
+    assert f"1.05 x the peak memory of {large}" in said
+    assert f"x the step time of {slow}" in said
+    calm = versions.in_words(versions.rows_of(equal, OLD, NEW))
+    assert ": no difference that matters in " in calm
+    assert "Largest" not in calm
 
 
 def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
@@ -332,56 +340,3 @@ def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results
     assert "0.9.2" not in "".join(c.caption for c in of_records(equal, results) if " against " not in c.title)
     (shown,) = versions.comparisons(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"
-
-
-def test_the_matrix() -> None:
-    assert measuring.matrix("jax") == ["0.9.2", "0.10.2"], "oldest first, by version and not by letter"
-    assert measuring.matrix("jax", ["0.10.2", "0.9.2"]) == ["0.9.2", "0.10.2"]
-    with pytest.raises(SetupError, match=r"one version to measure, 2.13.0.*requirements/versions/torch-VERSION.txt"):
-        measuring.matrix("torch", ["2.13.0"])
-    with pytest.raises(SetupError, match=r"no pinned requirements for jax 0\.1; there are"):
-        measuring.matrix("jax", ["0.1", "0.9.2"])
-
-
-def test_asv_and_the_pins_have_the_same_versions() -> None:
-    said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
-    pinned = [{f: v} for f in FRAMEWORKS for v in pins.pinned_versions(f)]
-    assert sorted(map(str, said)) == sorted(map(str, pinned))
-    for file in (pins.REQUIREMENTS / "versions").glob("*.txt"):
-        lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-        assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
-        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.pinned_versions(f)}
-    plain, matrix = (Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json"))
-    assert {k: v for k, v in plain.items() if k != "include"} == {k: v for k, v in matrix.items() if k != "include"}
-
-
-def test_a_version_has_an_environment_of_its_own() -> None:
-    one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
-    assert one.python != other.python
-    assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
-    assert environments.describe("jax") == environments.describe("jax", pins.pinned_version("jax"))
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_standing_selection_has_the_canary(framework: str) -> None:
-    found = [c.id for c in measuring.selection(framework)]
-    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in found
-    assert {c.workload for c in measuring.selection(framework)} == {"resnet50", "unet3d", "transformer"}
-    assert len(found) == len(measuring.STANDING), "one batch each"
-    assert len(measuring.selection(framework, profile="quick")) > 3 * len(found)
-    with pytest.raises(UnknownCase, match=f"none of the .* cases named is one of {framework}"):
-        measuring.selection(framework, ["resnet50/" + next(f for f in FRAMEWORKS if f != framework)])
-
-
-@pytest.mark.parametrize(
-    ("statuses", "code"), [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)]
-)
-def test_what_broke_fails_the_command(statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    """As in `framebench run`; the session is finished all the same."""
-    monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
-    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
-    monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)
-    done = CliRunner().invoke(app, ["versions", "run", "--framework", "jax", "--results", str(results)])
-    assert done.exit_code == code, done.output
-    assert ("of 2 measurements failed" in done.stderr) == bool(code)
-    assert not list(results.glob(".session*"))

@@ -1,14 +1,17 @@
 """By how much reading a data set grows a process: `python -m framebench.features.claims.probes.inputs`. Linux; NumPy alone.
 
 The same BYTES of images are read batch by batch, once from arrays in a list, once from a memory-mapped file. Resident memory
-(VmRSS) contains the pages of a file that were touched, which the kernel may take back; private memory (RssAnon) does not. Then
-the process may have half of the data's bytes for itself (RLIMIT_DATA): how many batches can be read either way?
+(VmRSS) contains the pages of a file that were touched, which the kernel may take back; private memory (RssAnon) does not. So
+the kernel is asked to take back what it can of either (MADV_PAGEOUT), as it does where memory is short. Then the process may
+have half of the data's bytes for itself (RLIMIT_DATA): how many batches can be read either way?
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
+import os
 import resource
 import tempfile
 from collections.abc import Callable
@@ -19,6 +22,7 @@ import numpy as np
 from framebench.instruments.host import status_bytes
 
 BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
+MADV_PAGEOUT = 21  # of linux/mman.h, from Linux 5.4 on
 
 
 def _use(batch: np.ndarray) -> int:
@@ -30,6 +34,16 @@ def _growth(read: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> tupl
     for i in range(BATCHES):
         _use(read[i])
     return memory()[0] - before[0], memory()[1] - before[1]
+
+
+def take_back(read: list[np.ndarray] | np.memmap) -> None:
+    """Ask the kernel to write pages out and free them: it can if a file or swap has them. Raises OSError."""
+    libc, page = ctypes.CDLL(None, use_errno=True), resource.getpagesize()
+    for batch in read:
+        start = -(-batch.ctypes.data // page) * page
+        size = (batch.ctypes.data + batch.nbytes - start) // page * page
+        if libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_PAGEOUT):
+            raise OSError(ctypes.get_errno(), "madvise(MADV_PAGEOUT)")
 
 
 def memory() -> tuple[int, int]:
@@ -48,6 +62,7 @@ def _written(rng: np.random.Generator, folder: Path) -> np.memmap:
     with file.open("wb") as out:
         for _ in range(BATCHES):
             make(rng).tofile(out)
+        os.fsync(out.fileno())  # what is not written yet cannot be taken back
     return np.memmap(file, np.uint8, "r", shape=(BATCHES, BATCH_BYTES))
 
 
@@ -67,15 +82,21 @@ def measure(folder: Path) -> dict[str, int]:
     rng = np.random.default_rng(0)
     start = memory()
     listed = [make(rng) for _ in range(BATCHES)]
-    in_a_list = _growth(listed, start)
+    found = _read("listed", listed, start)
     del listed
     mapped = _written(rng, folder)
-    mapping = _growth(mapped, memory())
+    found |= _read("mapped", mapped, memory())
     room = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
     resource.setrlimit(resource.RLIMIT_DATA, (room, room))
-    grown_bytes = dict(zip(("listed_resident", "listed_private", "mapped_resident", "mapped_private"), (*in_a_list, *mapping)))
     counts = {"listed_batches": _batches_read(lambda i: make(rng)), "mapped_batches": _batches_read(lambda i: mapped[i])}
-    return grown_bytes | {"batches": BATCHES} | counts
+    return found | {"batches": BATCHES} | counts
+
+
+def _read(name: str, batches: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> dict[str, int]:
+    """What reading added, and what the kernel left of it when it was asked to take it back."""
+    resident, private = _growth(batches, before)
+    take_back(batches)
+    return {f"{name}_resident": resident, f"{name}_private": private, f"{name}_left": max(memory()[0] - before[0], 0)}
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from framebench.features.devices.plans.planned import Planned
 from framebench.records.record import Record
 
 HEAD = (
-    "device", "case", "measured with", "predicted with", "predicted", "in use", "reserved", "plan on the card", "process",
-    "error",
+    "device", "case", "measured with", "predicted with", "in use, predicted", "in use", "error", "reserved, predicted",
+    "reserved", "error of reserved", "plan on the card", "process",
 )  # fmt: skip
 CLOSE = 0.1  # of the memory that a card reports, between one of the catalog and one with the same chip
 
@@ -45,10 +45,9 @@ def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
                 _cells(record, max(of_case, key=lambda p: (p.framework_version == _release(record), p.origin.planned_at)))
             )
     caption = (
-        "Sizes in MiB. predicted: without the card, XLA's plan or the simulated allocator's reserved memory. in use, reserved: "
+        "Sizes in MiB. Predicted without the card: of JAX XLA's plan, of PyTorch the simulated allocator. in use, reserved: "
         "peaks of the framework's allocator on the card. plan on the card: XLA's, with the kernels that autotuning chose. "
-        "process: NVML, with the context. error: of JAX's plan against the peak in use, of PyTorch's simulation against the "
-        "reserved peak."
+        "process: NVML, with the context."
     )
     return Comparison.of_text("Predicted without the card, measured on it", caption, HEAD, rows, left=4) if rows else None
 
@@ -63,11 +62,16 @@ def _release(record: Record) -> str:
 
 
 def _cells(record: Record, prediction: Planned) -> tuple[str, ...]:
-    peaks, framework = record.peaks, prediction.framework
-    measured = peaks.get("allocator.in_use" if framework == "jax" else "allocator.reserved")
-    error = f"{prediction.peak_bytes / measured - 1:+.1%}" if measured and prediction.peak_bytes else "-"
+    peaks, simulated = record.peaks, prediction.source == "allocator.simulated"
+    in_use = prediction.parts.get("allocated") if simulated else prediction.peak_bytes
     return (
         prediction.device, record.case, record.framework_version or "-", prediction.framework_version,
-        mib(prediction.peak_bytes), mib(peaks.get("allocator.in_use")), mib(peaks.get("allocator.reserved")),
-        mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))), error,
+        *_held(in_use, peaks.get("allocator.in_use")),
+        *_held(prediction.peak_bytes if simulated else None, peaks.get("allocator.reserved")),
+        mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))),
     )  # fmt: skip
+
+
+def _held(predicted: int | None, measured: int | None) -> tuple[str, str, str]:
+    error = f"{predicted / measured - 1:+.2%}" if predicted and measured else "-"
+    return mib(predicted), mib(measured), error

@@ -24,8 +24,10 @@ from framebench.features.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.features.devices.simulation.torch_device import replaced
 from framebench.features.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.features.devices.simulation.torch_simulate import Simulation, simulate
+from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
+from framebench.suite.user_file import blamed, line_of
 
 STEPS = 3
 MOST = 12  # lines of the program, of those that hold memory at the peak
@@ -105,6 +107,10 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
         whole = simulate(step_of(case), device, steps=STEPS, settings=Settings(None, settings.expandable_segments))
         reason = f"does not fit: needs {whole.reserved / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
         return told | {"outcome": "refused", "reason": reason, "needs_bytes": whole.reserved}
+    except Exception as error:
+        if case.workload == OWN and line_of(error, case.user_file):
+            return told | {"outcome": "failed", "reason": blamed(error, case.user_file)}
+        raise
 
 
 def _fields(found: Simulation) -> dict[str, Any]:

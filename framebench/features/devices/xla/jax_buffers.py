@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.adapters.jax.hlo import Buffer, Instruction, assignment, instructions
-from framebench.adapters.jax.sources import Sources
+from framebench.features.devices.xla.sources import Sources
 
 MOST = 12  # lines
 ENDS = ("", "-buffer-assignment")  # of the files' names

@@ -47,12 +47,16 @@ function makeFilterable(table) {
   box.type = "search";
   box.placeholder = "for instance: torch checkpoint";
   const chosen = choices(table, rows, () => show());
-  label.append(...chosen.map((choice) => choice.label), labelled("Filter", box), count);
+  const lost = rows.filter((row) => row.querySelector(".badge.unsupported"));
+  const unsupported = document.createElement("input");
+  unsupported.type = "checkbox";
+  unsupported.addEventListener("change", () => show());
+  label.append(...chosen.map((choice) => choice.label), labelled("Filter", box), ...(lost.length ? [labelled("with unsupported", unsupported)] : []), count);
   const show = () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of rows) {
       const fits = chosen.every((choice) => choice.fits(row));
-      row.hidden = !fits || !words.every((word) => row.textContent.toLowerCase().includes(word));
+      row.hidden = !fits || (!unsupported.checked && lost.includes(row)) || !words.every((word) => row.textContent.toLowerCase().includes(word));
     }
     const shown = rows.filter((row) => !row.hidden).length;
     count.textContent = `${shown} of ${rows.length} rows`;

@@ -14,7 +14,13 @@ from tests.features.devices.made import MIB, planned
 from tests.handmade import provenance, record
 
 TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"
-SIMULATED = {"case": TORCH, "framework": "torch", "framework_version": "2.13.0", "source": "allocator.simulated", "parts": {}}
+SIMULATED = {
+    "case": TORCH,
+    "framework": "torch",
+    "framework_version": "2.13.0",
+    "source": "allocator.simulated",
+    "parts": {"allocated": 99 * MIB},
+}
 
 
 def on_card(case: str, version: str, peaks: dict[str, int], name: str = "NVIDIA H100 80GB HBM3", **changes: Any) -> Record:
@@ -49,8 +55,11 @@ def test_each_framework_is_held_against_its_own_instrument() -> None:
     made = at_home.table(records, [planned(**SIMULATED, peak_bytes=98 * MIB), planned(case=JAX)])
     assert made is not None
     jax, torch = ({**dict(zip(made.head, row, strict=True))} for row in made.rows)
-    assert (torch["predicted"], torch["reserved"], torch["process"], torch["error"]) == ("98.0", "100.0", "600.0", "-2.0%")
-    assert (jax["predicted"], jax["in use"], jax["plan on the card"], jax["error"]) == ("12.0", "10.0", "11.0", "+20.0%")
+    assert (torch["in use, predicted"], torch["in use"], torch["error"]) == ("99.0", "90.0", "+10.00%")
+    assert (torch["reserved, predicted"], torch["reserved"], torch["error of reserved"]) == ("98.0", "100.0", "-2.00%")
+    assert torch["process"] == "600.0"
+    assert (jax["in use, predicted"], jax["in use"], jax["error"]) == ("12.0", "10.0", "+20.00%")
+    assert (jax["plan on the card"], jax["error of reserved"]) == ("11.0", "-")
 
 
 def test_a_release_that_was_not_predicted_is_named() -> None:
@@ -63,7 +72,7 @@ def test_a_release_that_was_not_predicted_is_named() -> None:
     same = planned(**SIMULATED | {"framework_version": "2.9.1"}, peak_bytes=97 * MIB)
     both = at_home.table(record_of, [same, other])
     assert both is not None
-    assert both.rows[0][3:5] == ("2.9.1", "97.0")
+    assert (both.rows[0][3], both.rows[0][7]) == ("2.9.1", "97.0")
 
 
 def test_nothing_is_shown_without_a_card_or_a_prediction() -> None:

@@ -1,0 +1,81 @@
+"""What the front page lets a reader choose from: every measured strategy, as data for `static/front.js`.
+
+Which rows may answer, and which of them needs least, is decided by `framebench.analysis.answers`; the script only leaves out
+what a budget does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from framebench.analysis import rows
+from framebench.analysis.answers import compared, cost, least
+from framebench.analysis.comparison import MIB
+from framebench.analysis.figures import page
+from framebench.features.site.links import case_page
+from framebench.features.site.machine import Machine
+from framebench.features.site.titles import title
+from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.registry import BASELINES, find
+
+FILE = "static/data.js"
+
+
+def script(machines: Iterable[Machine]) -> str:
+    """A script that does nothing but hold the data."""
+    return f'"use strict";\nconst GROUPS = {json.dumps([g for m in machines for g in groups(m)], separators=(",", ":"))};\n'
+
+
+def groups(machine: Machine) -> Iterator[dict[str, Any]]:
+    """What is compared with each other: one workload, scenario, size and batch, the one with most strategies first."""
+    used = machine.shown[~machine.shown["only_for_claims"]]
+    made = (compared(rows.in_order(group)) for _, group in used.groupby(["workload", "scenario", "size", "batch"]))
+    for group in sorted(made, key=lambda one: -len(one)):
+        if len(group):
+            yield {
+                "machine": machine.name,
+                **_about(group.iloc[0]),
+                **_constant(group),
+                "rows": [*_points(machine.name, group)],
+            }
+
+
+def _about(first: pd.Series) -> dict[str, str]:
+    batch = f"{first['batch']}" if first["size"] == DEFAULT_SIZE else f"{first['batch']}, size {first['size']}"
+    scenario = str(first["scenario"])
+    return {
+        "workload": title(str(first["workload"])), "scenario": title(scenario), "batch": batch, "base": BASELINES[scenario]
+    }  # fmt: skip
+
+
+def _constant(group: pd.DataFrame) -> dict[str, Any]:
+    """What all rows share. They are ranked by their ratio to PyTorch's baseline where all that were timed have one."""
+    paired = group["torch_ratio"].notna() == group["throughput"].notna()
+    instruments = ", ".join(rows.instruments(group))
+    return {"unit": str(group["unit"].iloc[0]), "instrument": instruments, "paired": bool(paired.all())}
+
+
+def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """A row for each strategy, without what is absent."""
+    smallest = {found[0].case for _, found in least(group) if found}
+    for r in rows.each(group):
+        axis = find(r.scenario, r.strategy).axis
+        point = {
+            "framework": r.framework, "strategy": r.strategy, "family": axis if axis in page.MARKERS else "other settings",
+            "mib": round(r.shared_bytes / MIB, 1), "share": round(r.shared_ratio, 3), "base": bool(r.baseline),
+            "least": r.case in smallest, "href": case_page(machine, r.case),
+        }  # fmt: skip
+        yield point | _speed(r)
+
+
+def _speed(r: Any) -> dict[str, Any]:
+    """Throughput with its range over blocks, and the cost in time in words."""
+    if pd.isna(r.throughput):
+        return {"cost": "not timed"}
+    ends = [round(r.throughput * r.step_time_s / step, 2) for step in (r.step_high_s, r.step_low_s)]
+    speed = {"rate": round(r.throughput, 2), "range": ends, "cost": "" if r.baseline or pd.isna(r.time_ratio) else cost(r)}
+    return speed if pd.isna(r.torch_ratio) else speed | {"ratio": round(r.torch_ratio, 4)}

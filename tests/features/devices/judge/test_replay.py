@@ -1,0 +1,60 @@
+"""A card's own history of its allocator, given to the model: results/histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from framebench.features.devices.judge.replay import History, histories, replay, replayed, table
+from framebench.features.devices.plans.store import every
+from framebench.records.provenance import ROOT
+
+MIB = 2**20
+KEPT = list(histories(ROOT / "results"))
+EVENTS = [
+    ("alloc", 3 * MIB, 1), ("alloc", 18 * MIB, 2), ("free_requested", 18 * MIB, 2), ("alloc", 2000, 3),
+    ("segment_alloc", 2 * MIB, 3),
+]  # fmt: skip
+SMALL_CASE = History("w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 0, [(21 * MIB, 40 * MIB, 5)], EVENTS)
+
+
+@pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
+def test_the_model_takes_from_the_card_what_the_card_gave(history: History) -> None:
+    """To the byte, and segment by segment."""
+    allocator = replay(history)
+    assert allocator.stats.reserved_peak == history.reserved
+    ours = [event.size for event in allocator.trace if event.action == "segment_alloc"]
+    assert sorted(ours) == sorted(history.segments)
+    assert abs(allocator.stats.allocated_peak / max(used for used, *_ in history.steps) - 1) < 1e-3
+
+
+@pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
+def test_another_allocator_would_be_noticed(history: History) -> None:
+    """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to see it."""
+    dropped = set(range(0, len(history.events), 10))
+    assert replay(history, dropped).stats.reserved_peak != history.reserved
+
+
+def test_a_workspace_is_given_back_before_anything_else() -> None:
+    assert SMALL_CASE.workspaces() == {1}, "not the block that stays, and not the small one"
+    kept = replace(SMALL_CASE, events=[*SMALL_CASE.events[:2], ("alloc", 2 * MIB, 4), *SMALL_CASE.events[2:]])
+    assert kept.workspaces() == set()
+    assert replayed(SMALL_CASE).reserved_peak == (20 + 18 + 2) * MIB
+    assert replay(SMALL_CASE, {1}).stats.reserved_peak == (20 + 2) * MIB
+
+
+def test_a_history_without_a_prediction_has_a_row() -> None:
+    made = table(ROOT / "results", [])
+    assert made is not None
+    assert len(made.rows) == len(KEPT) > 0
+    assert {row[-1] for row in made.rows} == {"-"}
+
+
+def test_what_the_simulation_lacks_are_the_workspaces() -> None:
+    """docs/devices.md says so: without them the model reserves what was predicted."""
+    made = table(ROOT / "results", every(ROOT / "results"))
+    assert made is not None
+    for row in made.rows:
+        told = dict(zip(made.head, row, strict=True))
+        assert told["without them"] == told["simulated"]

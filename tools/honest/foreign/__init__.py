@@ -1,0 +1,1 @@
+"""Models of packages that nobody here wrote: their peaks in `framebench try` beside those of a plain loop."""

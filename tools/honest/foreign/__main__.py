@@ -1,0 +1,129 @@
+"""Tries other people's models beside a plain loop: `python -m tools.honest.foreign --torch PYTHON --jax PYTHON`.
+
+Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
+baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes
+results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. The interpreters
+need the packages that the files import, which no environment here pins; a model whose package is missing keeps its row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from framebench.engine import environments, installed, runner
+from framebench.engine.environments import Environment
+from framebench.features.user_model import measure as trial
+from framebench.instruments.host import MALLOC_ENV
+from framebench.records import provenance
+from framebench.records.provenance import ROOT
+from framebench.suite.user_file import Fault, imported
+
+HERE = Path(__file__).parent
+MODELS = HERE / "models"
+RECORD = ROOT / "results/study/foreign_models.json"
+BATCH = 4
+LONGEST_S = 1800
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+Row = dict[str, Any]
+
+
+def main(
+    torch: Annotated[str | None, typer.Option(help="an interpreter with the packages that the PyTorch files import")] = None,
+    jax: Annotated[str | None, typer.Option(help="one with those that the Flax files import")] = None,
+    models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
+    scenarios: Annotated[str, typer.Option(help="train, eval or both")] = "train,eval",
+    strategies: Annotated[str, typer.Option(help="that are verified, too, such as fp32,checkpoint")] = "",
+    to: Annotated[Path, typer.Option(help="the record")] = RECORD,
+) -> None:
+    """Each model in each scenario; what the record has of others stays."""
+    pythons = {"torch": torch, "jax": jax, "jittor": None}
+    rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
+    for scenario in scenarios.split(","):
+        for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
+            file = MODELS / f"{name}.py"
+            framework = "jax" if "jax" in imported(str(file)) else "jittor" if "jittor" in imported(str(file)) else "torch"
+            python = pythons[framework] or str(environments.ensure(framework, say=print).python)
+            row = tried(file, framework, scenario, python, strategies)
+            print(json.dumps(row), flush=True)
+            if "No module named" not in row.get("failed", ""):
+                rows[key(row)] = row
+            to.write_text(json.dumps({"rows": [rows[at] for at in sorted(rows)]}, indent=1) + "\n")
+
+
+def key(row: Row) -> str:
+    return f"{row['model']}/{row['scenario']}"
+
+
+def tried(file: Path, framework: str, scenario: str, python: str, strategies: str) -> Row:
+    """The row of one model: both peaks, and what became of each strategy, or why there are none."""
+    about = {
+        "model": file.stem, "scenario": scenario, "what": file.read_text().split('"""')[1], "batch": BATCH,
+        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.commit(),
+        "dirty": provenance.dirty(), "machine": provenance.machine_name(),
+    }  # fmt: skip
+    try:
+        plain = plain_loop(file, framework, scenario, python)
+        row = about | {name: plain[name] for name in ("packages", "kept")} | {"plain": plain["peak"]}
+        row |= by_try(file, framework, scenario, python)
+        return row | {"verdicts": verdicts(file, scenario, python, strategies) if strategies else {}}
+    except (RuntimeError, Fault, subprocess.TimeoutExpired) as error:
+        return about | {"failed": str(error)[:300]}
+
+
+def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
+    """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
+    model = trial.look(file, BATCH, framework, scenario)
+    with trial.known(model), tempfile.TemporaryDirectory() as scratch:
+        outcome = runner.Memory(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
+            lambda phase: None
+        )
+    if outcome.status != "ok":
+        raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
+    found = outcome.result
+    return {"peak": found["peaks"]["host.rss"], "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
+
+
+@cache
+def interpreter(framework: str, python: str) -> Environment:
+    return installed.ready([framework], python, print)[framework]
+
+
+def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
+    """Raises RuntimeError."""
+    variables = MALLOC_ENV | interpreter(framework, python).variables()
+    said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], variables)
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
+
+
+def verdicts(file: Path, scenario: str, python: str, strategies: str) -> dict[str, str]:
+    """By strategy. Raises RuntimeError."""
+    with tempfile.TemporaryDirectory() as results:
+        said = printed([
+            sys.executable, "-m", "framebench.cli", "try", str(file), "--batch", str(BATCH), "--scenario", scenario,
+            "--rounds", "0", "--blocks", "1", "--json", "--results", results, "--env", python, "--strategies", strategies,
+        ], {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    return {row["strategy"]: row["status"] for row in json.loads(said)}
+
+
+def printed(command: list[str], variables: dict[str, str]) -> str:
+    """Raises RuntimeError with what the command complained of, where it printed nothing."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | ONE_THREAD | variables
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LONGEST_S)
+    if not done.stdout.strip():
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
+    return done.stdout
+
+
+if __name__ == "__main__":
+    typer.run(main)
