@@ -17,6 +17,7 @@ from framebench.features.versions.bisected_record import Tried
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
 LAST = 8  # releases
+ONE_CUDNN = "only one of the two releases is installed with cuDNN, which tells the workspaces of convolutions"
 TOLD = {"jax": "Planned by each release's own compiler, not measured.", "torch": "Simulated, in MiB reserved, not measured."}
 
 
@@ -103,6 +104,8 @@ def _framework(release: str) -> str:
 def _row(base: Any, change: Any) -> Row:
     """Of two predictions of one case."""
     why = "; ".join(f"{p.framework_version}: {p.reason}" for p in (base, change) if p.reason)
+    if not why and len({"cudnn" in p.origin.versions for p in (base, change)}) > 1:
+        return Row(base.case, None, None, ONE_CUDNN)
     rules = dict.fromkeys(note for p in (base, change) for note in p.notes) if base.framework == "torch" else ()
     return Row(base.case, base.peak_bytes, change.peak_bytes, why, " ".join(rules))
 

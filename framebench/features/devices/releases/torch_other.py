@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.simulation import torch_plan
+from framebench.features.devices.simulation import cudnn, torch_plan
 from framebench.features.devices.simulation.torch_card import Card
 from framebench.features.devices.simulation.torch_device import replaced
 from framebench.features.devices.simulation.torch_simulate import simulate
@@ -33,7 +33,12 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
     """Fields of `planned.Planned`, with a note of what is not this release's own."""
     with replaced(torch_plan, "simulate", functools.partial(simulate, release=release())):
         told = torch_plan.plan(case, device, timeline)
-    return told | {"notes": [*told.get("notes", ()), note()]}
+    return told | {"notes": [*told.get("notes", ()), note(), *with_cudnn()]}
+
+
+def with_cudnn() -> list[str]:
+    """Said of each release, as the pinned one may be installed without."""
+    return [f"Convolutions have the workspaces that cuDNN {found} chooses."] if (found := cudnn.version()) else []
 
 
 def note() -> str:

@@ -22,6 +22,7 @@ class Card:
 
     capability: tuple[int, int]
     release: tuple[int, int] = (2, 13)
+    described: str = ""  # as cuDNN is told of it; empty: it is not asked
     cudnn: int = 91700  # as `torch.backends.cudnn.version` prints it
 
     @property

@@ -1,7 +1,7 @@
 """What CUDA's kernels allocate beside their results: workspaces that stay, and temporaries that die with the call.
 
 Only what PyTorch itself asks its allocator for and what its source determines is here. What cuDNN takes for a
-convolution is decided by its heuristics, which nobody outside can run: `NOT_HELD` says so.
+convolution is decided by its heuristics, which are asked where this environment has them (`torch_convolutions`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import torch
 from torch import Tensor
 
 from framebench.features.devices.simulation.torch_card import Card
+from framebench.features.devices.simulation.torch_convolutions import workspaces
 from framebench.features.devices.simulation.torch_device import layout
 
+WITHOUT_CUDNN = (
+    "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's heuristics on the card"
+)
 NOT_HELD = (
-    "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's heuristics on the card",
+    "workspaces of cuDNN's attention beyond its sums, and of depthwise convolutions, are chosen by heuristics on the card",
     # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with one number on a V100, in the
     # documentation of Transformers 4.21
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB on two measured cards",
@@ -160,16 +164,20 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, card: Card) -
     return batch * heads * multiple(elements, 4) * FLOAT
 
 
-def _convolution(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
+def _convolution(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     """Operands in another order than cuDNN's are copied (`cudnn_convolution` in ATen/native/cudnn/ConvShared.cpp)."""
     order = layout(args[0], args[1])
-    yield from _passing(*(size for operand in args[:2] for size in _copied(operand, order)))
+    copies = [size for operand in args[:2] for size in _copied(operand, order)]
+    yield from _passing(*copies, *workspaces("forward", (*args[:2], *args[3:9]), card))
 
 
-def _convolution_backward(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
-    """Likewise, and the gradient."""
+def _convolution_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
+    """Likewise, and the gradient; that of the input comes first."""
     order = layout(args[1], args[2])
-    yield from _passing(*(size for operand in args[:3] for size in _copied(operand, order)))
+    copies = [size for operand in args[:3] for size in _copied(operand, order)]
+    settings, wanted = (*args[1:3], *args[4:10]), args[10]
+    for kind in (kind for kind, asked in zip(("data", "filter"), wanted) if asked):
+        yield from _passing(*copies, *workspaces(kind, settings, card))
 
 
 def _layer_norm_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:

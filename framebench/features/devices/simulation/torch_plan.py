@@ -19,9 +19,10 @@ import torch
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import beside
 from framebench.features.devices.catalog import Device, find
+from framebench.features.devices.simulation import cudnn
 from framebench.features.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.features.devices.simulation.torch_device import replaced
-from framebench.features.devices.simulation.torch_kernels import NOT_HELD
+from framebench.features.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.features.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
@@ -92,6 +93,8 @@ def updates_compiled(case: Case) -> AbstractContextManager[None]:
 def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, Any]:
     """Fields of `planned.Planned`. `timeline`: a file for PyTorch's memory viewer."""
     told: dict[str, Any] = {"versions": {"torch": torch.__version__.partition("+")[0]}}
+    if asked := cudnn.version():
+        told["versions"]["cudnn"] = asked
     if why := obstacle(case):
         return told | {"outcome": "not planned", "reason": why}
     settings = settings_of(case, device)
@@ -119,7 +122,8 @@ def _fields(found: Simulation) -> dict[str, Any]:
     ]
     attention = ", ".join(sorted(name for name in found.kernels if not name.endswith("backward")))
     return {
-        "outcome": "planned", "peak_bytes": found.reserved, "parts": parts | kinds, "largest": largest, "not_held": NOT_HELD,
+        "outcome": "planned", "peak_bytes": found.reserved, "parts": parts | kinds, "largest": largest,
+        "not_held": NOT_HELD if cudnn.library() else (WITHOUT_CUDNN, *NOT_HELD[1:]),
         "compiler": "PyTorch's caching allocator, modelled", "flags": {"attention": attention} if attention else {},
     }  # fmt: skip
 

@@ -37,6 +37,7 @@ from framebench.features.devices.simulation import torch_attention, torch_autoca
 from framebench.features.devices.simulation.allocator import Allocator
 from framebench.features.devices.simulation.blocks import Settings
 from framebench.features.devices.simulation.torch_card import Card, Device
+from framebench.features.devices.simulation.torch_convolutions import described
 from framebench.features.devices.simulation.torch_device import NAME, as_card, replaced
 from framebench.features.devices.simulation.torch_snapshot import snapshot
 from framebench.features.devices.simulation.torch_watch import Life, Watch
@@ -94,7 +95,7 @@ def _register() -> torch.library.Library:
 @contextmanager
 def card_of(device: Device, release: tuple[int, int], settings: Settings) -> Iterator[tuple[torch.device, Watch]]:
     """In here tensors have no numbers, and those on the device are counted."""
-    watch = Watch(Card(device.compute_capability, release), Allocator(settings))
+    watch = Watch(Card(device.compute_capability, release, described(device)), Allocator(settings))
     clear = torch.clear_autocast_cache
 
     def cleared() -> None:

@@ -189,6 +189,20 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing,
     assert "not measured" in shown.stdout
 
 
+def test_a_release_with_cudnn_is_not_compared_with_one_without(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASE.replace("/jax/", "/torch/")
+    asked = (f"torch=={pinned_version('torch')}", case, "--device", "h100-80gb", "--results", str(tmp_path), "--json")
+    for cudnn, verdict in (({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")):
+        answer = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}, "versions": {"torch": "2"} | cudnn}
+        playing(f"print({json.dumps(answer)!r})")
+        monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
+        (row,) = json.loads(framebench("versions", "compare", f"torch==2.1{len(cudnn)}", *asked).stdout)["rows"]
+        assert row["verdict"] == verdict
+    assert "cuDNN, which tells the workspaces" in row["why"]
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
