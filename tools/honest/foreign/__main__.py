@@ -46,12 +46,12 @@ def main(
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
     """Each model in each scenario; what the record has of others stays."""
-    pythons = {"torch": torch, "jax": jax, "jittor": None}
+    pythons = {"torch": torch, "jax": jax}
     rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
     for scenario in scenarios.split(","):
         for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
             file = MODELS / f"{name}.py"
-            framework = "jax" if "jax" in imported(str(file)) else "jittor" if "jittor" in imported(str(file)) else "torch"
+            framework = "jax" if "jax" in imported(str(file)) else "torch"
             python = pythons[framework] or str(environments.ensure(framework, say=print).python)
             row = tried(file, framework, scenario, python, strategies)
             print(json.dumps(row), flush=True)
