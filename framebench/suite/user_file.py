@@ -97,26 +97,29 @@ def _names_of(node: ast.stmt) -> list[str]:
 
 def imported(file: str) -> set[str]:
     """The packages that the file imports anywhere, without running it. Raises Fault."""
-    return {name for node in ast.walk(parsed(file)) for name in _packages_of(node)}
+    return {name.split(".")[0] for node in ast.walk(parsed(file)) for name, _ in _modules_of(node)}
 
 
-def _packages_of(node: ast.AST) -> list[str]:
-    """Which a statement imports."""
+def _modules_of(node: ast.AST) -> list[tuple[str, list[str]]]:
+    """Which a statement imports, each with the names that it takes of it."""
     if isinstance(node, ast.Import):
-        return [alias.name.split(".")[0] for alias in node.names]
-    absolute = isinstance(node, ast.ImportFrom) and node.module and not node.level
-    return [str(node.module).split(".")[0]] if absolute else []  # type: ignore[attr-defined]
+        return [(alias.name, []) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [(node.module, [alias.name for alias in node.names])]
+    return []
 
 
 def import_packages(file: str) -> None:
     """Those that the file's own lines import and that do not lie beside it: what packages take for themselves is none of a
     step's memory. What goes wrong is told when the file itself is imported."""
     folder = Path(file).absolute().parent
-    for node in parsed(file).body:
-        names = _packages_of(node)
-        if names and not any((folder / name).exists() or (folder / f"{name}.py").exists() for name in names):
+    for module, names in (one for node in parsed(file).body for one in _modules_of(node)):
+        package = module.split(".")[0]
+        if not ((folder / package).exists() or (folder / f"{package}.py").exists()):
             with contextlib.suppress(Exception, SystemExit):
-                exec(compile(ast.Module([node], []), file, "exec"), {})
+                found = importlib.import_module(module)
+                for name in names:  # a package may load what it holds when it is asked for
+                    getattr(found, name, None)
 
 
 @cache
