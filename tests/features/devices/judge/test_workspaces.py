@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,6 +36,7 @@ UNET, FP32, BF16 = (
     "unet3d/torch/train/fp32/b2/full", "resnet50/torch/train/fp32/b64/full", "resnet50/torch/train/amp_bf16/b64/full",
 )  # fmt: skip
 FLOAT = 4  # bytes
+MODULE, CASE = "framebench.features.devices.judge.torch_asked", "unet3d/torch/train/fp32/b4/tiny"
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 
 
@@ -150,28 +152,40 @@ def results_fit(answers: Answers, item: int) -> None:
             assert size == prod(x if kind == "data" else weight) * item
 
 
+asks_cudnn = pytest.mark.skipif(
+    not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1")
+@asks_cudnn
 def test_each_convolution_of_a_step_is_asked_for(tmp_path: Path) -> None:
     kept = tmp_path / "answers.json.gz"
-    module = "framebench.features.devices.judge.torch_asked"
-    command = [str(WITH_CUDNN.python), "-P", "-m", module, "unet3d/torch/train/fp32/b4/tiny", "h200-141gb", str(kept)]
-    variables = os.environ | WITH_CUDNN.variables() | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=True)
+    done = run(WITH_CUDNN, "-m", MODULE, CASE, "h200-141gb", str(kept))
+    assert done.returncode == 0, done.stderr
     answers = Answers(**json.loads(gzip.decompress(kept.read_bytes())))
     assert {kind for _, kind, *_ in answers.convolutions} == {"forward", "data", "filter"}
     assert len({place for place, *_ in answers.convolutions}) == len(answers.convolutions) > 20
     results_fit(answers, FLOAT)
 
 
+@asks_cudnn
+def test_a_prediction_with_answers_says_so() -> None:
+    """Of which release they are, and that a card may choose otherwise."""
+    done = run(WITH_CUDNN, "-c", "from framebench.features.devices.releases import torch_other as o; print(*o.with_cudnn())")
+    assert re.search(r"cuDNN 9\.\d+\.\d+ answers without a card.* H200 it chose others", done.stdout), done.stderr
+
+
 def test_without_cudnn_it_is_said_what_is_missing(environment: dict[str, Environment], tmp_path: Path) -> None:
-    module = "framebench.features.devices.judge.torch_asked"
-    torch = environment["torch"]
-    command = [str(torch.python), "-P", "-m", module, "unet3d/torch/train/fp32/b4/tiny", "h200-141gb", str(tmp_path / "kept")]
-    variables = os.environ | torch.variables() | {"PYTHONPATH": environments.import_path()}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
+    done = run(environment["torch"], "-m", MODULE, CASE, "h200-141gb", str(tmp_path / "kept"))
     assert done.returncode == 1
     assert "use a build of PyTorch for cards" in done.stderr
+
+
+def run(environment: Environment, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = os.environ | environment.variables() | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
+    command = [str(environment.python), "-P", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
 
 
 def aligned(found: list[Choice]) -> Iterator[Choice]:

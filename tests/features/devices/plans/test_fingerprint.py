@@ -52,7 +52,7 @@ def test_modules_may_move_and_change_their_names(tmp_path: Path) -> None:
 
 def test_each_planner_is_known_by_its_modules() -> None:
     assert {"allocator.py", "blocks.py", "torch_plan.py", "torch_kernels.py"} <= {path.name for path in planner("torch")}
-    assert {path.name for path in planner("jax")} == {"jax_plan.py", "jax_target.py", "jax_buffers.py"}
+    assert {path.name for path in planner("jax")} == {"jax_plan.py", "jax_target.py", "jax_buffers.py", "sources.py"}
     assert planner("jittor") == []
 
 
