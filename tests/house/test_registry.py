@@ -15,7 +15,8 @@ from tests.processes import ROOT
 
 FOLDER = Path(extensions.__file__).parent / "features"
 MAIN = re.compile(r'^if __name__ == "__main__"', re.MULTILINE)
-BY_HAND = {"card.table", "devices.judge.torch_history", "study.study"}  # programs that a person starts
+# programs that a person starts
+BY_HAND = {"card.table", "devices.judge.torch_asked", "devices.judge.torch_history", "study.study"}
 
 
 def test_every_program_of_a_feature_is_a_worker_that_it_names() -> None:

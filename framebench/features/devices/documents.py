@@ -8,7 +8,7 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import DEVICES, Device, find
 from framebench.features.devices.fit.fitting import errors
-from framebench.features.devices.judge import at_home, replay
+from framebench.features.devices.judge import at_home, replay, workspaces
 from framebench.features.devices.judge.table import of_folder
 from framebench.features.devices.plans.store import every
 from framebench.features.devices.releases import reported
@@ -34,5 +34,6 @@ def of_named(name: str, results: Path) -> list[Comparison]:
 
 def documents(results: Results) -> list[Comparison]:
     of_each = [made for device in DEVICES for made in of_device(device, results.root)]
-    on_cards = at_home.table(results.records, every(results.root)), replay.table(results.root, every(results.root))
-    return [table.catalog(), frame.columns(), *of_each, *of_folder(results.root), *(made for made in on_cards if made)]
+    held = at_home.table(results.records, every(results.root)), replay.table(results.root, every(results.root))
+    on_cards = [*(made for made in held if made), *workspaces.tables(results.root)]
+    return [table.catalog(), frame.columns(), *of_each, *of_folder(results.root), *on_cards]

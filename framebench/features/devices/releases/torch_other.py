@@ -38,7 +38,12 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
 
 def with_cudnn() -> list[str]:
     """Said of each release, as the pinned one may be installed without."""
-    return [f"Convolutions have the workspaces that cuDNN {found} chooses."] if (found := cudnn.version()) else []
+    if not (found := cudnn.version()):
+        return []
+    return [
+        f"Convolutions have the workspaces that cuDNN {found} answers without a card. On an H200 it chose others for some of "
+        "ResNet-50's: docs/devices.md."
+    ]
 
 
 def note() -> str:
