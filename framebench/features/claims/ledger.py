@@ -131,7 +131,7 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
 
 
 def stands_for(measure: Measure, arms: Sequence[Arm], size: str) -> bool:
-    """Whether it measures the very cases and the quantity that a deciding arm has planned: a measurement decides what its plan does."""
+    """Whether it measures the very cases and quantity that a deciding arm has planned: then it decides what its plan does."""
     if not isinstance(measure, Ratio) or measure.quantity.name not in AS_PLANNED:
         return False
     planned = (arm.measure for arm in arms if isinstance(arm.measure, Planned) and not arm.measure.batches)
