@@ -246,7 +246,7 @@ def test_some_claims_by_hand() -> None:
     assert verdicts["B2 memory"] == "mixed"
     level = [last(f"transformer/jittor/train/{s}/b4/cpu") for s in ("amp_level_3", "fp32")]
     if all(level):
-        assert verdicts["A7"] == "no effect worth having"
+        assert verdicts["A7"] == "precondition not met here", "no variable is in half precision on a CPU"
         assert level[0]["peaks"]["allocator.in_use"] == pytest.approx(level[1]["peaks"]["allocator.in_use"], rel=0.01)
     nodes = [last(f"{w}/torch/eval/no_grad/b{b}/cpu") for w, b in (("resnet50", 8), ("unet3d", 4), ("transformer", 4))]
     if all(nodes):

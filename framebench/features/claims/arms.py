@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import Literal
 
 from framebench.features.claims import plans
@@ -13,6 +13,7 @@ from framebench.features.claims.probed import Found
 from framebench.features.claims.rule import Effect, Target
 from framebench.features.claims.samples import PEAK, Quantity
 from framebench.features.claims.store import SNIPPET
+from framebench.models import spec
 from framebench.models.spec import names
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
@@ -117,6 +118,21 @@ def planned(
         for w, f, measure in made
         if measure.planned() and all(map(exists, measure.planned()))
     )
+
+
+def planned_steps(what: str, target: Target, workloads: tuple[str, ...] = (), label: str = "") -> tuple[Arm, ...]:
+    """The exponent of the planned peak between each batch and the next of full size."""
+    made = []
+    for workload, framework in product(workloads or names(), PLANNED):
+        if (full := spec.workload(workload).sizes.get(plans.FULL)) is None:
+            continue
+        scenario, strategy = what.split("/")
+        for small, large in pairwise(full.batches):
+            change, base = (Ref(workload, framework, scenario, strategy, batch=batch) for batch in (large, small))
+            measure = Planned("peak", change, base, "number", batches=large / small)
+            if all(map(exists, measure.planned())):
+                made.append(Arm(f"{workload}/{framework} {label} planned".replace("  ", " "), measure, target))
+    return tuple(made)
 
 
 def snippet(

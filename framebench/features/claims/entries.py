@@ -37,12 +37,20 @@ class Line:
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
     tried: bool = False  # and one of them was measured, and has no numbers: again it would have none
+    also: str = ""  # the instrument, and what another of the same records says
     remark: str = ""  # why there is no number, or what precondition is not met
     records: tuple[str, ...] = ()
 
     @property
     def measured(self) -> str:
-        return shown(self.value, self.low, self.high, self.form)
+        """Of fewer blocks or processes than an interval takes, the value alone, and that it has none."""
+        if self.value is None or self.bounded:
+            return shown(self.value, self.low, self.high, self.form)
+        return f"{shown(self.value, self.value, self.value, self.form)} (one draw: no interval between blocks or processes)"
+
+    @property
+    def bounded(self) -> bool:
+        return self.low is not None and self.high is not None
 
     @property
     def figure(self) -> str:

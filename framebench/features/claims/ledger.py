@@ -10,7 +10,7 @@ from framebench.analysis.results import Results
 from framebench.features.claims.advice import advice
 from framebench.features.claims.claim import Arm, Claim
 from framebench.features.claims.entries import Entry, Line, counted, either, hull, qualifier
-from framebench.features.claims.measures import OF_PLANS, DoesNotRun, Nothing, OfCases
+from framebench.features.claims.measures import OF_PLANS, DoesNotRun, Measure, Nothing, OfCases, Planned, Ratio
 from framebench.features.claims.needs import Conditions
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import (
@@ -25,9 +25,12 @@ from framebench.features.claims.rule import (
     sign,
     summary,
 )
-from framebench.features.claims.samples import TIME
+from framebench.features.claims.samples import ADDED, PEAK, RESERVED, TIME, evidence
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import DEFAULT_SIZE, Case
+
+# what a plan calls what is measured
+AS_PLANNED = {PEAK.name: "peak", RESERVED.name: "peak", ADDED.name: "added", evidence("saved_bytes").name: "kept"}
 
 
 def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
@@ -84,23 +87,33 @@ def line(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     shown and decides nothing."""
     here = measured.conditions(arm.measure, size)
     found = replace(judged(claim, arm, measured, size), device=here.device)
-    unmet = claim.needs.unmet(here) if found.decides else ""
+    unmet = (claim.needs.unmet(here) or untreated(claim, arm, measured, size)) if found.decides else ""
     if not unmet and measured.on_cpu and any(Case.of(case).support.gpu for case in found.missing):
         unmet = "needs a GPU"
     return replace(found, verdict=UNMET, remark=unmet) if unmet else found
+
+
+def untreated(claim: Claim, arm: Arm, measured: Measured, size: str) -> str:
+    """Where what the claim's change must reach is none at all: then the arm compares two equal steps."""
+    if claim.reaches is None or not isinstance(arm.measure, Ratio):
+        return ""
+    cases = arm.measure.cases(size)
+    reached = claim.reaches.estimate(measured.records(cases[1])) if cases else None
+    return f"the change reached nothing here ({claim.reaches.name}: 0)" if reached and reached.high == 0 else ""
 
 
 def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     """An arm by its numbers alone."""
     measure, target = arm.measure, arm.target
     planned = isinstance(measure, OF_PLANS)
+    decides = arm in claim.arms or stands_for(measure, claim.arms, size)
     cases = measure.planned() if isinstance(measure, OF_PLANS) else measure.cases(size)
     missing = [] if planned else [case for case in cases if not measured.records(case)]
     failures = {case.id: measured.failure(case) for case in missing}
     name = f"{arm.name} {measure.where(size)}".strip()
     files = measured.planned_files(measure) if planned else measured.files([] if missing else cases, measure.probe, _timed(arm))
     blank = Line(
-        f"{claim.name}/{name}", name, arm in claim.arms, NOT_MEASURED, measure.form, measure.about, target.null,
+        f"{claim.name}/{name}", name, decides, NOT_MEASURED, measure.form, measure.about, target.null,
         claimed=target.value, ours=target.ours, planned=planned, cases=tuple(case.id for case in cases),
         missing=tuple(failures), tried=any(failures.values()), records=tuple(files),
         elsewhere=measured.elsewhere(measure.probe), unlike="" if missing else measured.unlike(measure.cases(size)),
@@ -111,10 +124,33 @@ def judged(claim: Claim, arm: Arm, measured: Measured, size: str) -> Line:
     if idle := [case.id for case in cases if not planned and not measured.proven(case)]:
         return replace(blank, tried=True, remark=f"the strategy was not seen at work in {', '.join(idle)}")
     try:
-        return _with(blank, measure.effect(measured, size), arm)
+        return on_card(blank, measured, arm, size) or _with(blank, measure.effect(measured, size), arm)
     except Nothing as why:
         verdict = DOES_NOT_RUN if isinstance(why, DoesNotRun) else NOT_MEASURED
         return replace(blank, verdict=verdict, remark=f"{name}: {why}" if verdict == DOES_NOT_RUN else str(why))
+
+
+def stands_for(measure: Measure, arms: Sequence[Arm], size: str) -> bool:
+    """Whether it measures the very cases and quantity that a deciding arm has planned: then it decides what its plan does."""
+    if not isinstance(measure, Ratio) or measure.quantity.name not in AS_PLANNED:
+        return False
+    planned = (arm.measure for arm in arms if isinstance(arm.measure, Planned) and not arm.measure.batches)
+    cases = measure.cases(size)
+    return any(one.planned() == cases and one.quantity == AS_PLANNED[measure.quantity.name] for one in planned)
+
+
+def on_card(blank: Line, measured: Measured, arm: Arm, size: str) -> Line | None:
+    """On a card a peak is what is reserved, as in a plan: that must fit. What is allocated is told beside; None elsewhere."""
+    measure = arm.measure
+    card = measured.conditions(measure, size).device == "gpu"
+    if not (card and isinstance(measure, Ratio) and measure.quantity is PEAK):
+        return None
+    try:
+        reserved = replace(measure, quantity=RESERVED).effect(measured, size)
+    except Nothing:
+        return None
+    allocated = _with(blank, measure.effect(measured, size), arm)
+    return replace(_with(blank, reserved, arm), also=f"reserved; allocated: {allocated.measured}")
 
 
 def _with(blank: Line, effect: Effect, arm: Arm) -> Line:
@@ -178,9 +214,10 @@ def _unmet(claim: Claim, deciding: Sequence[Line]) -> str:
 
 def _barred(lines: Sequence[Line]) -> str:
     """`3 arms decide nothing: needs a GPU; here they are +6.4 % to +98.1 %`."""
-    numbers = [one for one in lines if one.value is not None and one.low is not None]
+    numbers = [one for one in lines if one.value is not None]
     figures = dict.fromkeys(one.figure for one in sorted(numbers, key=lambda one: one.value or 0.0))
     told = f"; here: {' to '.join(dict.fromkeys([*list(figures)[:1], *list(figures)[-1:]]))}" if figures else ""
+    told += " (one block or process: no interval)" if any(not one.bounded for one in numbers) else ""
     return f"{len(lines)} {'arms decide' if len(lines) > 1 else 'arm decides'} nothing: {lines[0].remark}{told}"
 
 

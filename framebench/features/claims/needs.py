@@ -45,6 +45,7 @@ class Needs:
     release: str = ""  # that the suite must have installed, such as "torch 1.13"
     workload: str = ""  # a model that the suite must have
     instrument: str = ""  # what must be readable: a name of `records.record.INSTRUMENTS`
+    case: str = ""  # that the suite has not: said in words
     listing: str = ""  # a file of examples/articles: what an article prints
 
     def unmet(self, here: Conditions) -> str:
@@ -70,6 +71,7 @@ class Needs:
             f"needs {self.instrument}: no instrument of the suite reads it"
             if self.instrument not in ("", *INSTRUMENTS)
             else "",
+            f"needs {self.case}: the suite has no such case" if self.case else "",
             f"needs the listing {self.listing}: it is not kept" if self.listing and not listing(self.listing).exists() else "",
         )
         return "; ".join(part for part in parts if part)

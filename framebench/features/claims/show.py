@@ -36,7 +36,7 @@ def table(entries: Sequence[Entry], title: str = "", on_cards: Mapping[str, str]
         title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
         f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocol(entries)}",
         HEAD,
-        tuple(row(entry) for entry in entries),
+        tuple(row(entry, on_cards.get(entry.name, "")) for entry in entries),
         left=len(HEAD),
         notes=tuple(
             f"{entry.name}: {f'{entry.remark} {on_cards.get(entry.name, str())}'.strip()}"
@@ -52,8 +52,18 @@ def protocol(entries: Sequence[Entry]) -> str:
     return next((f" Measured under protocol {entry.protocol}." for entry in entries if entry.value is not None), "")
 
 
-def row(entry: Entry) -> tuple[str, ...]:
-    verdict = entry.judged + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
+def otherwise(entry: Entry, on_cards: str) -> str:
+    """What else a card's arms have decided: a row's verdict does not stand alone beside it."""
+    said = [verdict for verdict in DECIDED if f", {verdict}." in on_cards and verdict != entry.verdict]
+    return f" (on a card: {', '.join(said)})" if said and entry.verdict in DECIDED else ""
+
+
+def row(entry: Entry, on_cards: str = "") -> tuple[str, ...]:
+    verdict = (
+        entry.judged
+        + otherwise(entry, on_cards)
+        + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
+    )
     measured = f"{entry.measured}; {where(entry)}" if where(entry) and entry.value is not None else entry.measured
     return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
 
@@ -95,7 +105,12 @@ def detail(entry: Entry) -> Comparison:
 
 
 def arm(one: Line) -> tuple[str, ...]:
-    return one.name, "yes" if one.decides else "beside", one.measured, one.verdict, count(one.records)
+    return one.name, "yes" if one.decides else "beside", number(one), one.verdict, count(one.records)
+
+
+def number(one: Line) -> str:
+    """The number, and of which counter it is."""
+    return f"{one.measured} {one.also}".strip()
 
 
 def tables(results: Results) -> list[Comparison]:
@@ -122,8 +137,8 @@ def told_by(cards: Sequence[Sequence[Entry]]) -> dict[str, str]:
     """By claim what its deciding arms were on each card: `On nvidia-h200: resnet50/torch b64/full: -57.1 %, reproduced.`"""
     by_claim: dict[str, list[str]] = {}
     for entry, one in (pair for entries in cards for pair in on_card(entries)):
-        if one.decides and one.low is not None:
-            by_claim.setdefault(entry.name, []).append(f"On {entry.machine} {one.name}: {one.measured}, {one.verdict}.")
+        if one.decides:
+            by_claim.setdefault(entry.name, []).append(f"On {entry.machine} {one.name}: {number(one)}, {one.verdict}.")
     return {name: " ".join(arms) for name, arms in by_claim.items()}
 
 
@@ -131,8 +146,9 @@ def of_arms(entries: Sequence[Entry]) -> Comparison:
     """What was measured of each claim at full size, arm by arm."""
     return Comparison.of_text(
         "Claims' arms on a GPU",
-        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. no interval: step times of "
-        "fewer than three blocks. Rule: docs/claims.md.",
+        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. A block is one draw: "
+        "of fewer than three there is no interval, and the arm stays undecided. Added and kept bytes are of allocated ones. "
+        "Rule: docs/claims.md.",
         ("claim", "says", *LINES),
         tuple((entry.name, entry.says, *arm(one)) for entry, one in on_card(entries)),
         left=2 + len(LINES),

@@ -99,7 +99,7 @@ CLAIMS = (
             *ratios("train/amp_bf16", "train/fp32", times(0.6), ("unet3d", "transformer")),
             *ratios("train/amp_bf16", "train/fp32", FASTER, RESNET, label="time", quantity=TIME),
         ),
-        note="XLA:CPU widens what its products multiply to float32: JAX's arm on a CPU is no mixed precision, and stands beside",
+        beside="widened", note="XLA:CPU widens what its products multiply to float32: JAX's arm on a CPU is no mixed precision, and stands beside",
     ),
     Claim(
         "B1", "Mixed precision trains ResNet-50 to the same accuracy.", "same accuracy", "accuracy after training", False, CPU_HALF,
@@ -263,19 +263,17 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "the most that is reserved in a step, emptied after every step / kept", False,
+        "B12", "torch.cuda.empty_cache() frees memory.", "less reserved", "reserved between two steps, after the call / before", False,
         "PyTorch has no caching allocator on a CPU", (GPU_FIRST,), part="memory",
-        arms=(
-            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="train", quantity=RESERVED),
-            *planned("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="train"),
-            *planned("eval/empty_cache", "eval/no_grad", LESS, frameworks=TORCH, label="eval"),
-        ),
         evidence=(
+            *ratios("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="most in a step, train", quantity=RESERVED),
+            *planned("train/empty_cache", "train/fp32", LESS, frameworks=TORCH, label="most in a step, train"),
+            *planned("eval/empty_cache", "eval/no_grad", LESS, frameworks=TORCH, label="most in a step, eval"),
             *ratios("train/empty_cache", "train/fp32", LESS, frameworks=JITTOR, label="pool, jt.gc()", quantity=POOL),
             snippet("torch_empty_cache", "torch, reserved without a card", of_all("reserved"), NONE),
         ),
-        needs=CARD,
-        note="Judged is the most in a step, which must fit; what an emptied pool keeps between two steps is not judged",
+        needs=Needs(case="what is reserved just before the call and just after"), beside="most in a step",
+        note="The most that is reserved in a step stands beside: emptying afterwards can hardly lower it",
     ),
     Claim(
         "B12", "torch.cuda.empty_cache() costs time.", "slower", "step time, emptied / kept", False,
@@ -329,16 +327,20 @@ CLAIMS = (
     ),
     Claim(
         "B17", "Checkpointing a 3-D U-Net takes its activations from 12 to 4 GB.", "-67 %",
-        "what is kept for the backward pass, and all that a step adds, checkpoint / plain", True, DATA_FLOW,
-        (Advice("Expect {range}: recomputed blocks and gradients take a part of what is no longer kept.", "less"), COMPARE),
+        "what is kept for the backward pass, checkpoint / plain", True, DATA_FLOW,
+        (Advice("Expect {range} of what is kept; what a step adds falls by less (beside).", "less"), COMPARE),
         arms=(
             *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, TORCH, "kept", "kept"),
             of_the_volume("kept"),
+            *ratios("train/checkpoint@-1", "train/fp32@-1", times(1 / 3), UNET, TORCH, "kept, half the batch", evidence("saved_bytes")),
+        ),
+        evidence=(
             *planned("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity="added"),
             of_the_volume("added"),
             *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, label="added", quantity=ADDED),
+            *ratios("train/checkpoint@-1", "train/fp32@-1", times(1 / 3), UNET, TORCH, "added, half the batch", ADDED),
         ),
-        needs=FULL,
+        needs=FULL, beside="added",
         note="The article's volume is 512x512x128. Planned are four of 128x128x128, and sixteen, which have as many voxels. PyTorch's "
         "plan tells what is kept for the backward pass apart from recomputed blocks and gradients, XLA's does not",
     ),
