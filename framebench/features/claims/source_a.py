@@ -60,7 +60,7 @@ CLAIMS = (
             *planned_steps("train/fp32", PROPORTIONAL, label="train"),
             *planned_steps("eval/no_grad", PROPORTIONAL, label="eval"),
         ),
-        note="Small cases fall since weights dominate there. Between each batch and the next: the ends of a sweep would hide where bytes per sample rise",
+        note="Between each batch and the next: the ends of a sweep would hide where bytes per sample rise",
     ),
     Claim(
         "A3", "On a GPU a larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
