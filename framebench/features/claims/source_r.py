@@ -145,7 +145,8 @@ CLAIMS = (
             Advice("Call it as often as you like: {measured} bytes a call more than eager.", "none"),
             Advice("Count calls in your own process first."),
         ),
-        beside="half", note=f"{link('torch', 174468)}, reported in February 2026. Less than a byte a call is no object of Python's",
+        beside="half", note=f"{link('torch', 174468)}, reported in February 2026. Less than a byte a call is no object of Python's. The "
+        "older record of xeon-2core has no eager control, and decides nothing",
         arms=(arm("torch", 174468, "compiled less eager", amount("later", "later_eager"), Target(1, 0.0, CALL), "number"),),
         evidence=(
             arm("torch", 174468, "compiled, second half", amount("later"), Target(1, 0.0, CALL), "number"),
@@ -155,14 +156,14 @@ CLAIMS = (
     ),
     Claim(
         "R12", "A bfloat16 convolution of four ones is 1 on a CPU (pytorch 163347).", "1 for 4", "relative error", False,
-        "it is oneDNN's kernel for CPUs", (Advice("Trust this release's on this processor: the error is {measured}.", "none"),),
+        "it is oneDNN's kernel for CPUs", (Advice("This sum is right here: the error is {measured}. Check your own shapes.", "none"),),
         note=f"{link('torch', 163347)}, reported with PyTorch 2.5.1",
         arms=(arm("torch", 163347, "sum of ones", off_from(4.0, "found"), Target(1, 0.0, 0.02, 0.75), "share"),),
     ),
     Claim(
-        "R13", "A bfloat16 3-D convolution with stride 3 and one column of output is wrong on a CPU (pytorch 169688).", "wrong",
+        "R13", "A bfloat16 3-D convolution with stride 3 and one column of output is wrong on a CPU with AMX (pytorch 169688).", "wrong",
         "relative error against float64", False, "it is oneDNN's kernel for processors with AMX",
-        (Advice("Compare with float32 on your processor, if it has AMX."),),
+        (Advice("Compare with float32 on your processor."),),
         note=f"{link('torch', 169688)}, mended for processors with AMX",
         arms=(arm("torch", 169688, "stride 3", amount("relative_error"), Target(1, 0.0, 0.02), "share"),),
         needs=Needs(cpu_flag="amx_bf16"),
