@@ -17,7 +17,8 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.features.claims.claim import Arm
 from framebench.features.claims.ledger import Entry, Line, applies, ledger
-from framebench.features.claims.measures import Planned, Ratio
+from framebench.features.claims.measures import Ratio
+from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import MEASURED, Target, Verdict
 from framebench.features.claims.samples import ADDED, PEAK

@@ -10,8 +10,9 @@ from framebench.analysis.results import Results
 from framebench.features.claims.advice import advice
 from framebench.features.claims.claim import Arm, Claim
 from framebench.features.claims.entries import Entry, Line, counted, either, hull, qualifier
-from framebench.features.claims.measures import OF_PLANS, DoesNotRun, Measure, Nothing, OfCases, Planned, Ratio
+from framebench.features.claims.measures import DoesNotRun, Measure, Nothing, OfCases, Ratio
 from framebench.features.claims.needs import Conditions
+from framebench.features.claims.planned_measures import OF_PLANS, Planned
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import (
     DOES_NOT_RUN,

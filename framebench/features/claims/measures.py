@@ -12,11 +12,10 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from framebench.analysis import statistics
-from framebench.features.claims import plans
-from framebench.features.claims.plans import CARD, FULL, Plan, bounds, planned_ratio
+from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.rule import Effect
-from framebench.features.claims.samples import ADDED, PEAK, TIME, Estimate, Quantity
+from framebench.features.claims.samples import TIME, Estimate, Quantity
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import DEFAULT_SIZE, Case, declared
@@ -151,7 +150,7 @@ class OfCases:
         return estimated
 
 
-def _all_of(refs: list[Ref], size: str) -> list[Case]:
+def all_of(refs: list[Ref], size: str) -> list[Case]:
     resolved_cases = [ref.at(size) for ref in refs]
     return [case for case in resolved_cases if case] if all(resolved_cases) else []
 
@@ -165,7 +164,7 @@ class _OfTwo(OfCases):
     form: str = "change"
 
     def cases(self, size: str) -> list[Case]:
-        return _all_of([self.base, self.change], size)
+        return all_of([self.base, self.change], size)
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ class Value(OfCases):
     form: str = "count"
 
     def cases(self, size: str) -> list[Case]:
-        return _all_of([self.ref], size)
+        return all_of([self.ref], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         estimated = self.estimate(store, self.cases(size)[0])
@@ -252,7 +251,7 @@ class OfTheWay(OfCases):
     form: str = "number"
 
     def cases(self, size: str) -> list[Case]:
-        return _all_of([self.high, self.low, self.change], size)
+        return all_of([self.high, self.low, self.change], size)
 
     def effect(self, store: Store, size: str) -> Effect:
         high, low, change = (self.estimate(store, case) for case in self.cases(size))
@@ -365,105 +364,3 @@ class OfProbe:
             return self.of(probe_record.found)
         except KeyError as missing:
             raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, `added` to what is alive between
-    two steps, or `kept` of it for the backward pass. The interval is the prediction's published error, taken against the ratio
-    on both sides. With `batches`, by how many the batch grows, it is the exponent of the growth."""
-
-    quantity: plans.Quantity
-    change: Ref
-    base: Ref
-    form: str = "change"
-    batches: float = 0.0
-    probe: str = ""
-
-    @property
-    def about(self) -> str:
-        """As of what is measured: they are summed up together."""
-        names = {"peak": PEAK.name, "added": ADDED.name, "kept": "bytes kept for the backward pass"}
-        return f"{'Exponent' if self.batches else 'Ratio'} of {names[self.quantity]}"
-
-    def where(self, size: str) -> str:
-        return f"{place(self.planned())}, {CARD}"
-
-    def planned(self) -> list[Case]:
-        return _all_of([self.base, self.change], FULL)
-
-    def cases(self, size: str) -> list[Case]:
-        """None of a machine's."""
-        return []
-
-    def effect(self, store: Store, size: str) -> Effect:
-        base, change = (_plan(store, case) for case in self.planned())
-        ratio = planned_ratio(change, base, self.quantity)
-        return Effect(*(math.log(end) / math.log(self.batches) for end in ratio)) if self.batches else ratio
-
-
-def _plan(store: Store, case: Case) -> Plan:
-    """Raises Nothing."""
-    plan = store.plan(case)
-    if plan is None:
-        raise Nothing(f"{case.id} was not planned for {CARD}")
-    if plan.reason:
-        raise Nothing(f"{case.id} on {CARD}: {plan.reason}")
-    return plan
-
-
-@dataclass(frozen=True)
-class PlannedPeak:
-    """The peak that is planned at full size, over what another card has: 1 fills it."""
-
-    ref: Ref
-    limit_bytes: int
-    form: str = "share"
-    probe: str = ""
-    about: str = "planned peak over the card's memory"
-
-    def where(self, size: str) -> str:
-        return f"{place(self.planned())}, {CARD}"
-
-    def planned(self) -> list[Case]:
-        return _all_of([self.ref], FULL)
-
-    def cases(self, size: str) -> list[Case]:
-        return []
-
-    def effect(self, store: Store, size: str) -> Effect:
-        low, value, high = bounds(_plan(store, self.planned()[0]), "peak")
-        return Effect(value / self.limit_bytes, low / self.limit_bytes, high / self.limit_bytes)
-
-
-@dataclass(frozen=True)
-class PlannedReport:
-    """What the change saves of the base in a program that a user reported, as one release's compiler plans it for the card: the
-    plan itself is what is asked for, so that there is no error."""
-
-    release: str
-    program: str
-    change: str
-    base: str
-    form: str = "share"
-    probe: str = ""
-    about: str = "share of the planned bytes"
-
-    def where(self, size: str) -> str:
-        return f"{CARD}, JAX {self.release}"
-
-    def planned(self) -> list[Case]:
-        return []
-
-    def cases(self, size: str) -> list[Case]:
-        return []
-
-    def effect(self, store: Store, size: str) -> Effect:
-        planned = store.reported_plan(self.release, self.program)
-        if not planned.get(self.base) or self.change not in planned:
-            raise Nothing(f"{self.program} was not planned by JAX {self.release}")
-        saved = 1 - planned[self.change] / planned[self.base]
-        return Effect(saved, saved, saved)
-
-
-OF_PLANS = (Planned, PlannedPeak, PlannedReport)

@@ -25,8 +25,9 @@ from framebench.features.claims.arms import (
     times,
 )
 from framebench.features.claims.claim import Advice, Arm, Claim
-from framebench.features.claims.measures import Difference, OfProbe, Planned, Value
+from framebench.features.claims.measures import Difference, OfProbe, Value
 from framebench.features.claims.needs import CARD, FULL, Needs
+from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.probed import counts_over, of_all
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import FRAGMENTATION, HOST, REFUSED, RESERVED, TIME, evidence

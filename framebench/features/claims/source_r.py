@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from framebench.features.claims.arms import GPT, LESS, MORE, TORCH, below, planned, ratios, times
 from framebench.features.claims.claim import Advice, Arm, Claim
-from framebench.features.claims.measures import OfProbe, PlannedReport
+from framebench.features.claims.measures import OfProbe
 from framebench.features.claims.needs import Needs
+from framebench.features.claims.planned_measures import PlannedReport
 from framebench.features.claims.probed import Found, amount, of_all, off_from, over, saved
 from framebench.features.claims.rule import Effect, Target
 

@@ -17,8 +17,9 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.features.claims import plans, probed_record
-from framebench.features.claims.measures import OF_PLANS, Measure, PlannedReport
+from framebench.features.claims.measures import Measure
 from framebench.features.claims.needs import Conditions, Device
+from framebench.features.claims.planned_measures import OF_PLANS, PlannedReport
 from framebench.features.claims.plans import Plan
 from framebench.features.claims.probed_record import Probed
 from framebench.records.pins import pinned_version

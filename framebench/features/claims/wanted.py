@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from framebench.features.claims.claim import Arm, Claim
 from framebench.features.claims.ledger import applies, names
-from framebench.features.claims.measures import OF_PLANS, Nothing, OfCases, Outdated, Unpaired
+from framebench.features.claims.measures import Nothing, OfCases, Outdated, Unpaired
+from framebench.features.claims.planned_measures import OF_PLANS
 from framebench.features.claims.samples import SHARE, TIME
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import Case

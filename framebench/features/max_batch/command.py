@@ -52,11 +52,8 @@ def max_batch_(
     What this machine has found before is answered at once.
     """
     if asked.endswith(".py"):
-        if budget is None:
-            fail(f"how much memory? framebench max-batch {asked} --budget 16GiB", 2)
         options = runner.Options(time_limit_s=time_limit)
-        named = strategies.split(",") if strategies else []
-        return of_file(Path(asked), scenario, named, parse_bytes(budget), env, max_batch, options, results, as_json, minutes)
+        return of_file(Path(asked), scenario, strategies, budget, env, max_batch, options, results, as_json, minutes)
     given = parts(asked)
     workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
@@ -109,13 +106,15 @@ def _print_json(found: list[Fit], as_json: bool) -> None:
 
 
 def of_file(
-    file: Path, scenario: str, strategies: list[str], budget: int, env: str | None, most: int, options: runner.Options,
+    file: Path, scenario: str, strategies: str | None, asked: str | None, env: str | None, most: int, options: runner.Options,
     results: Path, as_json: bool, minutes: float,
 ) -> None:  # fmt: skip
     """A user's own model: what its batch(n) gives for other n."""
-    found: list[Fit] = []
+    if asked is None:
+        fail(f"how much memory? framebench max-batch {file} --budget 16GiB", 2)
+    found, budget, named = list[Fit](), parse_bytes(asked), strategies.split(",") if strategies else []
     try:
-        opened = needed("own_model", "user_model")(file, scenario, strategies, 8, env, results)
+        opened = needed("own_model", "user_model")(file, scenario, named, 8, env, results)
         with measuring(results), opened as (cases, environment, where), err.status(file.name) as status:
             for case in cases:
                 smallest = replace(case, batch=case.plan.micro_batches)

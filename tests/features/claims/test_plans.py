@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from framebench.features.claims.measures import Nothing, Planned, PlannedPeak, PlannedReport, Ref
+from framebench.features.claims.measures import Nothing, Ref
+from framebench.features.claims.planned_measures import Planned, PlannedPeak, PlannedReport
 from framebench.features.claims.plans import Plan, bounds, planned_ratio, reported, reported_file
 from framebench.features.claims.rule import Target, decide
 

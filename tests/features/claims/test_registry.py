@@ -10,8 +10,9 @@ import pytest
 from framebench.features.claims.arms import NONE, SOME
 from framebench.features.claims.claim import Registry, UnknownClaim
 from framebench.features.claims.ledger import applies
-from framebench.features.claims.measures import OF_PLANS, OfProbe, Planned, Ratio, Value
+from framebench.features.claims.measures import OfProbe, Ratio, Value
 from framebench.features.claims.needs import Conditions
+from framebench.features.claims.planned_measures import OF_PLANS, Planned
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.samples import TIME
 from framebench.suite.selectors import parse
