@@ -35,13 +35,14 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
 
 def _train(adapter: Adapter) -> tuple[list[float], Observed]:
     seconds, observed = _first_update(adapter)
-    before, optimizer_check = _canonical(adapter), OptimizerCheck(adapter)
+    before = _canonical(adapter)
+    optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
         seconds.append(timed_step(adapter))
         optimizer_check.follow(adapter)
     observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
     observed.tensors |= changes(adapter, before, len(seconds))
-    observed.updates = optimizer_check.errors(adapter, before)
+    observed.updates = optimizer_check.errors(adapter)
     kinds, observed.state_bytes = states(adapter)
     observed.tensors |= kinds
     return seconds, observed

@@ -15,6 +15,7 @@ from framebench.adapters.base import Adapter
 from framebench.models.spec import OWN, Optimizer
 
 ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
+CHUNK = 1 << 16  # numbers at once: what is made of them in between stays in the processor's cache
 
 
 def moved(o: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]) -> np.ndarray:
@@ -28,10 +29,11 @@ def moved(o: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndar
 
 
 class OptimizerCheck:
-    """Follows an adapter from its first update on. Only float32 weights: narrower ones round a change away."""
+    """Follows an adapter from its first update on, and from the weights `before` it. Only float32 weights: narrower ones round
+    a change away."""
 
-    def __init__(self, adapter: Adapter) -> None:
-        self.steps = 0
+    def __init__(self, adapter: Adapter, before: dict[str, np.ndarray]) -> None:
+        self.steps, self.before = 0, before
         self.change: dict[str, np.ndarray] = {}  # float32, of each weight that has states
         self.follow(adapter)
 
@@ -40,25 +42,32 @@ class OptimizerCheck:
         self.steps += 1
         if adapter.case.optimizer.name in (OWN, "adafactor"):  # none of a user's; the latter's needs the gradient
             return
-        start = adapter.case.weights
         state_arrays: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
             if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
                 return
             state_arrays.setdefault(state.name, {})[state.kind] = state.array
-        for name in state_arrays.keys() & start.keys():
-            weight = start[name] + self.change.get(name, np.zeros(())).astype(np.float64)
-            self.change[name] = (moved(adapter.case.optimizer, self.steps, weight, state_arrays[name]) - start[name]).astype(
-                "f4"
+        for name in state_arrays.keys() & self.before.keys():
+            self._follow(adapter.case.optimizer, name, state_arrays[name])
+
+    def _follow(self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]) -> None:
+        """One weight's change, which is kept in place."""
+        start, flat = self.before[name].reshape(-1), {kind: array.reshape(-1) for kind, array in states.items()}
+        change = self.change.setdefault(name, np.zeros(self.before[name].shape, "f4")).reshape(-1)
+        for first in range(0, start.size, CHUNK):
+            part = slice(first, first + CHUNK)
+            weight = start[part] + change[part].astype(np.float64)
+            change[part] = (
+                moved(optimizer, self.steps, weight, {kind: array[part] for kind, array in flat.items()}) - start[part]
             )
 
-    def errors(self, adapter: Adapter, before: dict[str, np.ndarray]) -> dict[str, float]:
+    def errors(self, adapter: Adapter) -> dict[str, float]:
         """By tensor: the norm of what its change has beside the textbook's and rounding, relative to the textbook's."""
         errors_by_tensor = {}
         for name, array in adapter.weights():
             if name in self.change and array.dtype == np.float32:
-                off = np.linalg.norm(array.astype(np.float64) - before[name] - self.change[name])
-                rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(before[name].astype(np.float64))
+                off = np.linalg.norm(array.astype(np.float64) - self.before[name] - self.change[name])
+                rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(self.before[name].astype(np.float64))
                 size = float(np.linalg.norm(self.change[name].astype(np.float64)))
                 errors_by_tensor[name] = relative(float(np.maximum(off - rounding, 0)), size)
         return errors_by_tensor

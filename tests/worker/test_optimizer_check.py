@@ -56,10 +56,10 @@ class Trained:
 def followed(case: Any, **changed: float) -> dict[str, float]:
     run: Any = Trained(case, replace(case.spec.optimizer, **changed))
     run.step()
-    optimizer_check = OptimizerCheck(run)
+    optimizer_check = OptimizerCheck(run, case.weights)
     run.step()
     optimizer_check.follow(run)
-    return optimizer_check.errors(run, case.weights)
+    return optimizer_check.errors(run)
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
@@ -90,7 +90,7 @@ def test_narrow_weights_are_left_out() -> None:
     """A change of float16 weights is rounded away."""
     run: Any = Trained(ADAM, ADAM.spec.optimizer)
     run.step()
-    optimizer_check = OptimizerCheck(run)
+    optimizer_check = OptimizerCheck(run, ADAM.weights)
     run.now = {name: w.astype(np.float16) for name, w in run.now.items()}
-    assert optimizer_check.errors(run, ADAM.weights) == {}
+    assert optimizer_check.errors(run) == {}
     assert Observed({}).updates == {}
