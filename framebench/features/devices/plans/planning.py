@@ -101,7 +101,11 @@ def take_up(cases: Sequence[Case], device: Device, results: Path, version: str |
 
 
 def _good(kept: Planned, case: Case, device: Device) -> bool:
-    return case.workload != spec.OWN and kept.outcome != "failed" and kept.origin.code == fingerprint(case, device)
+    return (
+        case.workload != spec.OWN
+        and kept.outcome != "failed"
+        and kept.origin.code == fingerprint(case, device, kept.framework_version)
+    )
 
 
 def _now(
@@ -113,7 +117,7 @@ def _now(
     workers = 1 if device.kind == "tpu" else AT_ONCE
     with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
         # the fingerprint here: CPython 3.11's `ast` shares a counter between threads (python/cpython#106905)
-        tasks = [(case, device, ready.get(case.framework), version, fingerprint(case, device)) for case in cases]
+        tasks = [(case, device, ready.get(case.framework), version, fingerprint(case, device, version)) for case in cases]
         waiting = [pool.submit(_one, *task) for task in tasks]
         try:
             for done in as_completed(waiting):

@@ -34,10 +34,14 @@ ALONE = {  # a planner's environment: one without a device
 
 def planner(environment: Environment) -> str:
     """The feature's worker that plans in this environment."""
-    if environment.framework == "torch" and environment.version != pinned_version("torch"):
+    return module_of(environment.framework, environment.version)
+
+
+def module_of(framework: str, version: str) -> str:
+    """The same by the framework's version."""
+    if framework == "torch" and version != pinned_version("torch"):
         return OTHER
-    older = environment.framework == "jax" and Version(environment.version) < OLDER_THAN
-    return OLDER if older else PLANNERS[environment.framework]
+    return OLDER if framework == "jax" and Version(version) < OLDER_THAN else PLANNERS[framework]
 
 
 RUNNING: set[subprocess.Popen[str]] = set()

@@ -36,6 +36,6 @@ def _place(planned: Planned) -> tuple[str, str]:
 def current(planned: Planned) -> bool:
     """Whether these sources would be answered with it; not if they do not know the case any more."""
     try:
-        return planned.origin.code == fingerprint(Case.of(planned.case), find(planned.device))
+        return planned.origin.code == fingerprint(Case.of(planned.case), find(planned.device), planned.framework_version)
     except (ValueError, KeyError):
         return False

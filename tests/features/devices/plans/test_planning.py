@@ -68,7 +68,7 @@ def test_only_what_is_missing_is_planned(tmp_path: Path, playing: Playing) -> No
 def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = playing(f"print({json.dumps(ANSWER)!r})")
     plan(tmp_path)
-    monkeypatch.setattr(planning, "fingerprint", lambda case, device: "other")
+    monkeypatch.setattr(planning, "fingerprint", lambda *_: "other")
     plan(tmp_path)
     assert asked.read_text() == "xx"
 
