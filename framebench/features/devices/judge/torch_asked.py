@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.releases.torch_other import release
@@ -37,7 +38,7 @@ class Listener:
         self.began = 0
         self.asked: list[tuple[Convolution, int]] = []  # by the operator that runs
         self.found: list[tuple[int, Convolution, int]] = []
-        self.ask, self.beside = cudnn.workspace, Watch.beside
+        self.ask, self.watched = cudnn.workspace, Watch.ran
 
     def workspace(self, asked: Convolution, card: str) -> int:
         """In place of `cudnn.workspace`."""
@@ -45,12 +46,13 @@ class Listener:
         return self.asked[-1][1]
 
     def ran(self, watch: Watch, operator: str, args: Any, out: Any) -> None:
-        """In place of `Watch.beside`: the results have their blocks; the questions follow in the results' order."""
-        results = out if isinstance(out, (tuple, list)) else [out]
-        first = len(watch.lives) - sum(result is not None for result in results)
+        """In place of `Watch.ran`: the results have their blocks, and the questions follow in the results' order."""
+        results = [result for result in tree_leaves(out) if isinstance(result, torch.Tensor)]
         self.watch = watch
-        self.beside(watch, operator, args, out)
-        self.found += [(place, *told) for place, told in enumerate(self.asked, first)]
+        self.watched(watch, operator, args, out)
+        if self.asked:
+            places = [watch.known[result.untyped_storage()._cdata].number for result in results]
+            self.found += [(place, *told) for place, told in zip(places, self.asked)]
         self.asked.clear()
 
     def steps(self, case: Case) -> Callable[[torch.device], Callable[[], None]]:
@@ -85,7 +87,7 @@ def record(case: Case, card: Device) -> dict[str, Any]:
     listener = Listener()
     with ExitStack() as stack:
         stack.enter_context(replaced(cudnn, "workspace", listener.workspace))
-        stack.enter_context(replaced(Watch, "beside", lambda *args: listener.ran(*args)))
+        stack.enter_context(replaced(Watch, "ran", lambda *args: listener.ran(*args)))
         found: Simulation = simulate(
             listener.steps(case), card, steps=STEPS, settings=torch_plan.settings_of(case, card), release=release()
         )

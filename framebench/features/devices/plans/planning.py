@@ -26,7 +26,7 @@ from framebench.records.pins import REQUIREMENTS, pinned_version, pins
 from framebench.suite.case import Case, UnknownCase
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
-PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu"}  # environments of their own
+PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}  # environments of their own
 PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
@@ -52,7 +52,7 @@ def environment_of(framework: str, device: Device, version: str, say: Say) -> En
     """The environment that tells, built now if it is not there. Raises SetupError."""
     package = PACKAGES.get((framework, device.kind), "")
     if version == pinned_version(framework):
-        return environments.ensure(framework, say=say, package=package)
+        return with_cudnn(say, package) if framework == "torch" else environments.ensure(framework, say=say, package=package)
     if framework == "torch":  # simulated on tensors without numbers, so any build of it will do
         return releases.beside(framework, version, "", (), say)
     if package not in PLUGINS:
@@ -60,6 +60,15 @@ def environment_of(framework: str, device: Device, version: str, say: Say) -> En
     pinned = pins(REQUIREMENTS / f"{package}.txt")
     more = [f"{name}=={version}" for name in PLUGINS[package]] + [f"{name}=={pinned[name]}" for name in ASSEMBLER]
     return releases.beside(framework, version, package, more, say)
+
+
+def with_cudnn(say: Say, package: str) -> Environment:
+    """PyTorch's, or the one without where cuDNN cannot be had. Raises SetupError."""
+    try:
+        return environments.ensure("torch", say=say, package=package)
+    except SetupError as error:
+        say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {process.short(str(error))}")
+        return environments.ensure("torch", say=say)
 
 
 def plan_all(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.simulation import cudnn, torch_plan
+from framebench.features.devices.simulation import torch_plan
 from framebench.features.devices.simulation.torch_card import Card
 from framebench.features.devices.simulation.torch_device import replaced
 from framebench.features.devices.simulation.torch_simulate import simulate
@@ -33,17 +33,7 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
     """Fields of `planned.Planned`, with a note of what is not this release's own."""
     with replaced(torch_plan, "simulate", functools.partial(simulate, release=release())):
         told = torch_plan.plan(case, device, timeline)
-    return told | {"notes": [*told.get("notes", ()), note(), *with_cudnn()]}
-
-
-def with_cudnn() -> list[str]:
-    """Said of each release, as the pinned one may be installed without."""
-    if not (found := cudnn.version()):
-        return []
-    return [
-        f"Convolutions have the workspaces that cuDNN {found} answers without a card. On an H200 it chose others for some of "
-        "ResNet-50's: docs/devices.md."
-    ]
+    return told | {"notes": [*told.get("notes", ()), note()]}
 
 
 def note() -> str:

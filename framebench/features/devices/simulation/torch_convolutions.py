@@ -15,6 +15,7 @@ from framebench.features.devices.simulation.torch_card import Card
 from framebench.features.devices.simulation.torch_device import layout
 
 ASKED_SINCE = (2, 8)  # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
+OLDEST_CHIP = (7, 5)  # that libraries of CUDA 13 know, as these are
 # Not in the catalog. At 1 or 9 GHz 3 of 204 choices for ResNet-50 and U-Net 3D on an H200 differ, by 2 MiB at most
 MEMORY_KHZ = 3_000_000
 DRIVER = 13000  # the CUDA of the driver, which the wheels' cuDNN asks for
@@ -79,7 +80,9 @@ def strides(shape: Sequence[int], order: torch.memory_format) -> tuple[int, ...]
 
 
 def described(chip: Any) -> str:
-    """A device of the catalog in cuDNN's own JSON, as it writes down a card that is there."""
+    """A device of the catalog in cuDNN's own JSON, as it writes down a card that is there; empty where it does not know it."""
+    if chip.compute_capability < OLDEST_CHIP:
+        return ""
     major, minor = chip.compute_capability
     return json.dumps(
         {

@@ -6,7 +6,7 @@ convolution is decided by its heuristics, which are asked where this environment
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ WITHOUT_CUDNN = (
     "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's heuristics on the card"
 )
 NOT_HELD = (
-    "workspaces of cuDNN's attention beyond its sums, and of depthwise convolutions, are chosen by heuristics on the card",
+    "where a card chooses otherwise: workspaces of convolutions are what cuDNN {} answers without one, and an H200 chose "
+    "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of cuDNN's attention beyond its sums",
     # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with one number on a V100, in the
     # documentation of Transformers 4.21
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB on two measured cards",
@@ -60,8 +61,11 @@ def by_lt(operator: str, args: tuple[Any, ...]) -> bool:
     return bool(bias.is_contiguous() and other.shape[0] > 1 and other.shape[1] > 1)
 
 
-def as_allocated(operator: str, results: list[Any]) -> list[Any]:
-    """As the kernel asks for them: dropout makes its mask first (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
+def as_allocated(operator: str, results: list[Any], args: tuple[Any, ...], card: Card) -> Iterable[Any]:
+    """Results as the kernel asks for them, and between them what it takes or gives back: dropout makes its mask first
+    (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
+    if operator == "convolution_backward":
+        return _convolution_backward(results, args, card)
     return results[::-1] if operator == "native_dropout" else results
 
 
@@ -171,13 +175,20 @@ def _convolution(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     yield from _passing(*copies, *workspaces("forward", (*args[:2], *args[3:9]), card))
 
 
-def _convolution_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
-    """Likewise, and the gradient; that of the input comes first."""
-    order = layout(args[1], args[2])
-    copies = [size for operand in args[:3] for size in _copied(operand, order)]
-    settings, wanted = (*args[1:3], *args[4:10]), args[10]
-    for kind in (kind for kind, asked in zip(("data", "filter"), wanted) if asked):
-        yield from _passing(*copies, *workspaces(kind, settings, card))
+def _convolution_backward(results: list[Any], args: tuple[Any, ...], card: Card) -> Iterator[Any]:
+    """The gradient of the input with its workspace, then that of the weight with its own (`cudnn_convolution_backward` in the
+    same file); that of the bias is a sum (`convolution_backward` in ATen/native/Convolution.cpp). Copies of gradient and input
+    are there all the while, that of the weight for the first."""
+    gradient, values, weight = args[:3]
+    order, settings, wanted = layout(values, weight), (*args[1:3], *args[4:10]), args[10]
+    copies = [size for one in (values, gradient)[not wanted[1] :] for size in _copied(one, order)]
+    yield from ((size, True) for size in copies)
+    for kind, result, beside in zip(("data", "filter"), results, (_copied(weight, order), ())):
+        if result is not None:
+            yield result
+            yield from _passing(*beside, *workspaces(kind, settings, card))
+    yield from ((size, False) for size in reversed(copies))
+    yield from results[2:]
 
 
 def _layer_norm_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
@@ -200,5 +211,4 @@ TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
     "native_layer_norm_backward": _layer_norm_backward,
     "_softmax_backward_data": _softmax_backward,
     "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
 }

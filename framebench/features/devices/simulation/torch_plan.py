@@ -21,6 +21,7 @@ from framebench.adapters.torch.quantized import beside
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.simulation import cudnn
 from framebench.features.devices.simulation.blocks import OutOfMemory, Settings
+from framebench.features.devices.simulation.torch_convolutions import described
 from framebench.features.devices.simulation.torch_device import replaced
 from framebench.features.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.features.devices.simulation.torch_simulate import Simulation, simulate
@@ -93,7 +94,7 @@ def updates_compiled(case: Case) -> AbstractContextManager[None]:
 def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, Any]:
     """Fields of `planned.Planned`. `timeline`: a file for PyTorch's memory viewer."""
     told: dict[str, Any] = {"versions": {"torch": torch.__version__.partition("+")[0]}}
-    if asked := cudnn.version():
+    if asked := asked_of(device):
         told["versions"]["cudnn"] = asked
     if why := obstacle(case):
         return told | {"outcome": "not planned", "reason": why}
@@ -102,7 +103,7 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
         found = simulate(step_of(case), device, steps=STEPS, settings=settings)
         if timeline:
             found.snapshot(timeline)
-        return told | _fields(found)
+        return told | _fields(found, asked)
     except OutOfMemory as error:
         whole = simulate(step_of(case), device, steps=STEPS, settings=Settings(None, settings.expandable_segments))
         reason = f"does not fit: needs {whole.reserved / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
@@ -113,7 +114,12 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, 
         raise
 
 
-def _fields(found: Simulation) -> dict[str, Any]:
+def asked_of(device: Device) -> str | None:
+    """The release of cuDNN that is asked for this device's workspaces, if one is."""
+    return cudnn.version() if described(device) else None
+
+
+def _fields(found: Simulation, asked: str | None) -> dict[str, Any]:
     kinds = {kind.replace(" ", "_"): size for kind, size in found.kinds.items()}
     parts = {"allocated": found.allocated, "reserved": found.reserved, "between_steps": found.between_steps}
     largest = [
@@ -123,7 +129,7 @@ def _fields(found: Simulation) -> dict[str, Any]:
     attention = ", ".join(sorted(name for name in found.kernels if not name.endswith("backward")))
     return {
         "outcome": "planned", "peak_bytes": found.reserved, "parts": parts | kinds, "largest": largest,
-        "not_held": NOT_HELD if cudnn.library() else (WITHOUT_CUDNN, *NOT_HELD[1:]),
+        "not_held": (NOT_HELD[0].format(asked) if asked else WITHOUT_CUDNN, *NOT_HELD[1:]),
         "compiler": "PyTorch's caching allocator, modelled", "flags": {"attention": attention} if attention else {},
     }  # fmt: skip
 

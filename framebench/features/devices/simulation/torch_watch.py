@@ -79,10 +79,7 @@ class Watch(TorchDispatchMode):
         operator = func._schema.name.partition("::")[2]
         if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(args[0], args[1], out):
             return out
-        for tensor in torch_kernels.as_allocated(operator, tree_leaves(out)):
-            if isinstance(tensor, Tensor) and tensor.device.type == NAME:
-                self.born(tensor.untyped_storage(), operator, shape_of(tensor))
-        self.beside(operator, args, out)
+        self.ran(operator, args, out)
         return out
 
     def composed(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -95,22 +92,33 @@ class Watch(TorchDispatchMode):
         with self:
             return func.decompose(*args, **kwargs)
 
-    def beside(self, operator: str, args: Any, out: Any) -> None:
-        """What the kernel takes beside its results."""
+    def ran(self, operator: str, args: Any, out: Any) -> None:
+        """Its results are born, and what its kernel takes beside them comes and goes."""
         if not any(isinstance(a, Tensor) and a.device.type == NAME for a in args):
+            self.follow(operator, tree_leaves(out))
             return
         if operator.startswith("_scaled_dot_product"):
             self.kernels[operator.removeprefix("_scaled_dot_product_")] += 1
+        self.follow(operator, torch_kernels.as_allocated(operator, tree_leaves(out), args, self.card))
         if torch_kernels.product(operator):
             self.workspace("cuBLAS", self.card.blas_workspace)
             if torch_kernels.by_lt(operator, args):
                 self.workspace_lt()
+        self.follow(operator, torch_kernels.temporaries(operator, args, self.card))
+
+    def follow(self, operator: str, requests: Iterable[Any]) -> None:
+        """Results, and bytes that are taken or given back."""
         taken: defaultdict[int, list[Life]] = defaultdict(list)
-        for size, is_taken in torch_kernels.temporaries(operator, args, self.card):
-            if is_taken:
-                taken[size].append(self.take(size, operator, "temporaries"))
-            else:
-                self.died(taken[size].pop())
+        for one in requests:
+            if isinstance(one, Tensor):
+                if one.device.type == NAME:
+                    self.born(one.untyped_storage(), operator, shape_of(one))
+            elif isinstance(one, tuple):
+                size, is_taken = one
+                if is_taken:
+                    taken[size].append(self.take(size, operator, "temporaries"))
+                else:
+                    self.died(taken[size].pop())
 
     def workspace(self, library: str, size: int) -> None:
         """Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h): the backward pass runs in another."""

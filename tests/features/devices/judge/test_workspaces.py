@@ -172,8 +172,14 @@ def test_each_convolution_of_a_step_is_asked_for(tmp_path: Path) -> None:
 @asks_cudnn
 def test_a_prediction_with_answers_says_so() -> None:
     """Of which release they are, and that a card may choose otherwise."""
-    done = run(WITH_CUDNN, "-c", "from framebench.features.devices.releases import torch_other as o; print(*o.with_cudnn())")
-    assert re.search(r"cuDNN 9\.\d+\.\d+ answers without a card.* H200 it chose others", done.stdout), done.stderr
+    program = (
+        "from framebench.features.devices.catalog import find; "
+        "from framebench.features.devices.simulation import torch_plan as p; "
+        "print(p.NOT_HELD[0].format(p.asked_of(find('h200-141gb'))), p.asked_of(find('v100-16gb')))"
+    )
+    done = run(WITH_CUDNN, "-c", program)
+    assert re.search(r"cuDNN 9\.\d+\.\d+ answers without one.* H200 chose others", done.stdout), done.stderr
+    assert done.stdout.endswith(" None\n"), "CUDA 13 knows no V100"
 
 
 def test_without_cudnn_it_is_said_what_is_missing(environment: dict[str, Environment], tmp_path: Path) -> None:

@@ -30,6 +30,14 @@ def test_cudnn_is_asked_of_the_tensors_that_are_there(environment: dict[str, Env
     assert all(ours == theirs for ours, theirs in told["pairs"])
 
 
+def test_each_gradient_has_its_workspace_before_the_next_is_there(environment: dict[str, Environment]) -> None:
+    """The copy of the weight, 2304 bytes, is for the gradient of the input alone."""
+    told = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
+    assert isinstance(told, dict)
+    data, weight = ["input", "+2304", "+7000", "-7000", "-2304"], ["weight", "+9000", "-9000"]
+    assert told["orders"] == [[*data, *weight, "bias"], weight, data]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1")
 @pytest.mark.parametrize("case", MEASURED)

@@ -4,7 +4,8 @@ import json
 
 import torch
 
-from framebench.features.devices.simulation import cudnn
+from framebench.features.devices.simulation import cudnn, torch_kernels
+from framebench.features.devices.simulation.torch_card import Card
 from framebench.features.devices.simulation.torch_convolutions import _shape, strides
 
 ASKED = (  # x, weight, stride, padding, dilation, transposed, output padding, groups
@@ -25,4 +26,23 @@ for x, weight, stride, padding, dilation, transposed, more, groups in ASKED:
     told.append([ours, made.shape])
     told.append([strides(x, torch.contiguous_format), values.stride()])
     told.append([strides(x, last), values.contiguous(memory_format=last).stride()])
-print(json.dumps({"pairs": told, "cudnn": cudnn.version()}))
+
+
+def backward(*wanted: bool) -> list[str]:
+    """What a convolution's backward pass asks for, in order; the weight lies in another order than cuDNN's."""
+    torch_kernels.workspaces = lambda kind, *_: iter([{"data": 7000, "filter": 9000}[kind]])
+    gradient, values = (torch.empty(2, 8, 6, 6, device="meta") for _ in range(2))
+    weight = torch.empty(8, 3, 3, 8, device="meta").movedim(-1, 1).expand(8, 8, 3, 3).movedim(0, 1)
+    results = [part if asked else None for part, asked in zip((values, weight, torch.empty(8, device="meta")), wanted)]
+    names = {id(part): name for part, name in zip(results, ("input", "weight", "bias")) if part is not None}
+    arguments = (gradient, values, weight, [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted)
+    asked = torch_kernels.as_allocated("convolution_backward", results, arguments, Card((9, 0)))
+    return [
+        names[id(one)] if isinstance(one, torch.Tensor) else f"{'+' if one[1] else '-'}{one[0]}"
+        for one in asked
+        if one is not None
+    ]
+
+
+orders = [backward(True, True, True), backward(False, True, False), backward(True, False, False)]
+print(json.dumps({"pairs": told, "cudnn": cudnn.version(), "orders": orders}))
