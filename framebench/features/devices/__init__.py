@@ -28,6 +28,7 @@ FEATURE = Feature(
     ),
     records={
         "planned": "plans.planned:Planned",
+        "planned_earlier": "plans.planned:Planned",
         "planned_reports": "releases.reported:Reported",
         "measured_elsewhere/predicted": "judge.judged:Judged",
     },

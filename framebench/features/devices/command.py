@@ -11,6 +11,7 @@ from framebench.cli.shared import BUDGET, AsJson, Results, app, out
 from framebench.engine import runner
 from framebench.features.devices.catalog import DEVICES
 from framebench.features.devices.judge import command as judge_command  # noqa: F401, which adds `dev judge`
+from framebench.features.devices.plans import command as publish_command  # noqa: F401, which adds `dev publish`
 from framebench.features.devices.releases import command as reported_command  # noqa: F401, which adds `dev reported`
 
 
@@ -20,10 +21,12 @@ def devices(results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
         return
-    from framebench.features.devices.plans.store import every
+    from framebench.features.devices.plans.store import every, own
     from framebench.features.devices.tables import table
     from framebench.features.devices.tables.kept import kept
 
     table.catalog().terminal(out)
     if answers := kept(list(every(results))):
+        answers.terminal(out)
+    if own(results) != results and (answers := kept(list(every(own(results))), "Predictions of your own")):
         answers.terminal(out)

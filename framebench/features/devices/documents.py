@@ -10,7 +10,7 @@ from framebench.features.devices.catalog import DEVICES, Device, find
 from framebench.features.devices.fit.fitting import errors
 from framebench.features.devices.judge import at_home, replay, workspaces
 from framebench.features.devices.judge.table import of_folder
-from framebench.features.devices.plans.store import every
+from framebench.features.devices.plans.store import EARLIER, every
 from framebench.features.devices.releases import reported
 from framebench.features.devices.releases.table import of_releases
 from framebench.features.devices.tables import batches, frame, strategies, table
@@ -34,6 +34,11 @@ def of_named(name: str, results: Path) -> list[Comparison]:
 
 def documents(results: Results) -> list[Comparison]:
     of_each = [made for device in DEVICES for made in of_device(device, results.root)]
-    held = at_home.table(results.records, every(results.root)), replay.table(results.root, every(results.root))
+    first, now = list(every(results.root, EARLIER)), list(every(results.root))
+    held = (
+        at_home.table(results.records, [*first, *now]),
+        at_home.plans(results.records, now),
+        replay.table(results.root, first or now),
+    )
     on_cards = [*(made for made in held if made), *workspaces.tables(results.root)]
     return [table.catalog(), frame.columns(), *of_each, *of_folder(results.root), *on_cards]

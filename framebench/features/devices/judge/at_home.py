@@ -17,8 +17,9 @@ from framebench.records.record import Record
 
 HEAD = (
     "device", "case", "measured with", "predicted with", "in use, predicted", "in use", "error", "reserved, predicted",
-    "reserved", "error of reserved", "plan on the card", "process",
+    "error of reserved", "reserved, with workspaces", "error with them", "reserved", "plan on the card", "process",
 )  # fmt: skip
+FULL = "full"  # the size of a published model
 CLOSE = 0.1  # of the memory that a card reports, between one of the catalog and one with the same chip
 
 
@@ -34,22 +35,42 @@ def device_of(name: str, memory_bytes: int | None) -> Device | None:
 
 def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
     """Each measured case of which there is a prediction for its card and version; None where there is none."""
-    predicted = {(p.device, p.case, p.framework_version): p for p in predictions if p.peak_bytes}
+    predicted = [p for p in predictions if p.peak_bytes]
     rows = []
     for chosen in select_cases(records):
         record = chosen.read
         card = device_of(str(record.provenance.hardware.get("device")), _memory(record))
-        of_case = [p for (device, case, _), p in predicted.items() if card and (device, case) == (card.name, record.case)]
+        of_case = [p for p in predicted if card and (p.device, p.case) == (card.name, record.case)]
         if record.status == "ok" and of_case:
-            rows.append(
-                _cells(record, max(of_case, key=lambda p: (p.framework_version == _release(record), p.origin.planned_at)))
-            )
+            plain, asked = ([p for p in of_case if ("cudnn" in p.origin.versions) == with_it] for with_it in (False, True))
+            rows.append(_cells(record, _nearest(record, plain), _nearest(record, asked)))
     caption = (
         "Sizes in MiB. Predicted without the card: of JAX XLA's plan, of PyTorch the simulated allocator. in use, reserved: "
         "peaks of the framework's allocator on the card. plan on the card: XLA's, with the kernels that autotuning chose. "
-        "process: NVML, with the context."
+        "process: NVML, with the context. with workspaces: of another simulation, in which cuDNN was asked for those of "
+        "convolutions."
     )
     return Comparison.of_text("Predicted without the card, measured on it", caption, HEAD, rows, left=4) if rows else None
+
+
+def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
+    """What XLA planned on a card at full size, beside its plan without the card and the peak; None where there is none."""
+    predicted = [p for p in predictions if p.peak_bytes and p.source == "compiler.plan"]
+    rows = []
+    for record in (chosen.read for chosen in select_cases(records)):
+        card = device_of(str(record.provenance.hardware.get("device")), _memory(record))
+        plan, peak = record.peaks.get("compiler.plan"), record.peaks.get("allocator.in_use")
+        if card and plan and peak and record.status == "ok" and record.parsed.size == FULL:
+            told = _nearest(record, [p for p in predicted if (p.device, p.case) == (card.name, record.case)])
+            without, error = _error(told and told.peak_bytes, plan)
+            cells = without, mib(plan), error, mib(peak), mib(peak - plan)
+            rows.append((card.name, record.case, record.framework_version or "-", *cells))
+    caption = (
+        "Sizes in MiB. XLA's plan without the card has no tuning; on the card convolutions and products are tuned, unless the "
+        "strategy is autotune_off. error: of the plan without the card. peak: in use by JAX's allocator."
+    )
+    head = ("device", "case", "measured with", "plan without the card", "plan on it", "error", "peak", "peak - plan")
+    return Comparison.of_text("Plans of XLA, without the card and on it", caption, head, rows, left=3) if rows else None
 
 
 def _memory(record: Record) -> int | None:
@@ -61,17 +82,27 @@ def _release(record: Record) -> str:
     return (record.framework_version or "").split("+")[0]
 
 
-def _cells(record: Record, prediction: Planned) -> tuple[str, ...]:
+def _nearest(record: Record, predictions: list[Planned]) -> Planned | None:
+    """Of the record's release, if there is one, and the newest of these."""
+    order = lambda p: (p.framework_version == _release(record), p.origin.planned_at)  # noqa: E731
+    return max(predictions, key=order, default=None)
+
+
+def _cells(record: Record, plain: Planned | None, asked: Planned | None) -> tuple[str, ...]:
+    """`asked`: where cuDNN was."""
+    prediction = plain or asked
+    assert prediction
     peaks, simulated = record.peaks, prediction.source == "allocator.simulated"
     in_use = prediction.parts.get("allocated") if simulated else prediction.peak_bytes
+    reserved = peaks.get("allocator.reserved")
     return (
         prediction.device, record.case, record.framework_version or "-", prediction.framework_version,
-        *_held(in_use, peaks.get("allocator.in_use")),
-        *_held(prediction.peak_bytes if simulated else None, peaks.get("allocator.reserved")),
-        mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))),
+        mib(in_use), mib(peaks.get("allocator.in_use")), _error(in_use, peaks.get("allocator.in_use"))[1],
+        *_error(plain.peak_bytes if plain and simulated else None, reserved), *_error(asked and asked.peak_bytes, reserved),
+        mib(reserved), mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))),
     )  # fmt: skip
 
 
-def _held(predicted: int | None, measured: int | None) -> tuple[str, str, str]:
-    error = f"{predicted / measured - 1:+.2%}" if predicted and measured else "-"
-    return mib(predicted), mib(measured), error
+def _error(predicted: int | None, measured: int | None) -> tuple[str, str]:
+    """The prediction, and how far it is off."""
+    return mib(predicted), f"{predicted / measured - 1:+.2%}" if predicted and measured else "-"

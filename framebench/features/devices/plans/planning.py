@@ -102,11 +102,16 @@ def planned_for(cases: Sequence[Case | str], device: str, results: Path, say: Sa
 
 
 def take_up(cases: Sequence[Case], device: Device, results: Path, version: str | None = None) -> dict[Case, Planned]:
-    """What was told before by the same code and version, where it was an answer. A user's file may have changed."""
+    """What was told before by the same code and version, where it was an answer: published ones and one's own.
+
+    A user's file may have changed."""
     frameworks = {case.framework for case in cases}
-    files = {f: store.file(results, device.name, f, version or pinned_version(f)) for f in frameworks}
-    kept = {case: planned for file in files.values() for case, planned in store.read(file).items()}
-    return {case: kept[case.id] for case in cases if case.id in kept and _good(kept[case.id], case, device)}
+    found: dict[Case, Planned] = {}
+    for root in dict.fromkeys((results, store.own(results))):
+        files = [store.file(root, device.name, f, version or pinned_version(f)) for f in frameworks]
+        kept = {case: planned for file in files for case, planned in store.read(file).items()}
+        found |= {case: kept[case.id] for case in cases if case.id in kept and _good(kept[case.id], case, device)}
+    return found
 
 
 def _good(kept: Planned, case: Case, device: Device) -> bool:
@@ -131,7 +136,7 @@ def _now(
         try:
             for done in as_completed(waiting):
                 planned = done.result()
-                store.write(results, planned)
+                store.write(store.own(results), planned)
                 yield planned
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,7 @@
 """Predictions as lines of a file for each device and release: `results/planned/<device>/<framework>-<version>.jsonl`.
 
 A line is one case; told again, it is written over. Lines are sorted by case, so that two versions of a file can be compared.
+In a checkout these files are published. What its reader asks for is kept beside them, in a folder that git ignores.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from filelock import FileLock
 from pydantic import ValidationError
 
+from framebench.engine import runner
 from framebench.features.devices.plans.planned import Planned
 
 FOLDER, LOCK = "planned", ".planned.lock"
+EARLIER = "planned_earlier"  # the first predictions for a card that was measured later, as they were made
+PUBLISHED, OWN = runner.RESULTS, "own"
 
 
 class PlannedWarning(UserWarning):
@@ -26,6 +30,24 @@ class PlannedWarning(UserWarning):
 
 def file(results: Path, device: str, framework: str, version: str) -> Path:
     return results / FOLDER / device / f"{framework}-{version}.jsonl"
+
+
+def own(results: Path) -> Path:
+    """The results folder that takes answers of one's own: the same, unless it is the published one."""
+    return results / OWN if results.resolve() == PUBLISHED.resolve() else results
+
+
+def publish(results: Path, chosen: Callable[[Planned], bool]) -> list[Planned]:
+    """Move those of one's own answers that are chosen to the published ones. Returns them."""
+    moved = []
+    for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")) if own(results) != results else ():
+        mine = {case: planned for case, planned in read(path).items() if chosen(planned)}
+        for planned in mine.values():
+            write(results, planned)
+        with FileLock(own(results) / LOCK):
+            _replace(path, (line for _, line in _lines(path) if _case(line) not in mine))
+        moved += mine.values()
+    return moved
 
 
 def write(results: Path, planned: Planned) -> Path:
@@ -79,7 +101,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     yield from ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
-def every(results: Path) -> Iterator[Planned]:
+def every(results: Path, folder: str = FOLDER) -> Iterator[Planned]:
     """All that can be read, by device, framework and case."""
-    for path in sorted((results / FOLDER).glob("*/*.jsonl")):
+    for path in sorted((results / folder).glob("*/*.jsonl")):
         yield from read(path).values()

@@ -13,7 +13,7 @@ from framebench.models import spec
 from framebench.suite.case import Case
 
 
-def kept(predictions: Sequence[Planned]) -> Comparison | None:
+def kept(predictions: Sequence[Planned], title: str = "Predictions kept") -> Comparison | None:
     """By device and release; None where nothing is kept."""
     of_suite = [p for p in predictions if Case.of(p.case).workload != spec.OWN]  # a user's file is planned each time
     count = Counter(map(_place, of_suite))
@@ -26,7 +26,7 @@ def kept(predictions: Sequence[Planned]) -> Comparison | None:
         "A case is planned anew when it is asked for: framebench predict CASES --device NAME."
     )
     rows = tuple((*place, str(count[place]), str(older[place])) for place in order)
-    return Comparison.of_text("Predictions kept", caption, ("device", "release", "cases", "of older sources"), rows, left=2)
+    return Comparison.of_text(title, caption, ("device", "release", "cases", "of older sources"), rows, left=2)
 
 
 def _place(planned: Planned) -> tuple[str, str]:

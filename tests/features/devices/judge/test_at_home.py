@@ -10,7 +10,7 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.judge import at_home
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
-from tests.features.devices.made import MIB, planned
+from tests.features.devices.made import MIB, origin, planned
 from tests.handmade import provenance, record
 
 TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"
@@ -73,6 +73,31 @@ def test_a_release_that_was_not_predicted_is_named() -> None:
     both = at_home.table(record_of, [same, other])
     assert both is not None
     assert (both.rows[0][3], both.rows[0][7]) == ("2.9.1", "97.0")
+
+
+def test_a_simulation_with_workspaces_stands_beside_the_first_one() -> None:
+    of_card = [on_card(TORCH, "2.13.0", {"allocator.reserved": 100 * MIB})]
+    asked = planned(**SIMULATED, peak_bytes=101 * MIB, origin=origin(versions={"cudnn": "9.20.0"}))
+    for predictions, first in (([planned(**SIMULATED, peak_bytes=90 * MIB), asked], "-10.00%"), ([asked], "-")):
+        made = at_home.table(of_card, predictions)
+        assert made is not None
+        (told,) = (dict(zip(made.head, row, strict=True)) for row in made.rows)
+        assert (told["error of reserved"], told["error with them"], told["in use, predicted"]) == (first, "+1.00%", "99.0")
+
+
+def test_plans_on_a_card_stand_beside_those_without_it() -> None:
+    peaks = {"allocator.in_use": 20 * MIB, "compiler.plan": 16 * MIB}
+    untuned = JAX.replace("fp32", "autotune_off").replace("transformer", "resnet50").replace("b8", "b64")
+    records = [
+        on_card(JAX, "0.10.2", peaks),
+        on_card(untuned, "0.10.2", peaks),
+        on_card(JAX.replace("full", "tiny"), "0.10.2", peaks),
+    ]
+    made = at_home.plans(records, [planned(case=JAX), planned(**SIMULATED)])
+    assert made is not None
+    cells = {row[1]: row[3:] for row in made.rows}
+    assert cells == {JAX: ("12.0", "16.0", "-25.00%", "20.0", "4.0"), untuned: ("-", "16.0", "-", "20.0", "4.0")}
+    assert at_home.plans([on_card(TORCH, "2.13.0", {"allocator.in_use": MIB})], []) is None
 
 
 def test_nothing_is_shown_without_a_card_or_a_prediction() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from framebench.features.devices.judge.replay import History, histories, replay, replayed, table
-from framebench.features.devices.plans.store import every
+from framebench.features.devices.plans.store import EARLIER, every
 from framebench.records.provenance import ROOT
 
 MIB = 2**20
@@ -53,7 +53,7 @@ def test_a_history_without_a_prediction_has_a_row() -> None:
 
 def test_what_the_simulation_lacks_are_the_workspaces() -> None:
     """docs/devices.md says so: without them the model reserves what was predicted."""
-    made = table(ROOT / "results", every(ROOT / "results"))
+    made = table(ROOT / "results", every(ROOT / "results", EARLIER))
     assert made is not None
     for row in made.rows:
         told = dict(zip(made.head, row, strict=True))

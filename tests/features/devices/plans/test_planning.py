@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine import environments, releases
+from framebench.engine import environments, releases, runner
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans import planning, process, store
 from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
+from framebench.records import provenance
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case, UnknownCase
 from tests.features.devices.made import CASE, MIB, PARTS
@@ -55,6 +56,29 @@ def test_what_was_planned_is_taken_up(tmp_path: Path, playing: Playing) -> None:
     assert asked.read_text() == "x"
     plan(tmp_path, again=True)
     assert asked.read_text() == "xx"
+
+
+def test_published_answers_are_taken_up_and_not_written(
+    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = playing(f"print({json.dumps(ANSWER)!r})")
+    plan(tmp_path)
+    (published,) = (tmp_path / "planned").glob("*/*.jsonl")
+    before = published.read_bytes()
+    monkeypatch.setattr(store, "PUBLISHED", tmp_path)
+    other = CASE.replace("b1", "b2")
+    assert [p.case for p in plan(tmp_path, CASE, other)] == [CASE, other]
+    assert asked.read_text() == "xx", "the published one was taken up"
+    plan(tmp_path, CASE, other)
+    assert asked.read_text() == "xx", "and now the own one, too"
+    plan(tmp_path, CASE, again=True)
+    assert published.read_bytes() == before
+    assert {p.case for p in store.every(tmp_path / "own")} == {CASE, other}
+
+
+def test_the_own_answers_of_a_checkout_are_ignored_by_git() -> None:
+    assert store.own(runner.RESULTS) == runner.RESULTS / "own"
+    assert "results/own/" in (provenance.ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_only_what_is_missing_is_planned(tmp_path: Path, playing: Playing) -> None:
@@ -233,7 +257,22 @@ def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.
     for version in ("2.11.0", "2.12.1", pinned_version("torch")):
         assert planning.environment_of("torch", H100, version, lambda _: None).version == version
     assert [name.partition("-py")[0] for name in made[:1]] == ["torch-2.11.0"], "nothing is pinned for it"
-    assert [name.rpartition("-")[0] for name in made[1:]] == ["torch-2.12.1", "torch-2.13.0"], "by their pinned requirements"
+    assert [name.rpartition("-")[0] for name in made[1:]] == ["torch-2.12.1", "torch-2.13.0-torch-cudnn"], (
+        "by their pinned requirements"
+    )
+
+
+def test_without_cudnn_pytorch_is_planned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def ensure(framework: str, say: object, package: str = "") -> Environment:
+        if package:
+            raise SetupError("pip found no such release")
+        return environments.describe(framework)
+
+    monkeypatch.setattr(environments, "ensure", ensure)
+    assert planning.environment_of("torch", H100, pinned_version("torch"), said.append).package == ""
+    assert said == ["cuDNN cannot be had, so convolutions are planned without workspaces: pip found no such release"]
 
 
 def test_only_cases_of_the_releases_framework_are_planned(tmp_path: Path, playing: Playing) -> None:

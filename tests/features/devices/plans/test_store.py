@@ -24,6 +24,23 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(store.every(tmp_path)) == [told]
 
 
+def test_answers_of_ones_own_are_published_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.own(tmp_path) == tmp_path, "a folder that was named takes its answers itself"
+    assert store.publish(tmp_path, lambda _: True) == []
+    monkeypatch.setattr(store, "PUBLISHED", tmp_path)
+    store.write(tmp_path, planned())
+    mine, rest = (
+        planned(peak_bytes=11 * MIB, parts=planned().parts | {"temporaries": planned().parts["temporaries"] - MIB}),
+        planned(case=OTHERS[0]),
+    )
+    for one in (mine, rest):
+        store.write(store.own(tmp_path), one)
+    assert list(store.every(tmp_path)) == [planned()]
+    assert store.publish(tmp_path, lambda one: one.case == CASE) == [mine]
+    assert list(store.every(tmp_path)) == [mine]
+    assert list(store.every(store.own(tmp_path))) == [rest]
+
+
 def test_told_again_it_is_written_over(tmp_path: Path) -> None:
     store.write(tmp_path, planned())
     store.write(

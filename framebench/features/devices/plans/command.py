@@ -1,0 +1,34 @@
+"""`framebench dev publish`: predictions of one's own become published ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import Results, say
+from framebench.cli.upkeep import dev
+from framebench.engine import runner
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans import store
+from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.tables.kept import current
+from framebench.models import spec
+from framebench.suite.case import Case
+
+
+@dev.command()
+def publish(
+    device: Annotated[list[str] | None, typer.Argument(help="whose predictions; by default all")] = None,
+    results: Results = runner.RESULTS,
+) -> None:
+    """Move predictions of results/own/planned to results/planned, which git tracks: answers of these sources, of the suite's
+    cases."""
+    names = {find(name).name for name in device or ()}
+
+    def chosen(planned: Planned) -> bool:
+        ours = Case.of(planned.case).workload != spec.OWN and planned.outcome != "failed"
+        return ours and (not names or planned.device in names) and current(planned)
+
+    moved = store.publish(results, chosen)
+    say(f"{len(moved)} predictions moved to {results / store.FOLDER}")
