@@ -62,7 +62,7 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
         plan, peak = record.peaks.get("compiler.plan"), record.peaks.get("allocator.in_use")
         if card and plan and peak and record.status == "ok" and record.parsed.size == FULL:
             told = _nearest(record, [p for p in predicted if (p.device, p.case) == (card.name, record.case)])
-            without, error = _error(told and told.peak_bytes, plan)
+            without, error = _error(told.peak_bytes if told else None, plan)
             cells = without, mib(plan), error, mib(peak), mib(peak - plan)
             rows.append((card.name, record.case, record.framework_version or "-", *cells))
     caption = (
@@ -98,7 +98,7 @@ def _cells(record: Record, plain: Planned | None, asked: Planned | None) -> tupl
     return (
         prediction.device, record.case, record.framework_version or "-", prediction.framework_version,
         mib(in_use), mib(peaks.get("allocator.in_use")), _error(in_use, peaks.get("allocator.in_use"))[1],
-        *_error(plain.peak_bytes if plain and simulated else None, reserved), *_error(asked and asked.peak_bytes, reserved),
+        *_error(plain.peak_bytes if plain and simulated else None, reserved), *_error(asked.peak_bytes if asked else None, reserved),
         mib(reserved), mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))),
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ def own(results: Path) -> Path:
 
 def publish(results: Path, chosen: Callable[[Planned], bool]) -> list[Planned]:
     """Move those of one's own answers that are chosen to the published ones. Returns them."""
-    moved = []
+    moved: list[Planned] = []
     for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")) if own(results) != results else ():
         mine = {case: planned for case, planned in read(path).items() if chosen(planned)}
         for planned in mine.values():
