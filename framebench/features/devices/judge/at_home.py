@@ -98,7 +98,8 @@ def _cells(record: Record, plain: Planned | None, asked: Planned | None) -> tupl
     return (
         prediction.device, record.case, record.framework_version or "-", prediction.framework_version,
         mib(in_use), mib(peaks.get("allocator.in_use")), _error(in_use, peaks.get("allocator.in_use"))[1],
-        *_error(plain.peak_bytes if plain and simulated else None, reserved), *_error(asked.peak_bytes if asked else None, reserved),
+        *_error(plain.peak_bytes if plain and simulated else None, reserved),
+        *_error(asked.peak_bytes if asked else None, reserved),
         mib(reserved), mib(peaks.get("compiler.plan")), mib(peaks.get("device.process", peaks.get("device.card"))),
     )  # fmt: skip
 

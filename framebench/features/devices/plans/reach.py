@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-SPLIT = "Adapter"  # what classes of this name's end have, each method for itself, is called by our own code alone
+OURS = ("ABC", "Protocol", "Adapter")  # ends of bases' names: methods of such classes are called by our own code alone
 PROOF = "proof"
 
 
@@ -61,7 +61,7 @@ def mentions(text: str) -> frozenset[str]:
 def _pieces(node: ast.stmt) -> Iterator[Piece]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield from _imports(node)
-    elif isinstance(node, ast.ClassDef) and node.name.endswith(SPLIT):
+    elif isinstance(node, ast.ClassDef) and _ours_alone(node):
         methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("__")]
         node.body = [one for one in node.body if one not in methods]
         yield _piece([node.name], node)
@@ -73,6 +73,13 @@ def _pieces(node: ast.stmt) -> Iterator[Piece]:
     else:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         yield _piece([one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)], node)
+
+
+def _ours_alone(node: ast.ClassDef) -> bool:
+    """Nothing of a framework's, which might call methods by names that we do not mention."""
+    ours = all(isinstance(base, ast.Name) and base.id.endswith(OURS) for base in node.bases)
+    named = {one.id for decorator in node.decorator_list for one in ast.walk(decorator) if isinstance(one, ast.Name)}
+    return ours and named <= {"dataclass"}
 
 
 def _piece(names: Iterable[str], node: ast.AST, owner: str = "", switch: bool = False) -> Piece:

@@ -91,6 +91,8 @@ PLANTED = [  # file, what stands there and what is put there, and which plans th
     ("adapters/torch/memory.py", "def foreach(", "def foreach(*more, ", []),  # another strategy's
     ("adapters/torch/adapter.py", "def observe(", "def observe(*more, ", []),  # what a plan does not ask for
     ("adapters/torch/adapter.py", '"""An earlier case of', '"""Some earlier case of', []),
+    ("models/spec.py", "    def incomparable", "    def never_named(self): ...\n    def incomparable", []),
+    ("models/spec.py", "class Param:", "class Param:\n    more: int = 1\n", ["/torch/", "/jax/"]),
     ("adapters/jittor/adapter.py", "def ", "def x() -> None: ...\n\n\ndef ", []),
 ]  # fmt: skip
 
