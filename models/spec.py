@@ -72,6 +72,11 @@ class Param:
             return np.float32(self.value) + spread
         return np.where(rng.random(self.shape) < self.negated, -self.value, self.value).astype(np.float32) + spread
 
+    @property
+    def norm(self) -> float:
+        """About the canonical array's Euclidean norm."""
+        return float(math.prod(self.shape) * (self.value**2 + self.std**2)) ** 0.5
+
 
 @dataclass(frozen=True)
 class Optimizer:

@@ -19,7 +19,7 @@ from framebench.suite.tensors import errors
 from framebench.suite.tolerance import LEAST, MULTIPLE, tolerance
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
-from framebench.worker.verification import again, compare, idle, state_bytes, verify, wanted
+from framebench.worker.verification import Wanted, again, compare, idle, state_bytes, verify, wanted
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
@@ -179,6 +179,29 @@ def test_a_tolerance_is_four_honest_errors_and_never_less_than_rounding() -> Non
                 assert min(tolerance(case.workload, "torch", "fp32", case.golden_key, kind, name)) >= MULTIPLE * LEAST["fp32"]
     found = compare(TRAIN, right(TRAIN), wanted(TRAIN))  # type: ignore[arg-type]
     assert found["margin"] == 0
+
+
+def test_what_float32_rounds_away_of_a_change_is_not_off() -> None:
+    """Weights of about 1 of which one changes by a unit in its last place: none, or two, is as right; a change that such
+    weights can show is not. Without a gradient they must stay."""
+    name, unit = "blocks.0.ln1.weight", 2.0**-23
+
+    def margin(change: float, expects: float = unit, with_gradient: bool = True) -> float:
+        observed, expected = right(TRAIN), wanted(TRAIN)
+        assert expected
+        tensors = {kind: dict(of_kind) for kind, of_kind in expected.tensors.items()}
+        tensors["weight"][name] = (expects, expects, 0.0, 0.0)
+        if not with_gradient:
+            del tensors["gradient"][name], observed.tensors["gradient"][name]
+        observed.tensors["weight"][name] = (change, change, 0.0, 0.0)
+        return float(compare(TRAIN, observed, Wanted(expected.values, tensors))["margin"])
+
+    for right_change, expects in [(0.0, unit), (2 * unit, unit), (0.0, 0.0), (unit, 0.0)]:
+        assert margin(right_change, expects) < 1
+    for change, expects in [(200 * unit, unit), (200 * unit, 0.0)]:
+        assert margin(change, expects) > 1
+    assert margin(0.0, with_gradient=False) > 1
+    assert margin(unit, 0.0, with_gradient=False) > 1
 
 
 def test_biased_variances_are_compared_as_unbiased_ones() -> None:
