@@ -35,10 +35,7 @@ def of_named(name: str, results: Path) -> list[Comparison]:
 def documents(results: Results) -> list[Comparison]:
     of_each = [made for device in DEVICES for made in of_device(device, results.root)]
     first, now = list(every(results.root, EARLIER)), list(every(results.root))
-    held = (
-        at_home.table(results.records, [*first, *now]),
-        at_home.plans(results.records, now),
-        replay.table(results.root, first or now),
-    )
+    made_of = (at_home.table, at_home.by_workload, at_home.plans)
+    held = *(make(results.records, [*first, *now]) for make in made_of), replay.table(results.root, first or now)
     on_cards = [*(made for made in held if made), *workspaces.tables(results.root)]
     return [table.catalog(), frame.columns(), *of_each, *of_folder(results.root), *on_cards]

@@ -7,7 +7,8 @@ A card's Python has the release that it has: where that was not predicted, the p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.analysis.selection import select_cases
@@ -51,6 +52,41 @@ def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
         "convolutions."
     )
     return Comparison.of_text("Predicted without the card, measured on it", caption, HEAD, rows, left=4) if rows else None
+
+
+def by_workload(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
+    """Errors of reserved peaks without workspaces and with them, of the cases that were simulated both ways; None of none."""
+    made = table(records, predictions)
+    errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in made.rows if made else ():
+        told = dict(zip(HEAD, row, strict=True))
+        if "-" not in (without := told["error of reserved"], asked := told["error with them"]):
+            errors.setdefault((told["device"], told["case"].split("/")[0]), []).append((_number(without), _number(asked)))
+    rows = [
+        (
+            *of, str(len(pairs)), *_summary([a for a, _ in pairs]), *_summary([b for _, b in pairs]),
+            str(sum(abs(b) < abs(a) for a, b in pairs)), str(sum(abs(b) > abs(a) for a, b in pairs)),
+        )
+        for of, pairs in errors.items()
+    ]  # fmt: skip
+    caption = (
+        "Of peaks that the allocator reserved. median and largest: of absolute errors. with workspaces: cuDNN was asked for "
+        "those of convolutions. nearer, further: cases whose error became smaller, or larger."
+    )
+    head = (
+        "device", "workload", "cases", "median", "largest", "median, with workspaces", "largest, with workspaces", "nearer",
+        "further",
+    )  # fmt: skip
+    return Comparison.of_text("Errors with and without workspaces", caption, head, rows, left=2) if rows else None
+
+
+def _number(percent: str) -> float:
+    return float(percent.removesuffix("%"))
+
+
+def _summary(errors: Sequence[float]) -> tuple[str, str]:
+    sizes = [abs(error) for error in errors]
+    return f"{statistics.median(sizes):.2f}%", f"{max(sizes):.2f}%"
 
 
 def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:

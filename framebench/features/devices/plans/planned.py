@@ -86,6 +86,16 @@ def plan_bytes(parts: dict[str, int]) -> int:
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
 
 
+def workspaces_of(predictions: Iterable[Planned]) -> str:
+    """For a caption: whether simulations hold what cuDNN takes for convolutions. Empty where nothing was simulated."""
+    simulated = [p for p in predictions if p.source == "allocator.simulated" and p.outcome in ("planned", "refused")]
+    asked = [version for p in simulated if (version := p.origin.versions.get("cudnn"))]
+    if not simulated:
+        return ""
+    share = f" in {len(asked)} of {len(simulated)} simulations" if 0 < len(asked) < len(simulated) else ""
+    return f"Workspaces of convolutions: {f'as cuDNN {max(asked)} answers without a card{share}' if asked else 'none'}."
+
+
 def code_of(commits: Iterable[str | None]) -> str:
     """For a caption: which commits planned it."""
     known = sorted({commit[:10] for commit in commits if commit})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fit.fitting import Offer, context
-from framebench.features.devices.plans.planned import Planned, code_of
+from framebench.features.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 from framebench.suite.registry import names
@@ -33,7 +33,8 @@ def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, 
         several = {of: tried for of, tried in group.items() if len(tried) >= FEWEST and of[1] in known}
         order = sorted(several, key=lambda of: (FRAMEWORKS.index(of[0]), known.index(of[1])))
         if order:
-            code = code_of(one.origin.commit for of in order for one in several[of].values())
+            told = [one for of in order for one in several[of].values()]
+            code = f"{workspaces_of(told)} {code_of(one.origin.commit for one in told)}"
             rows = tuple((*of, _listed(several[of]), *_cells(several[of], device, errors[of[0]])) for of in order)
             yield _table(f"{workload} {scenario}, size {size}", rows, device, errors, code)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.catalog import Device
-from framebench.features.devices.plans.planned import Planned, code_of
+from framebench.features.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.features.devices.tables.table import share
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
@@ -47,7 +47,8 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
     caption = (
         f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. PyTorch: the most in use in a simulated step, and what "
         "the allocator has taken from the card by then. JAX: XLA's own plan. They count different things: compare within a "
-        f"column. x {baseline} = over the same column's {baseline}. {code_of(p.origin.commit for p in peaks.values())}"
+        f"column. x {baseline} = over the same column's {baseline}. {workspaces_of(peaks.values())} "
+        f"{code_of(p.origin.commit for p in peaks.values())}"
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)
     return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(_reasons(peaks)))

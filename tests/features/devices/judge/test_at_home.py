@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from framebench.analysis.results import Results
 from framebench.features.devices.catalog import find
 from framebench.features.devices.judge import at_home
+from framebench.features.devices.plans.store import every
+from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from tests.features.devices.made import MIB, origin, planned
@@ -83,6 +86,10 @@ def test_a_simulation_with_workspaces_stands_beside_the_first_one() -> None:
         assert made is not None
         (told,) = (dict(zip(made.head, row, strict=True)) for row in made.rows)
         assert (told["error of reserved"], told["error with them"], told["in use, predicted"]) == (first, "+1.00%", "99.0")
+    assert at_home.by_workload(of_card, [asked]) is None
+    errors = at_home.by_workload(of_card, [planned(**SIMULATED, peak_bytes=90 * MIB), asked])
+    assert errors is not None
+    assert errors.rows == (("h100-80gb", "transformer", "1", "10.00%", "10.00%", "1.00%", "1.00%", "1", "0"),)
 
 
 def test_plans_on_a_card_stand_beside_those_without_it() -> None:
@@ -98,6 +105,25 @@ def test_plans_on_a_card_stand_beside_those_without_it() -> None:
     cells = {row[1]: row[3:] for row in made.rows}
     assert cells == {JAX: ("12.0", "16.0", "-25.00%", "20.0", "4.0"), untuned: ("-", "16.0", "-", "20.0", "4.0")}
     assert at_home.plans([on_card(TORCH, "2.13.0", {"allocator.in_use": MIB})], []) is None
+
+
+def test_plans_at_full_size_are_as_the_page_says() -> None:
+    """docs/devices.md: untuned to the byte, tuned to more in float32 and to little more otherwise; peaks lie above plans."""
+    root = ROOT / "results"
+    measured = {r.case: r.peaks for r in Results(root).records if r.provenance.machine == "nvidia-h200" and "/jax/" in r.case}
+    planned_here = {p.case: p.peak_bytes for p in every(root) if p.device == "h200-141gb" and p.framework_version == "0.11.2"}
+    fp32, bf16, text = (
+        "resnet50/jax/train/fp32/b64/full",
+        "resnet50/jax/train/amp_bf16/b64/full",
+        JAX.replace("fp32", "amp_bf16"),
+    )
+    untuned = fp32.replace("fp32", "autotune_off")
+    assert planned_here[fp32] == measured[untuned]["compiler.plan"] < 0.95 * measured[fp32]["compiler.plan"]
+    for case in (bf16, text):
+        assert planned_here[case] == pytest.approx(measured[case]["compiler.plan"], rel=0.01)
+    above = {case: measured[case]["allocator.in_use"] - measured[case]["compiler.plan"] for case in (fp32, untuned, bf16, text)}
+    assert above[fp32] == pytest.approx(above[untuned], abs=1024) == pytest.approx(above[bf16], abs=1024)
+    assert 0 < above[fp32] < 10 * MIB < above[text]
 
 
 def test_nothing_is_shown_without_a_card_or_a_prediction() -> None:

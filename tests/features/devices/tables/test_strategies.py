@@ -6,7 +6,7 @@ from framebench.features.devices.catalog import find
 from framebench.features.devices.plans.planned import Planned
 from framebench.features.devices.tables.strategies import tables
 from framebench.records.pins import pinned_version
-from tests.features.devices.made import MIB, planned
+from tests.features.devices.made import MIB, origin, planned
 
 H100 = find("h100-80gb")
 
@@ -40,6 +40,18 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
     ]
     assert any("not predicted: torch compile: a compiler decides" in note for note in table.notes)
     assert "batch 8, size full, on one NVIDIA H100" in table.title
+
+
+def test_the_caption_says_whether_cudnn_was_asked() -> None:
+    names = ("fp32", "checkpoint", "accumulate")
+    asked = [simulated(name, 1, origin=origin(versions={"cudnn": "9.20.0"})) for name in names]
+    for some, said in (
+        ([simulated(name, 1) for name in names], "Workspaces of convolutions: none."),
+        (asked, "Workspaces of convolutions: as cuDNN 9.20.0 answers without a card."),
+        ([*asked[:2], simulated(names[2], 1)], "as cuDNN 9.20.0 answers without a card in 2 of 3 simulations."),
+    ):
+        (table,) = tables(some, H100)
+        assert said in table.caption
 
 
 def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
