@@ -115,7 +115,8 @@ def _plan(cases: list[Case], results: Path) -> list[str]:
     planned_for = extensions.one("planned_for")
     if not cases or planned_for is None:
         return []
-    say(f"{len(cases)} cases are planned for {CARD}")
+    unseen = "; `framebench dev publish` puts them where claims read them" if results == runner.RESULTS else ""
+    say(f"{len(cases)} cases are planned for {CARD}{unseen}")
     return [planned.case for planned in planned_for(cases, CARD, results, say) if planned.outcome == "failed"]
 
 
