@@ -1,8 +1,8 @@
 """Which code of ours a plan can reach: definitions by the names that other reached code mentions.
 
-A definition is reached as soon as its name is mentioned anywhere in what is reached, also as an attribute or in a string. So
-too much is reached rather than too little. A strategy's switch is reached by its strategy alone; the proof that it returns is
-never asked for in a plan.
+A definition is reached as soon as its name is mentioned anywhere in what is reached, also as an attribute or in a string; a
+method by an attribute or a string. So too much is reached rather than too little. A strategy's switch is reached by its
+strategy alone; the proof that it returns is never asked for in a plan.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _pieces(node: ast.stmt) -> Iterator[Piece]:
         methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("__")]
         node.body = [one for one in node.body if one not in methods]
         yield _piece([node.name], node)
-        yield from (_piece([method.name], method, node.name) for method in methods)
+        yield from (_piece([], method, node.name, method.name) for method in methods)
     elif isinstance(node, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "switch" for d in node.decorator_list):
         yield _piece([node.name], _without_proof(node), switch=True)
     elif isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -82,8 +82,10 @@ def _ours_alone(node: ast.ClassDef) -> bool:
     return ours and named <= {"dataclass"}
 
 
-def _piece(names: Iterable[str], node: ast.AST, owner: str = "", switch: bool = False) -> Piece:
-    return Piece(frozenset(names), frozenset(_mentions(node)), f"{owner} {ast.dump(node)}", switch)
+def _piece(names: Iterable[str], node: ast.AST, owner: str = "", method: str = "", switch: bool = False) -> Piece:
+    """A method is reached as an attribute alone."""
+    reaching = [f".{method}"] if method else [spelled for name in names for spelled in (name, f".{name}")]
+    return Piece(frozenset(reaching), frozenset(_mentions(node)), f"{owner} {ast.dump(node)}", switch)
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
@@ -92,7 +94,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
     place = "" if module.startswith("framebench") else module
     for alias in node.names:
         bound = alias.asname or alias.name.partition(".")[0]
-        yield Piece(frozenset([bound]), frozenset([alias.name]), f"import {place} {alias.name} {bound}")
+        yield Piece(frozenset([bound, f".{bound}"]), frozenset([alias.name]), f"import {place} {alias.name} {bound}")
 
 
 def _without_proof(switch: ast.FunctionDef) -> ast.FunctionDef:
@@ -103,12 +105,23 @@ def _without_proof(switch: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _mentions(node: ast.AST) -> Iterator[str]:
+    """Names; attributes with a dot before them. A string may be either."""
+    own = {id(place) for one in ast.walk(node) if isinstance(one, ast.ClassDef) for place in _own_attributes(one)}
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
             yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr
+        elif isinstance(one, ast.Attribute) and id(one) not in own:
+            yield f".{one.attr}"
         elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
-            yield one.value
+            yield from (one.value, f".{one.value}")
         elif isinstance(one, ast.alias):
             yield from (one.name, one.asname or one.name)
+
+
+def _own_attributes(node: ast.ClassDef) -> Iterator[ast.Attribute]:
+    """Where a class whose bases are all a framework's looks at what it has itself put into `self`."""
+    if not node.bases or not all(isinstance(base, ast.Attribute) for base in node.bases):
+        return
+    places = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and getattr(one.value, "id", "") == "self"]
+    assigned = {one.attr for one in places if isinstance(one.ctx, ast.Store)}
+    yield from (one for one in places if one.attr in assigned)

@@ -92,6 +92,8 @@ PLANTED = [  # file, what stands there and what is put there, and which plans th
     ("adapters/torch/adapter.py", "def observe(", "def observe(*more, ", []),  # what a plan does not ask for
     ("adapters/torch/adapter.py", '"""An earlier case of', '"""Some earlier case of', []),
     ("models/spec.py", "    def incomparable", "    def never_named(self): ...\n    def incomparable", []),
+    ("models/spec.py", "    def incomparable", "    def norm_(self): ...\n    def incomparable", []),
+    ("models/spec.py", "    def incomparable", "    def trains(self): ...\n    def incomparable", ["/torch/", "/jax/"]),
     ("models/spec.py", "class Param:", "class Param:\n    more: int = 1\n", ["/torch/", "/jax/"]),
     ("adapters/jittor/adapter.py", "def ", "def x() -> None: ...\n\n\ndef ", []),
 ]  # fmt: skip
