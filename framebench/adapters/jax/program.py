@@ -27,8 +27,8 @@ class Program:
     ) -> None:
         self.function, self.precision, self.eager, self.options = function, precision, eager, options
         self.jitted = jax.jit(function, **jit)
-        self.compiled: dict[tuple[int, ...], Any] = {}
-        self.traced: dict[tuple[int, ...], Any] = {}
+        self.compiled: dict[tuple[Any, ...], Any] = {}
+        self.traced: dict[tuple[Any, ...], Any] = {}
         self.compilations = 0
         self.plan = 0  # bytes of the largest
 
@@ -37,15 +37,15 @@ class Program:
             with jax.disable_jit(), jax.default_matmul_precision(self.precision):
                 return self.function(*arguments)
         self.prepare(*arguments)
-        return self.compiled[arguments[-1].shape](*arguments)
+        return self.compiled[shape_of(arguments[-1])](*arguments)
 
     def prepare(self, *arguments: Any) -> None:
         """Compile for these arguments' shape, unless that is done."""
-        shape = arguments[-1].shape
+        shape = shape_of(arguments[-1])
         if not self.eager and shape not in self.compiled:
             self.compile(shape, *arguments)
 
-    def compile(self, shape: tuple[int, ...], *arguments: Any) -> None:
+    def compile(self, shape: tuple[Any, ...], *arguments: Any) -> None:
         self.traced[shape] = self.trace(*arguments)
         self.compiled[shape] = self.traced[shape].lower().compile(self.options)
         self.compilations += 1
@@ -58,6 +58,11 @@ class Program:
     def clear(self) -> None:
         """Forget what was compiled."""
         self.compiled.clear()
+
+
+def shape_of(argument: Any) -> tuple[Any, ...]:
+    """Of an array; of several their shapes."""
+    return argument.shape if hasattr(argument, "shape") else tuple(a.shape for a in jax.tree.leaves(argument))
 
 
 def unique_bytes(arrays: list[Array]) -> int:

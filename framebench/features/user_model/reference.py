@@ -104,7 +104,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         if case.stage.trains:
             adapter = anew(adapter, case)  # whose weights may have been moved
             facts["without_gradient"] = checks.without_gradient(_each_once(facts), observed)
-            other = "" if facts["couples"] else checks.accumulation(adapter, still)
+            other = "" if facts["couples"] else checks.accumulation(adapter)
             facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
         adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
