@@ -27,8 +27,8 @@ class Program:
     ) -> None:
         self.function, self.precision, self.eager, self.options = function, precision, eager, options
         self.jitted = jax.jit(function, **jit)
-        self.compiled: dict[tuple[Any, ...], Any] = {}
-        self.traced: dict[tuple[Any, ...], Any] = {}
+        self.compiled: dict[tuple[int, ...], Any] = {}
+        self.traced: dict[tuple[int, ...], Any] = {}
         self.compilations = 0
         self.plan = 0  # bytes of the largest
 
@@ -37,15 +37,15 @@ class Program:
             with jax.disable_jit(), jax.default_matmul_precision(self.precision):
                 return self.function(*arguments)
         self.prepare(*arguments)
-        return self.compiled[shape_of(arguments[-1])](*arguments)
+        return self.compiled[last_shape(arguments)](*arguments)
 
     def prepare(self, *arguments: Any) -> None:
         """Compile for these arguments' shape, unless that is done."""
-        shape = shape_of(arguments[-1])
+        shape = last_shape(arguments)
         if not self.eager and shape not in self.compiled:
             self.compile(shape, *arguments)
 
-    def compile(self, shape: tuple[Any, ...], *arguments: Any) -> None:
+    def compile(self, shape: tuple[int, ...], *arguments: Any) -> None:
         self.traced[shape] = self.trace(*arguments)
         self.compiled[shape] = self.traced[shape].lower().compile(self.options)
         self.compilations += 1
@@ -60,9 +60,11 @@ class Program:
         self.compiled.clear()
 
 
-def shape_of(argument: Any) -> tuple[Any, ...]:
-    """Of an array; of several their shapes."""
-    return argument.shape if hasattr(argument, "shape") else tuple(a.shape for a in jax.tree.leaves(argument))
+def last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """Of the last one; where that has several arrays, or none, of the first array from there."""
+    last = arguments[-1] if hasattr(arguments[-1], "shape") else jax.tree.leaves((arguments[-1], arguments[-2]))[0]
+    shape: tuple[int, ...] = last.shape
+    return shape
 
 
 def unique_bytes(arrays: list[Array]) -> int:
