@@ -16,7 +16,8 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.features.claims.claim import Arm
-from framebench.features.claims.ledger import Entry, Line, applies, ledger
+from framebench.features.claims.ledger import Entry, Line, ledger
+from framebench.features.claims.lines import applies
 from framebench.features.claims.measures import Ratio
 from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.registry import REGISTRY

@@ -17,7 +17,8 @@ class Line:
     interval."""
 
     id: str  # B2 memory/transformer/torch b4/cpu
-    name: str
+    name: str  # of the arm, and where
+    arm: str
     decides: bool  # or is shown beside the deciding ones
     verdict: Verdict
     form: str
@@ -32,7 +33,7 @@ class Line:
     ours: bool = False  # the claimed size is this suite's, of no article
     planned: bool = False  # or measured
     device: str = "cpu"  # that it was measured on, or planned for
-    elsewhere: str = ""  # the machine of its probe, where that is another one
+    elsewhere: str = ""  # the machine of its probe, or the card, where that is another one
     unlike: str = ""  # how the two cases were compiled differently, beside what is compared
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
@@ -47,6 +48,21 @@ class Line:
         if self.value is None or self.bounded:
             return shown(self.value, self.low, self.high, self.form)
         return f"{shown(self.value, self.value, self.value, self.form)} (one draw: no interval between blocks or processes)"
+
+    @property
+    def number(self) -> str:
+        """What was measured, and of which counter it is."""
+        return f"{self.measured} {self.also}".strip()
+
+    @property
+    def label(self) -> str:
+        """The arm's name without its workload and framework."""
+        return " ".join(word for word in self.arm.split(" ") if "/" not in word)
+
+    @property
+    def on_a_card(self) -> bool:
+        """Whether a card has measured it, and the row's machine has not."""
+        return bool(self.elsewhere and self.cases)
 
     @property
     def bounded(self) -> bool:
@@ -99,6 +115,8 @@ class Entry:
     @property
     def measured(self) -> str:
         """Of arms that disagree the range alone: a value between them is nobody's."""
+        if self.value is not None and self.low is None:
+            return f"{shown(self.value, self.value, self.value, self.form)} (single draws: no interval)"
         text = shown(self.value, self.low, self.high, self.form)
         value, _, ends = text.partition(" (")
         return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict in DISAGREE else text
@@ -122,7 +140,7 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
     arms = counted(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not arms:
         return ""
-    sizes = _by_size(arms) if verdict != "mixed" else {}
+    sizes = _by_size(lines) if verdict != "mixed" else {}
     if verdict == "undecided":
         told = [_said(arms)] if len(sizes) < 2 else [f"{_said(of_size)} at size {size}" for size, of_size in sizes.items()]
     else:
@@ -139,9 +157,11 @@ def _said(arms: Sequence[Line]) -> str:
 
 
 def _by_size(arms: Sequence[Line]) -> dict[str, list[Line]]:
+    """The arms that decide, or would if they had a number, of each size that has one."""
     sizes: dict[str, list[Line]] = {}
+    known = {Case.of(one.cases[0]).size for one in counted(arms) if one.cases}
     for one in arms:
-        if one.cases:
+        if one.decides and one.verdict != UNMET and one.cases and Case.of(one.cases[0]).size in known:
             sizes.setdefault(Case.of(one.cases[0]).size, []).append(one)
     return sizes
 

@@ -9,7 +9,7 @@ from framebench.features.claims import plans
 from framebench.features.claims.measures import Nothing, Ref, Store, all_of, place
 from framebench.features.claims.plans import CARD, FULL, Plan, bounds, planned_ratio
 from framebench.features.claims.rule import Effect
-from framebench.features.claims.samples import ADDED, PEAK
+from framebench.features.claims.samples import ADDED, KEPT, PEAK
 from framebench.suite.case import Case
 
 
@@ -29,7 +29,7 @@ class Planned:
     @property
     def about(self) -> str:
         """As of what is measured: they are summed up together."""
-        names = {"peak": PEAK.name, "added": ADDED.name, "kept": "bytes kept for the backward pass"}
+        names = {"peak": PEAK.name, "added": ADDED.name, "kept": KEPT.name}
         return f"{'Exponent' if self.batches else 'Ratio'} of {names[self.quantity]}"
 
     def where(self, size: str) -> str:

@@ -92,7 +92,7 @@ CLAIMS = (
             *ratios("varlen/bucketed", "varlen/padded", MORE, GPT, label="bucketed"),
             *ratios("varlen/raw", "varlen/padded", MORE, GPT, JITTOR, "reserved", RESERVED),
         ),
-        beside="free share", needs=CARD,
+        needs=CARD,
         note="Raw inputs are shorter: what they reserve more is fragments. Jittor's pool is another allocator",
     ),
     Claim(
@@ -198,7 +198,6 @@ CLAIMS = (
             Arm("numpy, memory of the process alone", OfProbe("inputs", probed.private_memory, "change", "256 MiB"), LESS),
             *ratios("pipeline/memmap", "pipeline/iterator", LESS, RESNET, label="pipeline, step's peak", quantity=HOST),
         ),
-        beside="numpy",
         note="Pages of a mapped file count as resident until the kernel takes them back, so that resident memory looks alike while there "
         "is room. Asked is by madvise(MADV_PAGEOUT), without swap. The limit is half of the data's bytes (RLIMIT_DATA), which does not "
         "count mapped pages",
@@ -212,7 +211,7 @@ CLAIMS = (
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=JITTOR, label="reserved", quantity=RESERVED),
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=OTHERS, label="held", quantity=HELD),
         ),
-        beside="reserved", needs=CARD,
+        needs=CARD,
         note="The plan beside is of the whole run, whose peak is the training's: it cannot tell. Jittor's pool stands beside",
     ),
     Claim(
