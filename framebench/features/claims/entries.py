@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -9,6 +10,9 @@ from typing import Any
 
 from framebench.features.claims.rule import DECIDED, DISAGREE, UNMET, Sign, Verdict, summary
 from framebench.suite.case import Case
+from framebench.suite.strategy import FRAMEWORKS
+
+PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,13 @@ class Line:
     @property
     def label(self) -> str:
         """The arm's name without its workload and framework."""
-        return " ".join(word for word in self.arm.split(" ") if "/" not in word)
+        return " ".join(self.arm.replace(self.place, "", 1).split())
+
+    @property
+    def place(self) -> str:
+        """Workload and framework, `unet3d/jax`; empty of another program."""
+        found = PLACE.search(self.arm)
+        return found[0] if found else ""
 
     @property
     def on_a_card(self) -> bool:
@@ -151,9 +161,11 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
 
 
 def _said(arms: Sequence[Line]) -> str:
-    """What these arms say alone; of undecided ones, what is left open."""
+    """What these arms say alone; of undecided ones, what is left open, and how many have no number."""
     alone = summary([one.verdict for one in arms])
-    return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,)))
+    missing = sum(one.value is None for one in arms)
+    told = f", {missing} of {len(arms)} arms missing" if missing else ""
+    return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,))) + told
 
 
 def _by_size(arms: Sequence[Line]) -> dict[str, list[Line]]:

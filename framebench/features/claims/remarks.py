@@ -50,9 +50,10 @@ def _together(lines: Sequence[Line]) -> str:
     if len(lines) == 1:
         return f"{lines[0].name}: {lines[0].number}"
     ranked = sorted(lines, key=lambda one: one.value or 0.0)
-    places = ", ".join(dict.fromkeys(one.arm.split(" ")[0] for one in lines))
+    about = lines[0].label or lines[0].metric
+    places = ", ".join(dict.fromkeys([about, *(one.place for one in lines if one.place)]))
     ends = " to ".join(dict.fromkeys((ranked[0].figure, ranked[-1].figure)))
-    return f"{lines[0].label or lines[0].metric}, {places}{_of_card(lines[0])}: {ends}{_without_interval(lines)}"
+    return f"{places}{_of_card(lines[0])}: {ends}{_without_interval(lines)}"
 
 
 def _of_card(one: Line) -> str:

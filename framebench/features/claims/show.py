@@ -120,7 +120,7 @@ def of_arms(entries: Sequence[Entry]) -> Comparison:
     """What was measured of each claim at full size, arm by arm."""
     return Comparison.of_text(
         "Claims' arms on a GPU",
-        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. A block is one draw: "
+        "At full size, arm by arm; the table of claims has their verdicts together. A block is one draw: "
         "of fewer than three there is no interval, and the arm stays undecided. Added and kept bytes are of allocated ones. "
         "Rule: docs/claims.md.",
         ("claim", "says", *LINES),

@@ -111,7 +111,7 @@ CLAIMS = (
         arms=(from_32_to_128("torch"), from_32_to_128("jax")),
         evidence=sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH, label="largest exponent, eval"),
         needs=FULL,
-        note="ResNet-50's full size has these batches. Workspaces of convolutions are not in the plans",
+        note="ResNet-50's full size has these batches. What plans leave out, such as workspaces of convolutions, is in their error",
     ),
     Claim(
         "C6", "Two models at once double the memory; one at a time does not.", "x 2", "peak, together / in turn", True, DATA_FLOW,
@@ -154,7 +154,8 @@ CLAIMS = (
     ),
     Claim(
         "C9", "set_per_process_memory_fraction(0.8) caps the process.", "out of memory above 80 %", "allocations above the cap that are refused",
-        False, "the cap is the CUDA allocator's", (GPU_FIRST,),
+        False, "the cap is the CUDA allocator's",
+        (Advice("Set it where processes share a card: an allocation beyond the share fails.", "more"), GPU_FIRST),
         arms=each(lambda w, f: Value(REFUSED, ref(w, f, "train/memory_fraction")), SOME, frameworks=TORCH),
         needs=CARD,
         note="Asked for is a little more than the share; with the share lifted it must be granted",
@@ -175,7 +176,7 @@ CLAIMS = (
             *ratios("eval/fp16", "eval/no_grad", HALF, frameworks=JAX, label="float16"),
             *ratios("eval/fp16", "eval/no_grad", SLOWER, frameworks=TORCH, label="float16, time", quantity=TIME),
         ),
-        note="half() is PyTorch's; the nearest in JAX stands beside",
+        note="half() is PyTorch's",
     ),
     Claim(
         "C11", "Checkpointing lowers the peak of fine-tuning.", "less", "peak, checkpoint / plain, upper half trained", True,
@@ -278,7 +279,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "C21", "Batch norm is frozen for good by replacing each layer's train().", "no buffer changes", "buffers changed after model.train()",
+        "C21", "With each layer's train() replaced, batch norm stays frozen after model.train().", "no buffer changes", "buffers changed after model.train()",
         True, AUTOGRAD, (Advice("Keep it to model.train(), after which {measured} buffers change: a layer's own train() raises.", "less"),),
         arms=(snippet("torch_freeze_bn", "as printed", of_all("buffers_changed"), NONE),),
         evidence=(snippet("torch_freeze_bn", "the layer's own train() raises", of_all("layer_train_raises"), SOME),),

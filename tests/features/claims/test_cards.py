@@ -66,7 +66,7 @@ def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Pa
 
 def on_the_card(results: Path, change: int) -> Measured:
     """One whose two cases, of half the planned batch, were measured on it."""
-    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "machine": "m"}
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
     for strategy, bytes_kept in (("fp32", 100), ("checkpoint", change)):
         effect = Proof(proven=True, evidence={"saved_bytes": bytes_kept})
         put(results, f"transformer/torch/train/{strategy}/b4/full", origin=card, effect=effect, minute=change // 100)
