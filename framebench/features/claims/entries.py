@@ -152,7 +152,11 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
         return ""
     sizes = _by_size(lines) if verdict != "mixed" else {}
     if verdict == "undecided":
-        told = [_said(arms)] if len(sizes) < 2 else [f"{_said(of_size)} at size {size}" for size, of_size in sizes.items()]
+        told = (
+            [_said(arms)]
+            if len(sizes) < 2
+            else [f"{_said(of_size)} at size {size}{_missing(of_size)}" for size, of_size in sizes.items()]
+        )
     else:
         others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
         told = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
@@ -161,11 +165,14 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
 
 
 def _said(arms: Sequence[Line]) -> str:
-    """What these arms say alone; of undecided ones, what is left open, and how many have no number."""
+    """What these arms say alone; of undecided ones, what is left open."""
     alone = summary([one.verdict for one in arms])
+    return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,)))
+
+
+def _missing(arms: Sequence[Line]) -> str:
     missing = sum(one.value is None for one in arms)
-    told = f", {missing} of {len(arms)} arms missing" if missing else ""
-    return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,))) + told
+    return f", {missing} of {len(arms)} arms missing" if missing else ""
 
 
 def _by_size(arms: Sequence[Line]) -> dict[str, list[Line]]:

@@ -11,12 +11,12 @@ from framebench.features.claims.entries import Line
 from framebench.features.claims.measures import DoesNotRun, Measure, Nothing, OfCases, Ratio
 from framebench.features.claims.planned_measures import OF_PLANS, Planned
 from framebench.features.claims.rule import DOES_NOT_RUN, NOT_MEASURED, UNMET, Effect, between, decide, sign
-from framebench.features.claims.samples import ADDED, KEPT, PEAK, RESERVED, TIME
+from framebench.features.claims.samples import ADDED, PEAK, RESERVED, TIME
 from framebench.features.claims.store import Measured
 from framebench.suite.case import Case
 
 # what a plan calls what is measured
-AS_PLANNED = {PEAK.name: "peak", RESERVED.name: "peak", ADDED.name: "added", KEPT.name: "kept"}
+AS_PLANNED = {PEAK.name: "peak", RESERVED.name: "peak", ADDED.name: "added"}
 
 
 def applies(arm: Arm, size: str) -> bool:

@@ -158,7 +158,7 @@ CLAIMS = (
         (Advice("Set it where processes share a card: an allocation beyond the share fails.", "more"), GPU_FIRST),
         arms=each(lambda w, f: Value(REFUSED, ref(w, f, "train/memory_fraction")), SOME, frameworks=TORCH),
         needs=CARD,
-        note="Asked for is a little more than the share; with the share lifted it must be granted",
+        note="What is asked for would bring the process two points above its share; with the share lifted it must be granted",
     ),
     Claim(
         "C10", "half() halves the memory of inference.", "-50 %", "peak, half precision / float32, eval", False,

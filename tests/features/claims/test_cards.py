@@ -12,7 +12,7 @@ from framebench.features.claims.lines import line, stands_for
 from framebench.features.claims.needs import Conditions, Needs
 from framebench.features.claims.plans import Plan
 from framebench.features.claims.remarks import remark
-from framebench.features.claims.samples import ADDED, KEPT, PEAK, evidence
+from framebench.features.claims.samples import ADDED, PEAK, evidence
 from framebench.features.claims.store import Measured
 from framebench.records.record import Proof
 from tests.features.claims.judged import MIB, made_up, one, put, turns
@@ -67,23 +67,22 @@ def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Pa
 def on_the_card(results: Path, change: int) -> Measured:
     """One whose two cases, of half the planned batch, were measured on it."""
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
-    for strategy, bytes_kept in (("fp32", 100), ("checkpoint", change)):
-        effect = Proof(proven=True, evidence={"saved_bytes": bytes_kept})
-        put(results, f"transformer/torch/train/{strategy}/b4/full", origin=card, effect=effect, minute=change // 100)
+    for strategy, peak in (("fp32", 100), ("checkpoint", change)):
+        put(results, f"transformer/torch/train/{strategy}/b4/full", peak + 10, origin=card, minute=change // 100)
     return Measured(Results(results), "m")
 
 
 def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None:
     """Of the same two cases, at whatever batch; of other cases the plan goes on to decide."""
-    kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=KEPT)]
-    plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="kept")
-    others = planned("train/compile", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="kept")
+    kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=ADDED)]
+    plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    others = planned("train/compile", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
     claim = replace(made_up(), arms=(*plans, *others, *kept))
     for change, sign in ((20, "less"), (130, "more")):
         here = Measured(Results(results), "nowhere")
         here.plans = {
-            f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.1, 100, kept=bytes_kept)
-            for strategy, bytes_kept in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
+            f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.01, in_use=peak, peak=peak)
+            for strategy, peak in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
         }
         own = [line(claim, arm, here, "cpu") for arm in (*plans, *others)]
         lines = added(claim, own, [on_the_card(results, change)])
