@@ -22,7 +22,8 @@ def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterab
     """Every claim (or those named) as measured on a machine, or if it has no card on others' cards too. Raises UnknownClaim."""
     measured = Measured(results, machine)
     others = [Measured(results, name) for name in results.machines if name != machine] if size == DEFAULT_SIZE else []
-    with_cards = [other for other in others if not other.on_cpu] if measured.on_cpu else []
+    cards_alike = [other for other in others if not other.on_cpu and other.protocol == measured.protocol]
+    with_cards = cards_alike if measured.on_cpu else []
     return [entry(claim, measured, size, with_cards) for claim in REGISTRY.chosen(ids)]
 
 

@@ -31,9 +31,11 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    cards = sorted({one.elsewhere for entry in entries for one in entry.lines if one.on_a_card and one.decides})
+    where_from = ", at full size ".join([machine or "unknown", *cards])
     return Comparison.of_text(
         title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
-        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocol(entries)}",
+        f"{CAPTION} Machine {where_from}: {told}.{protocol(entries)}",
         HEAD,
         tuple(map(row, entries)),
         left=len(HEAD),

@@ -231,6 +231,7 @@ CLAIMS = (
             *ratios("train/empty_cache", "train/fp32", SLOWER, frameworks=JITTOR, label="emptied", quantity=TIME),
         ),
         needs=CARD,
+        note="Time is judged: on a CPU nothing counts how often memory is asked of a device",
     ),
     Claim(
         "B9", "Accumulation needs less memory than the large batch at once.", "less", "peak, 4 micro-batches / the batch at once",
@@ -251,7 +252,8 @@ CLAIMS = (
         "batch norm sees micro-batches everywhere",
         (Advice("Compare gradients first where the model has batch norm."),), part="gradient",
         arms=each(lambda w, f: Apart(GRADIENT, ref(w, f, "train/accumulate"), ref(w, f, "train/fp32")), SAME_GRADIENT),
-        note="ResNet-50 has batch norm, the U-Net and the Transformer have not. Equal norms are no proof of equal gradients",
+        note="ResNet-50 has batch norm, the U-Net and the Transformer have not. At the small "
+        "size their records passed verification on both sides, tensor by tensor, by the same float64 references",
     ),
     Claim(
         "B10", "Micro-batches lower the memory of long sequences.", "less", "peak, 4 micro-batches / none, sequences 4 times as long",
