@@ -174,15 +174,15 @@ CLAIMS = (
         "R14", "Memory grows with the steps of gradient accumulation (Jittor 602).", "grows",
         "bytes held, for each further micro-batch of optimizer.backward", True, "lazy execution is the same on every device",
         (
-            Advice("Wait for the sums (jt.sync_all) in every micro-batch: without, each keeps {measured} bytes.", "more"),
+            Advice("Wait for everything (jt.sync_all) in every micro-batch: without, each keeps {measured} bytes.", "more"),
             Advice("Accumulate by optimizer.backward as it is: {measured} bytes for each micro-batch.", "none"),
-            Advice("Wait for the sums (jt.sync_all) in every micro-batch: then no variable is left over (shown beside)."),
+            Advice("Wait for everything (jt.sync_all) in every micro-batch: then no variable is left over (shown beside)."),
         ),
-        note=f"{link('jittor', 602)}. The record of xeon-2core is an older program's, without bytes: waiting left as many "
-        "variables there, which nobody has explained. It decides nothing",
+        note=f"{link('jittor', 602)}. The record of xeon-2core is of an older program, which "
+        "added gradients of jt.grad and waited for the sums alone (jt.sync), not for everything. It decides nothing",
         arms=(arm("jittor", 602, "nobody waits", amount("bytes"), Target(1, 0.0, 0.5), "number"),),
         evidence=(
-            arm("jittor", 602, "the sums are waited for", amount("bytes_waited"), Target(1, 0.0, 0.5), "number"),
+            arm("jittor", 602, "jt.sync_all waits", amount("bytes_waited"), Target(1, 0.0, 0.5), "number"),
             arm("jittor", 602, "variables alive, nobody waits", of_all("backward"), Target(1, 0.0, 0.5), "number"),
             arm("jittor", 602, "variables alive, waited for", of_all("backward_waited"), Target(1, 0.0, 0.5), "number"),
         ),

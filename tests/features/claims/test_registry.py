@@ -22,7 +22,7 @@ IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D"
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory way gradient", "B11": "peak states",
     "D5": "speed collector", "B19": "memory speed version", "B21": "states memory speed",
-    "B2": "memory passes", "A12": "shown returned", "C15": "peak cost",
+    "B2": "memory passes", "A12": "shown returned", "C8": "evaluation training", "C15": "peak cost",
 } | dict.fromkeys(("B12", "B18", "D3"), "memory speed")  # fmt: skip
 
 
