@@ -163,9 +163,9 @@ def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     except NoRecords as error:
         return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
     needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"
-    where = f"{row.shared_instrument} on {machine}, {case.framework} {row.framework_version}"
+    where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
     return {
-        "method": "records", "instrument": row.shared_instrument, "bytes": round(peak.value), "low": peak.low,
+        "method": "records", "instrument": row.step_instrument, "bytes": round(peak.value), "low": peak.low,
         "high": peak.high, "kept_bytes": peak.kept, "needs_bytes": peak.needs, "kind": peak.kind, "machine": machine,
         "note": f"{where}: {peak.kind}, {peak.method}; {needs}",
     }  # fmt: skip
