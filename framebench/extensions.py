@@ -49,6 +49,9 @@ HOOKS = {
     "build_site": "(results, folder, records) -> the pages of these records",
     "own_model": "(file, scenario, strategies, batch, env, results) -> a context in which workers know a user's file: cases, "
     "environment, results",
+    "own_shapes": "(file, scenario, strategies, batch, env) -> the same, where nothing is run: cases, why others are left "
+    "out, environment",
+    "fits_within": "(case, budget, environment) -> a probe of this batch under an enforced limit",
     "page_of_model": "(folder, tables, sentences, figure) -> the page of a user's model",
 }
 

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Are the articles right?
 #
-# What is claimed about memory strategies, against what was measured here. A verdict is computed from an interval, by the rule
-# of docs/claims.md; what cannot be measured on this machine says why.
+# What is claimed about memory strategies, against what was measured here, and on a card at full size. A verdict is computed
+# from an interval, by the rule of docs/claims.md; what cannot be measured on this machine says why.
 
 # %%
 import pandas as pd
@@ -41,7 +41,7 @@ counts
 # %%
 failed, held = claims["verdict"].isin(FAILED), claims["verdict"].isin(["reproduced", "stronger"])
 finding = (
-    f"{claims.index.unique('id').size} claims, of which some are judged in parts, took {len(claims)} verdicts on this machine: "
+    f"{claims.index.unique('id').size} claims, of which some are judged in parts, took {len(claims)} verdicts: "
     f"{held.sum()} reproduced or stronger, {failed.sum()} weaker, contradicted or without an effect worth having, "
     f"{(claims['verdict'] == 'undecided').sum()} undecided; the others no measurement decides, or none was made."
 )

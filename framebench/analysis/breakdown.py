@@ -22,13 +22,13 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
     counted = table["workload"].isin([name for name in spec.names() if spec.workload(name).layers])
-    measured = table[counted & (table["status"] == "ok") & table["shared_bytes"].notna()].reset_index(drop=True)
+    measured = table[counted & (table["status"] == "ok") & table["step_bytes"].notna()].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(f, part) for f in bounds]
     measured["lower_bound"] = [float(f.total) for f in bounds]
-    measured["rest"] = measured["shared_bytes"] - measured["lower_bound"]
-    measured["peak_over_bound"] = measured["shared_bytes"] / measured["lower_bound"]
+    measured["rest"] = measured["step_bytes"] - measured["lower_bound"]
+    measured["peak_over_bound"] = measured["step_bytes"] / measured["lower_bound"]
     return measured
 
 

@@ -43,7 +43,9 @@ class Row(NamedTuple):
     predicted_bytes: Annotated[int | None, "bytes", "of the fullest rank: its peak as `framebench predict` says it"]
     host_rss_bytes: Annotated[int | None, "bytes", "peak by host.rss, the one instrument that all frameworks have on a CPU"]
     shared_bytes: Annotated[int | None, "bytes", "peak by `shared_instrument`: the one to compare frameworks by"]
-    shared_instrument: Annotated[str | None, "", "host.rss on a CPU; on another device `peak_instrument`"]
+    shared_instrument: Annotated[str | None, "", "host.rss on a CPU; NVML's count on a card, missing where it has none"]
+    step_bytes: Annotated[int | None, "bytes", "peak by `step_instrument`: the one to compare strategies of a framework by"]
+    step_instrument: Annotated[str | None, "", "host.rss on a CPU; on another device `peak_instrument`"]
     cold_peak_bytes: Annotated[int | None, "bytes", "peak of the first step, with compilation and autotuning"]
     live_bytes: Annotated[int | None, "bytes", "alive between steps: weights, gradients, optimizer states, inputs"]
     elsewhere_bytes: Annotated[
@@ -58,7 +60,9 @@ class Row(NamedTuple):
     blocks: Annotated[int, "", "that it was timed in, a fresh process each; 0 without times"]
     samples: Annotated[int, "", "timed turns, over all blocks"]
     instructions_per_step: Annotated[float | None, "", "in user space; missing where the processor does not count them"]
-    reference_share: Annotated[float | None, "", "rate of the model's operations over that of the block's reference product"]
+    reference_share: Annotated[
+        float | None, "", "on a CPU, rate of the model's operations over that of the block's reference product"
+    ]
     throughput: Annotated[float | None, "unit/s", "work of a step by its time"]
     unit: Annotated[str, "", "of the throughput: samples or tokens"]
     first_step_s: Annotated[float | None, "s", "the first step, with compilation"]
@@ -82,7 +86,7 @@ class Row(NamedTuple):
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
-    shared_ratio: Annotated[float | None, "", "the same of `shared_bytes`"]
+    shared_ratio: Annotated[float | None, "", "the same of `step_bytes`"]
     eager_ratio: Annotated[
         float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
     ]
@@ -193,7 +197,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
         peak_ratio=peak_ratio(m, base),
-        shared_ratio=peak_ratio(m, base, "shared_instrument"),
+        shared_ratio=peak_ratio(m, base, "step_instrument"),
         eager_ratio=peak_ratio(m, eager),
         time_ratio=of_base and of_base.value,
         time_ratio_low=of_base and of_base.low,
@@ -217,6 +221,8 @@ def _memory(read: Record) -> dict[str, Any]:
         "host_rss_bytes": read.peaks.get("host.rss"),
         "shared_bytes": read.peaks.get(read.shared_instrument or ""),
         "shared_instrument": read.shared_instrument,
+        "step_bytes": read.peaks.get(read.step_instrument or ""),
+        "step_instrument": read.step_instrument,
         "cold_peak_bytes": read.cold_peaks.get(instrument) if instrument else None,
         "live_bytes": read.live_bytes,
         "elsewhere_bytes": sum(read.elsewhere.values()),
@@ -274,8 +280,9 @@ def peak_ratio(m: Measured, base: Measured | None, by: str = "peak_instrument") 
 
 def reference_share(timed: Sequence[Record]) -> float | None:
     """Operations a second that a step makes, over those of the reference product in the same round: median over rounds, then
-    over blocks. None where a step's operations are not counted (`flops.step_flops`)."""
-    work = step_flops(timed[0].parsed) if timed else None
+    over blocks. None on a card, since the product is the host's, and where a step's operations are not counted
+    (`flops.step_flops`)."""
+    work = step_flops(timed[0].parsed) if timed and timed[0].on_cpu else None
     shares = [
         median((work or 0) / step / (t.reference_flop / product) for step, product in zip(r.step_s, t.reference_s))
         for r in timed

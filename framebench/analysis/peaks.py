@@ -49,7 +49,7 @@ class Peak(NamedTuple):
 def useless(r: Row) -> str | None:
     """Why a row cannot support a prediction; None if it can."""
     if r.usable:
-        return None if r.shared_bytes else "it has no peak"
+        return None if r.step_bytes else "it has no peak"
     if r.status != "ok":
         return f"{r.status}: {r.reason or 'no reason given'}"
     return "the strategy was not seen at work" if r.verified else "its result was not verified"
@@ -78,7 +78,7 @@ def of_one_origin(usable: Sequence[Row], case: Case) -> list[Row]:
     """Of one machine, version and instrument: those of the case itself, or else of most rows."""
 
     def origin(r: Row) -> tuple[str, str | None, str | None]:
-        return r.machine, r.framework_version, r.shared_instrument
+        return r.machine, r.framework_version, r.step_instrument
 
     counts = Counter(map(origin, reversed(usable)))
     best = next((origin(r) for r in usable if r.case == case.id), counts.most_common(1)[0][0])
@@ -99,12 +99,12 @@ def expected(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak
 
 def peak_of(bearing_rows: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """`own`: the rows that bear on it. What was measured comes first, by a record or by a search."""
-    newest, kept = bearing_rows[-1], searches.kept(case) if bearing_rows[-1].shared_instrument == "host.rss" else None
+    newest, kept = bearing_rows[-1], searches.kept(case) if bearing_rows[-1].step_instrument == "host.rss" else None
     exact = next((r for r in bearing_rows if r.case == case.id and not isinstance(case, Described)), None)
     if exact is not None:
-        return Peak("measured", "record", exact.shared_bytes or 0, kept=kept or 0)
+        return Peak("measured", "record", exact.step_bytes or 0, kept=kept or 0)
     ran = searches.tried(case, newest.machine, newest.framework_version, newest.device).ran(case.batch)
-    if ran is not None and (value := ran.peaks.get(newest.shared_instrument or "")):
+    if ran is not None and (value := ran.peaks.get(newest.step_instrument or "")):
         return Peak("measured", "search under a limit", value, kept=ran.kept_bytes or 0)
     return predicted(bearing_rows, case)._replace(kept=kept or 0)
 
@@ -115,7 +115,7 @@ def predicted(bearing_rows: Sequence[Row], case: Case) -> Peak:
     batches = [r.batch for r in bearing_rows]
     if len(set(batches)) < 2:
         return _by_parts(bearing_rows[-1], case)
-    value, low, high = fit(batches, [r.shared_bytes or 0 for r in bearing_rows]).at(case.batch)
+    value, low, high = fit(batches, [r.step_bytes or 0 for r in bearing_rows]).at(case.batch)
     method, least = f"line through batches {', '.join(map(str, batches))}", lower_bound(case).total
     if low is None or high is None:
         return Peak("predicted", method, max(value, least))
@@ -126,7 +126,7 @@ def _by_parts(r: Row, case: Case) -> Peak:
     """From one batch. What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end
     is a line through these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by."""
     measured_bound, least = lower_bound(replace(case, batch=r.batch)), lower_bound(case)
-    peak, fixed = float(r.shared_bytes or 0), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
+    peak, fixed = float(r.step_bytes or 0), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
     low, high = sorted((max(line, least.total), max(least.total + peak - measured_bound.total, least.total)))
     method = f"line through batch {r.batch} and what no batch changes"
@@ -139,7 +139,7 @@ def _by_ratio(bearing_rows: Sequence[Row], case: Case) -> Peak:
     The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
     holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [(r.shared_bytes or 0) / lower_bound(case_of(r.case)).total for r in bearing_rows]
+    ratios = [(r.step_bytes or 0) / lower_bound(case_of(r.case)).total for r in bearing_rows]
     least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low, high = min(ratios) * least, max(ratios) * least + (3 * WIDE - width(case)) * logits

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.tables import conditions
+from framebench.analysis.tables import conditions, of_card, read_by
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import names
@@ -86,13 +86,20 @@ def heading(framework: str, df: pd.DataFrame) -> str:
 
 
 def instruments(df: pd.DataFrame) -> list[str]:
+    """Those by which frameworks are compared."""
     return sorted(df["shared_instrument"].dropna().unique())
+
+
+def peak_label(df: pd.DataFrame) -> str:
+    """What the axis of peaks counts: on a card the whole process."""
+    what = "memory of the process on the card" if of_card(df) else "peak memory of a step"
+    return f"{what}, MiB ({', '.join(instruments(df))})"
 
 
 def footer(df: pd.DataFrame, *more: str) -> list[str]:
     """Where the numbers come from, what is missing and why, and cautions."""
     rows = df[df["usable"]]
-    read = f"Peaks by {by}. " if (by := ", ".join(instruments(rows))) else ""
+    read = f"{read_by(rows)} " if instruments(rows) else ""
     return [*more, _left_out(df), *_cautions(rows), read + conditions(rows if len(rows) else df)]
 
 

@@ -67,6 +67,10 @@ DETAILS = {
     "peak_instrument": Shown("own counter"),
 }
 SHOWN = SHORT | DETAILS
+# on a card the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
+# product on the host is no reference
+ON_CARD = {"shared_bytes": Shown("card MiB", ",.1f", 1 / MIB), "shared_ratio": Shown("in use x base", ".2f")}
+NOT_ON_CARD = ("reference_share",)
 SHARES = {"wait_share": Shown("waiting", ".1%"), "collector_share": Shown("collector", ".1%")}
 
 
@@ -84,6 +88,17 @@ def cells(df: pd.DataFrame) -> pd.DataFrame:
     shown_rows[numbers] = shown_rows[numbers].astype(object).where(fine, None)
     shown_rows["shared_bytes"] = shown_rows["shared_bytes"].where(fine, df["status"])
     return shown_rows
+
+
+def columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown]:
+    """Those of `shown`, as they are where these rows were measured."""
+    if not of_card(df):
+        return shown
+    return {name: ON_CARD.get(name, column) for name, column in shown.items() if name not in NOT_ON_CARD}
+
+
+def of_card(df: pd.DataFrame) -> bool:
+    return bool((df["device"].dropna() != "cpu").any())
 
 
 def used(df: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +124,7 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
             whole = _of_strategies(f"{title}, in short", short)
             unproven = (short["status"] == "ok") & ~short["usable"]
             marked = short["strategy"].mask(unproven, short["strategy"] + " (not proven)")  # no column says so here
-            yield replace(whole, shown=SHORT, caption=_briefly(short), data=whole.data.assign(strategy=marked))
+            yield replace(whole, shown=columns(short, SHORT), caption=_briefly(short), data=whole.data.assign(strategy=marked))
 
 
 def index(df: pd.DataFrame) -> Comparison:
@@ -133,7 +148,7 @@ def _briefly(group: pd.DataFrame) -> str:
     """The caption of a table that stands among prose."""
     first = group.iloc[0]
     base = f"base: {BASELINES[first['scenario']]} of the same framework."
-    return f"{base} Peaks by {read_by(group)}. Machine {first['machine']}, {first['cpu']}. {READING}"
+    return f"{base} {read_by(group)} Machine {first['machine']}, {first['cpu']}. {READING}"
 
 
 def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
@@ -142,10 +157,9 @@ def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
     return Comparison(
         title,
-        f"base: {BASELINES[first['scenario']]} of the same framework. Peaks by {read_by(group)}. {repeats(group)} "
-        f"{conditions(group)}",
+        f"base: {BASELINES[first['scenario']]} of the same framework. {read_by(group)} {repeats(group)} {conditions(group)}",
         cells(group),
-        SHOWN | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
+        columns(group, SHOWN) | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
         notes=tuple(dict.fromkeys(told)),
         machine=first["machine"],
         cases=tuple(group["case"]),
@@ -175,8 +189,16 @@ def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def read_by(df: pd.DataFrame) -> str:
-    """The instruments of the peaks that are compared: one on one kind of device."""
-    return ", ".join(sorted(df["shared_instrument"].dropna().unique())) or "no instrument"
+    """A sentence about the instruments of the peaks that are compared: one on one kind of device."""
+    shared = by(df, "shared_instrument")
+    if not of_card(df):
+        return f"Peaks by {shared}."
+    return f"card MiB by {shared}, with the context and the framework's pool; in use by {by(df, 'step_instrument')}."
+
+
+def by(df: pd.DataFrame, column: str) -> str:
+    """The instruments that a column names."""
+    return ", ".join(sorted(df[column].dropna().unique())) or "no instrument"
 
 
 def conditions(df: pd.DataFrame) -> str:

@@ -65,7 +65,7 @@ def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
     if record.status != "ok":
         return f"{record.case:<{width}} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    instrument = record.shared_instrument
+    instrument = record.step_instrument
     peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:
         least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0

@@ -18,7 +18,8 @@ SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
-ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", "device.process", "device.card")
+ON_CARD = ("device.process", "device.card")  # NVML's: of the process, and of a card that nobody else used
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
 # More than any machine has or anybody waits for is damage, as is less than nothing.
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -233,10 +234,20 @@ class Record(Part):
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
 
     @property
+    def on_cpu(self) -> bool:
+        return self.provenance.hardware.get("device") == "cpu"
+
+    @property
+    def step_instrument(self) -> str | None:
+        """What read the most that a steady step had in use, which strategies of one framework are compared by: on a CPU what
+        the kernel counts, on a card the framework's own counter."""
+        return "host.rss" if self.on_cpu and "host.rss" in self.peaks else self.peak_instrument
+
+    @property
     def shared_instrument(self) -> str | None:
-        """By which frameworks are compared, and which a limit on memory is about: on a CPU what the kernel counts."""
-        on_cpu = self.provenance.hardware.get("device") == "cpu"
-        return "host.rss" if on_cpu and "host.rss" in self.peaks else self.peak_instrument
+        """By which frameworks are compared: no counter of their own, which count different things. On a card it is NVML, and
+        None where NVML saw nothing."""
+        return self.step_instrument if self.on_cpu else next((i for i in ON_CARD if i in self.peaks), None)
 
     @property
     def timed(self) -> bool:

@@ -35,20 +35,24 @@ _SCENARIOS = (
         workloads=("transformer",), mathematics="train",
     ),
 )  # fmt: skip
-SCENARIOS: dict[str, Scenario] = {s.name: s for s in _SCENARIOS}
-BASELINES = {s.name: s.baseline for s in _SCENARIOS}  # what the ratios of a table refer to
-
+_OF_FEATURES: tuple[Strategy, ...] = tuple(row for module in extensions.every("strategies") for row in module.ROWS)
 # the parts of a combination stand in its name in this order
 _ROWS = (
     *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS,
-    *memory.ROWS, *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *claims.SCENARIOS,
+    *memory.ROWS, *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *(row for row in _OF_FEATURES if not row.over_ranks),
+    *claims.SCENARIOS,
 )  # fmt: skip
+# what a feature does, it takes with it
+SCENARIOS: dict[str, Scenario] = {
+    s.name: s for s in _SCENARIOS if any(row.name == s.baseline and s.name in row.scenarios for row in _ROWS)
+}
+BASELINES = {s.name: s.baseline for s in SCENARIOS.values()}  # what the ratios of a table refer to
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
-# what several processes or devices do together, which is a feature's: in no profile
+# what several processes or devices do together: in no profile
 OVER_RANKS: dict[tuple[str, str], Strategy] = {
-    (scenario, row.name): row for module in extensions.every("strategies") for row in module.ROWS for scenario in row.scenarios
+    (scenario, row.name): row for row in _OF_FEATURES if row.over_ranks for scenario in row.scenarios
 }
 _KNOWN = STRATEGIES | OVER_RANKS
 

@@ -21,8 +21,8 @@ def no_file(text: str) -> str:
     if text.endswith(".py"):
         raise UnknownCase(
             f"{text} is a file, and this takes the suite's cases alone; a file of your own goes to "
-            f"`framebench try {text}`, or to explain, max-batch and grow. `try` has --device for a card that is "
-            f"not here, and --env for another release of its framework"
+            f"`framebench try {text}`, or to explain, predict, max-batch, grow, versions compare and versions bisect. "
+            f"`try` has --device for a card that is not here"
         )
     return text
 

@@ -80,6 +80,7 @@ def larger(one: Pair, other: Pair) -> Pair:
     return max(one[0], other[0]), max(one[1], other[1])
 
 
+@cache
 def group(key: str) -> tuple[str, str, tuple[str, ...]]:
     """What shares tolerances, whatever batch and variant are: size, scenario, micro-batches where they matter (`m4`), and an
     optimizer in the place of the workload's: Adafactor makes a gradient that is rounding alone, as of the biases of keys, as
@@ -98,8 +99,14 @@ def nearest(workload: str, framework: str, precision: str, key: str) -> Errors:
     alike = {k for k in same if group(k)[2] == apart}
     for keys in ({k for k in alike if group(k)[0] == size}, alike, same, set(errors_by_key)):
         if keys:
-            return joined([*usual([errors_by_key[k] for k in sorted(keys)]), errors_by_key.get(key, {})])
+            return joined([widest(workload, framework, precision, frozenset(keys)), errors_by_key.get(key, {})])
     return {}
+
+
+@cache
+def widest(workload: str, framework: str, precision: str, keys: frozenset[str]) -> Errors:
+    errors_by_key = measured(workload, precision)[framework]
+    return joined(usual([errors_by_key[key] for key in sorted(keys)]))
 
 
 def usual(several: list[Errors]) -> list[Errors]:

@@ -169,17 +169,6 @@ class UserFile:
         return self.get(name)(*arguments)
 
     def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
-        """Inputs and targets, arrays of these types, which the framework calls so. Raises Fault."""
-        pair, where = self.made("batch", size), self.line("batch")
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(array, types) for array in pair):
-            raise Fault(f"{where}: batch(n) must return two {called}s, input and target, and it returned {kind(pair)}")
-        for what, array in zip(("an input", "a target"), pair):
-            if array.ndim == 0 or len(array) != size:
-                shape = tuple(array.shape)
-                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
-        return pair[0], pair[1]
-
-    def structured(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Inputs and targets, arrays of these types in any tree; no targets where the inputs have them. Raises Fault."""
         pair, where = self.made("batch", size), self.line("batch")
         if isinstance(pair, Mapping):
@@ -191,14 +180,20 @@ class UserFile:
                 f"tuple or, of keywords, a dict of {called}s"
             )
         for what, tree in zip(("an input", "a target"), pair):
-            found: list[Any] = []
-            mapped(found.append, tree)
-            if wrong := next((one for one in found if not isinstance(one, types)), None):
-                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong)}")
-            if (found or what == "an input") and all(one.ndim == 0 or len(one) != size for one in found):
-                shape = tuple(found[0].shape) if found else kind(tree)
-                raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+            self._check(what, tree, size, types, called)
         return pair[0], pair[1]
+
+    def _check(self, what: str, tree: Any, size: int, types: Any, called: str) -> None:
+        """Raises Fault where an input or a target has no samples."""
+        found, where = list[Any](), self.line("batch")
+        mapped(found.append, tree)
+        if wrong := [one for one in found if not isinstance(one, types)]:
+            raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong[0])}")
+        if not found and (what == "an input" or (isinstance(tree, tuple | list) and tree)):
+            raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {kind(tree)}")
+        if found and all(one.ndim == 0 or len(one) != size for one in found):
+            shape = tuple(found[0].shape)
+            raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
 
     def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
         """A single number: what the file's `loss` says, or where it has none the output's own. Raises Fault."""

@@ -147,7 +147,7 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 def test_the_breakdown_sums_to_the_peak() -> None:
     split = breakdown(frames.frame(measured()))
     assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
-    assert (split["lower_bound"] + split["rest"] == split["shared_bytes"]).all()
+    assert (split["lower_bound"] + split["rest"] == split["step_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()
 
 

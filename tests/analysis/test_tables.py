@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from framebench.analysis import tables
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.comparison import MIB, Comparison
 from framebench.analysis.flops import step_flops
 from framebench.features.user_model.table import within
-from framebench.records.record import Proof
+from framebench.records.record import Proof, Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
@@ -195,6 +195,37 @@ def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     assert comparison.data["shared_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
     assert comparison.head[2:4] == ("peak MiB", "peak x base")
+
+
+def on_card(framework: str, strategy: str, in_use: int, process: int | None) -> Record:
+    """In MiB."""
+    peaks = {"allocator.in_use": in_use * MIB} | ({"device.process": process * MIB} if process else {})
+    one = made(strategy, 1, 1.0, framework)
+    return one.model_copy(update={"peaks": peaks, "provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
+
+
+def test_on_a_card_frameworks_are_compared_by_nvml_and_strategies_by_the_own_counter() -> None:
+    found = [on_card("torch", "fp32", 400, 1000), on_card("jax", "fp32", 400, 1600), on_card("jax", "checkpoint", 100, 1500)]
+    unseen = on_card("torch", "checkpoint", 200, None)
+    (comparison,) = tables.strategies(frame(*found, unseen))
+    shown = {row[:2]: row[2:4] for row in comparison.rows}
+    assert shown["torch", "fp32"] == ("1,000.0", "1.00")
+    assert shown["jax", "fp32"] == ("1,600.0", "1.00")
+    assert shown["jax", "checkpoint"] == ("1,500.0", "0.25"), "the pool hides what the step saves"
+    assert shown["torch", "checkpoint"] == ("-", "0.50"), "what NVML did not see has no number that compares frameworks"
+    assert comparison.head[2:4] == ("card MiB", "in use x base")
+    assert comparison.caption.split(". ")[1] == (
+        "card MiB by device.process, with the context and the framework's pool; in use by allocator.in_use"
+    )
+
+
+def test_a_product_on_the_host_is_no_reference_for_a_card() -> None:
+    case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")
+    timed = blocks([(case, [[1.0] * 5])])[0].model_copy(update={"peaks": {"host.rss": MIB}})
+    card = timed.model_copy(update={"provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
+    assert frame(timed)["reference_share"].notna().all() and frame(card)["reference_share"].isna().all()
+    heads = [comparison.head for one in (timed, card) for comparison in tables.strategies(frame(one))]
+    assert ["of reference" in head for head in heads] == [True, False]
 
 
 @settings(deadline=None)  # pandas compiles its template when it is first asked

@@ -25,7 +25,7 @@ from framebench.records.provenance import machine_name
 from framebench.suite.selectors import parse
 from tests.campaign import Tried
 from tests.handmade import provenance, record
-from tests.processes import ROOT, framebench, small_disk
+from tests.processes import ROOT, acting, framebench, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 
@@ -212,12 +212,14 @@ def test_a_suggestion_is_a_line_that_can_be_read() -> None:
     assert len(said) < 400
 
 
-def test_interrupted_and_resumed(environment: dict[str, Environment], results: Path) -> None:
+def test_interrupted_and_resumed(results: Path, tmp_path: Path) -> None:
     """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run measures only the rest,
     whatever another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    command = [sys.executable, "-m", "framebench.cli", "run", selector, "--results", str(results), "--rounds", "3"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    options = ("--results", str(results), "--rounds", "3", "--env", str(acting("engine/misbehaving.py", tmp_path).python))
+    command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
+    slowly = {**os.environ, "LINGER": "0.3"}
+    process = subprocess.Popen(command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while len(list(results.rglob("2*.json"))) < 1 and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -225,9 +227,9 @@ def test_interrupted_and_resumed(environment: dict[str, Environment], results: P
     assert process.returncode == 130, said
     assert "goes on from there" in said
     (first,) = store.read_all(results)
-    other = framebench("run", CASE, "--results", str(results), "--rounds", "3")
+    other = framebench("run", CASE, *options)
     assert other.returncode == 0, other.stderr
-    again = framebench("run", selector, "--results", str(results), "--rounds", "3")
+    again = framebench("run", selector, *options)
     assert again.returncode == 0, again.stderr
     found = [r for r in store.read_all(results) if r.case != CASE]
     assert first in found

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from framebench.cli import measuring, reading
 from framebench.cli.__main__ import app
-from framebench.engine.environments import Environment
 from framebench.features.predict import command as command_of_predict
 from framebench.records import store
 from framebench.records.provenance import machine_name
@@ -21,7 +20,7 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.handmade import blocks
 from tests.material import RESULTS
-from tests.processes import framebench, plain_user
+from tests.processes import acting, framebench, plain_user
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -32,10 +31,12 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of one measured and one unsupported case."""
-    results = tmp_path_factory.mktemp("cli") / "results"
-    done = framebench("run", CASE, "transformer/torch/train/rewrite/b4/tiny", "--results", str(results), "--rounds", "3")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of one measured and one unsupported case, by a worker that acts."""
+    folder = tmp_path_factory.mktemp("cli")
+    results, env = folder / "results", str(acting("engine/misbehaving.py", folder).python)
+    cases = (CASE, "transformer/torch/train/rewrite/b4/tiny")
+    done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", env)
     assert done.returncode == 0, done.stderr
     return results
 

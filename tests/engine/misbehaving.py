@@ -2,7 +2,7 @@
 """Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` does what $MISBEHAVE says.
 
 That is one deed for all, or for instance `checkpoint: kill in turn, fp32: work`, by strategy; what is not named works as it
-should. A line of $DIARY tells what was done.
+should. A line of $DIARY tells what was done, and each turn takes $LINGER seconds longer.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def time_part() -> dict[str, object]:
                 misbehave(deed.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "first_step_s": 0.5, "cpu_s_per_step": 0.01}
         write("turn")
+        time.sleep(float(os.environ.get("LINGER", "0")))
         if number == 2 and deed.endswith(" in turn"):
             misbehave(deed.removesuffix(" in turn"))
         say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})

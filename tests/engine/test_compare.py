@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -110,11 +111,15 @@ def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(impostor:
     assert list(by_block.values()) == [{0, 1, 2}] * 4
 
 
-def test_compare_as_a_user_meets_it(environment: dict[str, Environment], results: Path) -> None:
+def test_compare_as_a_user_meets_it(impostor: Environment, results: Path) -> None:
     """Terminated in the middle, and taken up by the same command."""
     other = "transformer/torch/eval/no_grad/b4/tiny"
     arguments = ["compare", CASE.id, other, "--blocks", "2", "--rounds", "3", "--results", str(results)]
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    arguments += ["--env", str(impostor.python)]
+    slowly = {**os.environ, "LINGER": "0.3"}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     while not list(results.rglob("2*.json")) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)

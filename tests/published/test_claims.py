@@ -16,7 +16,8 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.features.claims.claim import Arm
-from framebench.features.claims.ledger import Entry, Line, applies, ledger
+from framebench.features.claims.ledger import Entry, Line, ledger
+from framebench.features.claims.lines import applies
 from framebench.features.claims.measures import Ratio
 from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.registry import REGISTRY
@@ -28,6 +29,7 @@ from tests.published.committed import records
 MACHINES = sorted(path.name for path in (ROOT / "results" / "records").iterdir())
 SHOWN = "xeon-2core"  # the machine of docs/claims.md
 PINNED = {"torch": "torch-2.13.0", "jax": "jax-0.10.2", "jittor": "jittor-1.3.11.0"}
+CARD = "nvidia-h200"
 UNMET = "precondition not met here"
 INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
 
@@ -37,11 +39,16 @@ def entries(machine: str) -> list[Entry]:
     return ledger(Results(ROOT / "results"), machine)
 
 
+def own(entry: Entry) -> list[Line]:
+    """Without what cards elsewhere have measured."""
+    return [line for line in entry.lines if not line.on_a_card]
+
+
 def arms_of(machine: str) -> list[tuple[Entry, Line, Arm]]:
     return [
         (entry, line, arm)
         for entry, claim in zip(entries(machine), REGISTRY.claims, strict=True)
-        for line, arm in zip(entry.lines, [a for a in claim.every_arm if applies(a, "cpu")], strict=True)
+        for line, arm in zip(own(entry), [a for a in claim.every_arm if applies(a, "cpu")], strict=True)
     ]
 
 
@@ -88,11 +95,10 @@ def together(verdicts: list[str]) -> str:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_verdict_follows_from_its_intervals(machine: str) -> None:
     for entry, claim in zip(entries(machine), REGISTRY.claims, strict=True):
-        deciding = []
-        for line, arm in zip(entry.lines, [a for a in claim.every_arm if applies(a, "cpu")], strict=True):
+        for line, arm in zip(own(entry), [a for a in claim.every_arm if applies(a, "cpu")], strict=True):
             if line.value is not None and line.verdict != UNMET:
                 assert line.verdict == told(line.low, line.high, arm.target), line.id
-            deciding += [line.verdict] if line.decides else []
+        deciding = [line.verdict for line in entry.lines if line.decides]
         if claim.arms and not claim.absent and not claim.needs.lacking():
             found = together(deciding)
             expected = "by definition" if claim.definition and found in ("reproduced", "not measured") else found
@@ -112,7 +118,7 @@ def test_no_verdict_stands_where_a_precondition_fails(machine: str) -> None:
                 continue
             sizes = {case.split("/")[-1] for case in line.cases}
             assert not claim.needs.size or sizes == {claim.needs.size}, line.id
-            assert claim.needs.device != "gpu" or line.planned, f"{line.id}: no machine here has a GPU"
+            assert claim.needs.device != "gpu" or line.planned or line.on_a_card or machine == CARD, line.id
             assert not claim.needs.language, line.id
         if claim.needs.language:
             assert entry.verdict == UNMET
@@ -286,6 +292,37 @@ def test_no_verdict_is_by_construction(machine: str) -> None:
             cases = [case.id for case in arm.measure.cases("cpu")]
             assert len({id(r) for case in cases for r in files(machine, case, entry.protocol)}) >= len(cases), line.id
             assert line.records, line.id
+
+
+def test_of_two_cases_that_a_card_has_measured_no_plan_decides() -> None:
+    """And each number of the card's is that of its own files."""
+    checked = 0
+    for entry, claim in zip(entries(SHOWN), REGISTRY.claims, strict=True):
+        arms = {arm.name: arm for arm in claim.every_arm}
+        measured = [line for line in entry.lines if line.on_a_card]
+        pairs = {(line.metric, *map(without_batch, line.cases)) for line in measured if line.decides}
+        assert not pairs & {
+            (line.metric, *map(without_batch, line.cases)) for line in entry.lines if line.planned and line.decides
+        }
+        for line in measured:
+            if line.low is not None:
+                assert line.verdict == told(line.low, line.high, arms[line.arm].target), line.id
+            assert {name.split("/")[1] for name in line.records} == {CARD}
+            if (kept := [kept_on_the_card(case) for case in line.cases]) and "saved bytes" in line.metric:
+                assert line.value == pytest.approx(kept[1] / kept[0]), line.id
+                checked += 1
+    assert checked >= 2
+
+
+def without_batch(case: str) -> tuple[str, ...]:
+    return tuple(case.split("/")[:4])
+
+
+def kept_on_the_card(case: str) -> int:
+    """Bytes kept for the backward pass, by the newest record."""
+    found = sorted((ROOT / "results/records" / CARD).glob(f"*/{case.replace('/', '.')}/*.json"))
+    good = [r for r in (json.loads(path.read_bytes()) for path in found) if r["status"] == "ok"]
+    return int(good[-1]["effect"]["evidence"].get("saved_bytes", 0))
 
 
 def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:

@@ -108,8 +108,8 @@ def claims(_: Rows) -> str:
     counts = Counter(entry.verdict for entry in entries)
     failed = counts["weaker"] + counts["contradicted"] + counts["no effect worth having"]
     return (
-        f"{len({entry.id for entry in entries})} claims, of which some are judged in parts, took {counts.total()} verdicts on "
-        f"this machine: {counts['reproduced'] + counts['stronger']} reproduced or stronger, {failed} weaker, contradicted or "
+        f"{len({entry.id for entry in entries})} claims, of which some are judged in parts, took {counts.total()} verdicts: "
+        f"{counts['reproduced'] + counts['stronger']} reproduced or stronger, {failed} weaker, contradicted or "
         f"without an effect worth having, {counts['undecided']} undecided; the others no measurement decides, or none was made."
     )
 

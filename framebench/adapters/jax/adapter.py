@@ -35,6 +35,7 @@ from framebench.adapters.parts import Options
 from framebench.models import flax_weights
 from framebench.models.spec import OWN, Optimizer, workload
 from framebench.suite.case import Case
+from framebench.suite.trees import called, leaves, mapped, split
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
@@ -157,10 +158,10 @@ class JaxAdapter(Adapter):
         graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat, ...)
         return Split(graph, *map(nnx.to_pure_dict, states))
 
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch:
-        if x.dtype == np.float32 and self.case.workload != OWN:  # images and volumes, to channels last; tokens stay as they are
+    def put(self, x: Any, y: Any) -> Batch:
+        if self.case.workload != OWN and x.dtype == np.float32:  # images and volumes, to channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.width)
-        return self.placed("batch", jnp.asarray(x)), self.placed("batch", jnp.asarray(y))
+        return self.placed("batch", mapped(jnp.asarray, x)), self.placed("batch", mapped(jnp.asarray, y))
 
     def placed(self, what: str, tree: Tree) -> Tree:
         """On the device; over several, where the strategy has them."""
@@ -185,7 +186,7 @@ class JaxAdapter(Adapter):
 
         def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
             model = merged(graph, params, stats, constants)
-            logits = model(x)
+            logits = called(model, x)
             return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)) if self.recipe.training else None
 
         def with_graph(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree, Any]:
@@ -197,7 +198,7 @@ class JaxAdapter(Adapter):
 
     def plain_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
         """(parameters, statistics, constants, x, y) -> loss."""
-        return lambda params, stats, c, x, y: self.model_module.loss(merged(graph, params, stats, c)(x), y)
+        return lambda params, stats, c, x, y: self.model_module.loss(called(merged(graph, params, stats, c), x), y)
 
     def summed_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
         return lambda params, stats, c, x, y: self.model_module.loss_sum(merged(graph, params, stats, c)(x), y)
@@ -205,7 +206,7 @@ class JaxAdapter(Adapter):
     def gradient(self, graph: nnx.GraphDef) -> Gradient:
         def objective(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> tuple[Array, tuple[Array, Tree]]:
             model = merged(graph, params, stats, constants)
-            loss = self.recipe.loss(model(x), x, y, constants)
+            loss = self.recipe.loss(called(model, x), x, y, constants)
             scaled = loss * constants["scale"] if "scale" in constants else loss
             return scaled, (loss, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat)))
 
@@ -257,8 +258,8 @@ class JaxAdapter(Adapter):
 
     def batches(self) -> Iterator[Batch]:
         """The batch, in as many parts as the step has calls."""
-        (x, y), calls = self.inputs, self.recipe.calls
-        return iter([(x, y)]) if calls == 1 else zip(jnp.split(x, calls), jnp.split(y, calls))
+        x, y = self.inputs
+        return zip(split(x, self.recipe.calls), split(y, self.recipe.calls))
 
     def eval_step(self) -> None:
         self.release()
@@ -290,8 +291,8 @@ class JaxAdapter(Adapter):
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.recipe.decoded()
-        logits = self.recipe.values(self.output).astype(np.float64)
-        volumes = logits.ndim == self.inputs[0].ndim > 3
+        logits = as_rows(self.output, self.recipe.values).astype(np.float64)
+        volumes = logits.ndim == np.ndim(next(leaves(self.inputs[0]))) > 3
         return np.moveaxis(logits, -1, 1) if volumes else logits
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -396,3 +397,12 @@ class JaxAdapter(Adapter):
     def device(self) -> str:
         device = jax.devices()[0]
         return "cpu" if device.platform == "cpu" else device.device_kind
+
+
+def as_rows(output: Any, values: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """The output; of one with several arrays all numbers of each sample side by side."""
+    if isinstance(output, jax.Array):
+        return values(output)
+    arrays = [values(a) for a in leaves(output) if a.ndim and jnp.issubdtype(a.dtype, jnp.floating)]
+    rows = max(map(len, arrays))
+    return np.concatenate([a.reshape(rows, -1) for a in arrays if len(a) == rows], 1)

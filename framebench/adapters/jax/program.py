@@ -37,11 +37,11 @@ class Program:
             with jax.disable_jit(), jax.default_matmul_precision(self.precision):
                 return self.function(*arguments)
         self.prepare(*arguments)
-        return self.compiled[arguments[-1].shape](*arguments)
+        return self.compiled[last_shape(arguments)](*arguments)
 
     def prepare(self, *arguments: Any) -> None:
         """Compile for these arguments' shape, unless that is done."""
-        shape = arguments[-1].shape
+        shape = last_shape(arguments)
         if not self.eager and shape not in self.compiled:
             self.compile(shape, *arguments)
 
@@ -58,6 +58,13 @@ class Program:
     def clear(self) -> None:
         """Forget what was compiled."""
         self.compiled.clear()
+
+
+def last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """Of the last one; where that has several arrays, or none, of the first array from there."""
+    last = arguments[-1] if hasattr(arguments[-1], "shape") else jax.tree.leaves((arguments[-1], arguments[-2]))[0]
+    shape: tuple[int, ...] = last.shape
+    return shape
 
 
 def unique_bytes(arrays: list[Array]) -> int:

@@ -76,7 +76,7 @@ class ShapedAdapter(JaxAdapter):
         if self.recipe.calls > 1:
             return bytes_of_one(self.inputs) + (self.recipe.calls - 1) * bytes_of_one(next(self.batches()))
         given = {id(a) for a in jax.tree.leaves(self.arguments())}
-        return bytes_of_one([a for a in self.inputs if id(a) not in given])
+        return bytes_of_one([a for a in jax.tree.leaves(self.inputs) if id(a) not in given])
 
 
 def bytes_of_one(tree: Tree) -> int:

@@ -24,6 +24,7 @@ from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.checkpoint import scanned
 from framebench.adapters.jax.program import PRODUCTS, as_large, equations, products
 from framebench.adapters.jax.states import part_of_state
+from framebench.suite.trees import leaves
 
 switch = Switches()
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -70,7 +71,7 @@ def compiled_loops(run: JaxAdapter) -> int:
 @switch
 def accumulate(run: JaxAdapter) -> Proof:
     def proof(e: Evidence) -> bool:
-        x = run.inputs[0]
+        x = next(a for a in leaves(run.inputs[0]) if a.ndim)
         wanted = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]

@@ -32,11 +32,15 @@ class FakeAdapter(TorchAdapter):
         return model.train(not self.recipe.evaluates)
 
     def put_input(self, x: np.ndarray) -> Tensor:
-        dtype = torch.int64 if x.dtype.kind == "i" else self.recipe.dtype
-        return self.recipe.on_input(torch.empty(x[self.recipe.share].shape, dtype=dtype))
+        inputs = self.put_target(x)
+        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
 
     def put_target(self, y: np.ndarray) -> Tensor:
-        return torch.empty(y[self.recipe.share].shape, dtype=torch.int64)
+        return self.like(y[self.recipe.share] if y.ndim else y)
+
+    def like(self, array: np.ndarray) -> Tensor:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        return torch.empty(array.shape, dtype=dtype)
 
 
 class FakeOnDevice(FakeAdapter):
@@ -50,13 +54,5 @@ class FakeOnDevice(FakeAdapter):
         model = self.model_module.build(config, **self.recipe.model_options)
         return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
 
-    def put_input(self, x: np.ndarray) -> Tensor:
-        inputs = self.put_target(x)
-        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
-
     def put_target(self, y: np.ndarray) -> Tensor:
-        return self.like(y[self.recipe.share] if y.ndim else y).to(self.where)
-
-    def like(self, array: np.ndarray) -> torch.Tensor:
-        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        return torch.empty(array.shape, dtype=dtype)
+        return super().put_target(y).to(self.where)

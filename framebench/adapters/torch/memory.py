@@ -13,6 +13,8 @@ from torch import nn
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
+from framebench.models.spec import OWN
+from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
 SPARE = 64 << 20  # bytes
@@ -25,7 +27,7 @@ class _InBackward:
     """
 
     def __init__(self, make: Callable[..., Any], settings: Any, params: Iterable[nn.Parameter], **options: Any) -> None:
-        self.each = {p: make(settings, [p], **options) for p in params}
+        self.each = _one_by_one(make, settings, list(params), options)
         for p in self.each:
             p.register_post_accumulate_grad_hook(self.update)
 
@@ -40,6 +42,20 @@ class _InBackward:
     def zero_grad(self) -> None: ...
 
     def step(self) -> None: ...
+
+
+def _one_by_one(make: Callable[..., Any], settings: Any, params: list[nn.Parameter], options: Any) -> dict[nn.Parameter, Any]:
+    """An optimizer for each weight. One of a user's own may treat weights by their place among all of them. Raises
+    DoesNotApply."""
+    if settings.name != OWN:
+        return {p: make(settings, [p], **options) for p in params}
+    whole = make(settings, params, **options)
+    groups = [(type(one), group) for one in getattr(whole, "every", [whole]) for group in one.param_groups]
+    try:
+        return {p: kind([group | {"params": [p]}]) for kind, group in groups for p in group["params"]}
+    except TypeError as error:
+        names = " and ".join(sorted({kind.__name__ for kind, _ in groups}))
+        raise DoesNotApply(f"your optimizer, {names}, cannot be made for one weight: {error}") from error
 
 
 @switch
@@ -75,7 +91,8 @@ def keep_grads(run: TorchAdapter) -> Proof:
 
 def _by_default(run: TorchAdapter) -> set[str]:
     """The operators of the workload's optimizer without options, on this device."""
-    weights = [nn.Parameter(torch.ones(2, device=run.where)) for _ in range(2)]
+    shapes = [(2,) * p.ndim for p in run.model.parameters() if p.requires_grad]  # by which an optimizer may choose its weights
+    weights = [nn.Parameter(torch.ones(shape, device=run.where)) for shape in shapes]
     for weight in weights:
         weight.grad = torch.ones_like(weight)
     with Observed([], []) as seen:

@@ -40,9 +40,7 @@ def answer(table: pd.DataFrame) -> Comparison:
     usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
     at_base = trained[trained["batch"] == usual]
     found = [_row_of(group) for _, group in at_base.groupby(["workload", "framework", "size"], sort=False)]
-    caption = (
-        f"Training. Peaks of a step by {tables.read_by(trained)}, in MiB (2^20 bytes); base = {BASELINE}. {tables.READING}"
-    )
+    caption = f"Training. {tables.read_by(trained)} MiB = 2^20 bytes. base = {BASELINE}. {tables.READING}"
     notes = (*_origins(found), *_problems(at_base), *MORE)
     return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
 

@@ -210,7 +210,7 @@ def _offer_json(o: Offer, budget: int) -> dict[str, Any]:
     return {
         "case": o.case.id, "framework": o.case.framework, "framework_version": o.evidence.framework_version,
         "strategy": o.case.strategy, "batch": o.case.batch, "kind": o.peak.kind, "method": o.peak.method,
-        "instrument": o.evidence.shared_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
+        "instrument": o.evidence.step_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
         "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "kept_bytes": o.peak.kept,
         "needs_bytes": o.peak.needs, "share_of_budget": o.peak.needs / budget, "fits": o.fits, "judged_by": o.judge,
         "same_mathematics": o.case.plan.same_loss, "throughput": speed and speed.throughput, "unit": speed and speed.unit,

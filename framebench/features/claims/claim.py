@@ -50,7 +50,6 @@ class Claim:
     needs: Needs = ANYWHERE  # without which no arm decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
     reaches: Quantity | None = None  # what the change must reach: of a case with none of it no arm decides
-    beside: str = ""  # in the names of evidence whose figures the remark gives
     note: str = ""  # a fact from a document, with its source; or why the arms are what they are
     definition: str = ""  # the proof that it is true by definition; an arm that says otherwise refutes it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -9,6 +10,9 @@ from typing import Any
 
 from framebench.features.claims.rule import DECIDED, DISAGREE, UNMET, Sign, Verdict, summary
 from framebench.suite.case import Case
+from framebench.suite.strategy import FRAMEWORKS
+
+PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Line:
     interval."""
 
     id: str  # B2 memory/transformer/torch b4/cpu
-    name: str
+    name: str  # of the arm, and where
+    arm: str
     decides: bool  # or is shown beside the deciding ones
     verdict: Verdict
     form: str
@@ -32,7 +37,7 @@ class Line:
     ours: bool = False  # the claimed size is this suite's, of no article
     planned: bool = False  # or measured
     device: str = "cpu"  # that it was measured on, or planned for
-    elsewhere: str = ""  # the machine of its probe, where that is another one
+    elsewhere: str = ""  # the machine of its probe, or the card, where that is another one
     unlike: str = ""  # how the two cases were compiled differently, beside what is compared
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
@@ -47,6 +52,27 @@ class Line:
         if self.value is None or self.bounded:
             return shown(self.value, self.low, self.high, self.form)
         return f"{shown(self.value, self.value, self.value, self.form)} (one draw: no interval between blocks or processes)"
+
+    @property
+    def number(self) -> str:
+        """What was measured, and of which counter it is."""
+        return f"{self.measured} {self.also}".strip()
+
+    @property
+    def label(self) -> str:
+        """The arm's name without its workload and framework."""
+        return " ".join(self.arm.replace(self.place, "", 1).split())
+
+    @property
+    def place(self) -> str:
+        """Workload and framework, `unet3d/jax`; empty of another program."""
+        found = PLACE.search(self.arm)
+        return found[0] if found else ""
+
+    @property
+    def on_a_card(self) -> bool:
+        """Whether a card has measured it, and the row's machine has not."""
+        return bool(self.elsewhere and self.cases)
 
     @property
     def bounded(self) -> bool:
@@ -99,6 +125,8 @@ class Entry:
     @property
     def measured(self) -> str:
         """Of arms that disagree the range alone: a value between them is nobody's."""
+        if self.value is not None and self.low is None:
+            return f"{shown(self.value, self.value, self.value, self.form)} (single draws: no interval)"
         text = shown(self.value, self.low, self.high, self.form)
         value, _, ends = text.partition(" (")
         return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict in DISAGREE else text
@@ -122,9 +150,13 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
     arms = counted(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not arms:
         return ""
-    sizes = _by_size(arms) if verdict != "mixed" else {}
+    sizes = _by_size(lines) if verdict != "mixed" else {}
     if verdict == "undecided":
-        told = [_said(arms)] if len(sizes) < 2 else [f"{_said(of_size)} at size {size}" for size, of_size in sizes.items()]
+        told = (
+            [_said(arms)]
+            if len(sizes) < 2
+            else [f"{_said(of_size)} at size {size}{_missing(of_size)}" for size, of_size in sizes.items()]
+        )
     else:
         others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
         told = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
@@ -138,10 +170,17 @@ def _said(arms: Sequence[Line]) -> str:
     return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,)))
 
 
+def _missing(arms: Sequence[Line]) -> str:
+    missing = sum(one.value is None for one in arms)
+    return f", {missing} of {len(arms)} arms missing" if missing else ""
+
+
 def _by_size(arms: Sequence[Line]) -> dict[str, list[Line]]:
+    """The arms that decide, or would if they had a number, of each size that has one."""
     sizes: dict[str, list[Line]] = {}
+    known = {Case.of(one.cases[0]).size for one in counted(arms) if one.cases}
     for one in arms:
-        if one.cases:
+        if one.decides and one.verdict != UNMET and one.cases and Case.of(one.cases[0]).size in known:
             sizes.setdefault(Case.of(one.cases[0]).size, []).append(one)
     return sizes
 

@@ -31,6 +31,7 @@ class Conditions:
     cpu_flags: frozenset[str] | None = frozenset()  # None where the records do not tell
     versions: Mapping[str, str] = field(default_factory=dict)  # of what ran, by name
     language: str = HERE
+    card: str = ""  # the name of one that measured, or was planned for
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Needs:
 
     size: str = ""
     device: Device | None = None
+    card: str = ""  # such as RTX 3090
     cpu_flag: str = ""  # such as amx_bf16
     version: str = ""  # such as "jax>=0.5"
     language: str = ""  # other than Python, none is ever met here
@@ -58,6 +60,7 @@ class Needs:
         return (
             f"needs {self.language}: this suite runs {here.language}" if self.language not in ("", here.language) else "",
             f"needs a {self.device.upper()}" if self.device and self.device != here.device else "",
+            f"needs an {self.card}: this is {here.card or 'no card'}" if self.card not in here.card else "",
             f"needs size {self.size}: this is {here.size or 'no size'}" if self.size and self.size != here.size else "",
             f"needs a processor with {self.cpu_flag}: {told}" if self.cpu_flag and self.cpu_flag not in (flags or ()) else "",
             self._version(here),

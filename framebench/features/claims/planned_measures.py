@@ -16,8 +16,8 @@ from framebench.suite.case import Case
 @dataclass(frozen=True)
 class Planned:
     """Change / base as planned for a card that is not here, at full size. `quantity`: `peak`, `added` to what is alive between
-    two steps, or `kept` of it for the backward pass. The interval is the prediction's published error, taken against the ratio
-    on both sides. With `batches`, by how many the batch grows, it is the exponent of the growth."""
+    two steps, or `kept` of it for the backward pass and alive at the peak. The interval is the prediction's published error,
+    taken against the ratio on both sides. With `batches`, by how many the batch grows, it is the exponent of the growth."""
 
     quantity: plans.Quantity
     change: Ref
@@ -29,7 +29,7 @@ class Planned:
     @property
     def about(self) -> str:
         """As of what is measured: they are summed up together."""
-        names = {"peak": PEAK.name, "added": ADDED.name, "kept": "bytes kept for the backward pass"}
+        names = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
         return f"{'Exponent' if self.batches else 'Ratio'} of {names[self.quantity]}"
 
     def where(self, size: str) -> str:

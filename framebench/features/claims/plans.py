@@ -29,7 +29,7 @@ class Plan:
     peak: int = 0
     standing: int = 0  # of it, alive between two steps
     in_use: int = 0  # at the most, without what the allocator keeps beside
-    kept: int = 0  # of it, for the backward pass; zero where the plan does not tell
+    kept: int = 0  # of it, for the backward pass and not yet free; zero where the plan does not tell
     reason: str = ""  # why there is no number
 
 

@@ -134,6 +134,7 @@ def evidence(name: str) -> Quantity:
     return exact(name.replace("_", " "), lambda r: counted(r, name))
 
 
+KEPT = evidence("saved_bytes")  # for the backward pass
 PARAMETERS = exact(
     "parameters over those of the plain model",
     lambda r: (counted(r, "parameters") or math.nan) / (counted(r, "parameters_of_the_plain_model") or math.nan),

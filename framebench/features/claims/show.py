@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
@@ -27,22 +26,20 @@ CAPTION = (
 )
 
 
-def table(entries: Sequence[Entry], title: str = "", on_cards: Mapping[str, str] = MappingProxyType({})) -> Comparison:
-    """One row for each claim; remarks below, with what was measured on cards."""
+def table(entries: Sequence[Entry], title: str = "") -> Comparison:
+    """One row for each claim; remarks below."""
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries)
     told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    cards = sorted({one.elsewhere for entry in entries for one in entry.lines if one.on_a_card and one.decides})
+    where_from = ", at full size ".join([machine or "unknown", *cards])
     return Comparison.of_text(
         title or (REPORTS if machine and all(entry.source == "R" for entry in entries) else "Claims"),
-        f"{CAPTION} Machine {machine or 'unknown'}: {told}.{protocol(entries)}",
+        f"{CAPTION} Machine {where_from}: {told}.{protocol(entries)}",
         HEAD,
-        tuple(row(entry, on_cards.get(entry.name, "")) for entry in entries),
+        tuple(map(row, entries)),
         left=len(HEAD),
-        notes=tuple(
-            f"{entry.name}: {f'{entry.remark} {on_cards.get(entry.name, str())}'.strip()}"
-            for entry in entries
-            if entry.remark or entry.name in on_cards
-        ),
+        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=machine,
     )
 
@@ -52,32 +49,23 @@ def protocol(entries: Sequence[Entry]) -> str:
     return next((f" Measured under protocol {entry.protocol}." for entry in entries if entry.value is not None), "")
 
 
-def otherwise(entry: Entry, on_cards: str) -> str:
-    """What else a card's arms have decided: a row's verdict does not stand alone beside it."""
-    said = [verdict for verdict in DECIDED if f", {verdict}." in on_cards and verdict != entry.verdict]
-    return f" (on a card: {', '.join(said)})" if said and entry.verdict in DECIDED else ""
-
-
-def row(entry: Entry, on_cards: str = "") -> tuple[str, ...]:
-    verdict = (
-        entry.judged
-        + otherwise(entry, on_cards)
-        + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
-    )
+def row(entry: Entry) -> tuple[str, ...]:
+    verdict = entry.judged + (f": {entry.command}" if entry.verdict == NOT_MEASURED and entry.command else "")
     measured = f"{entry.measured}; {where(entry)}" if where(entry) and entry.value is not None else entry.measured
     return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
 
 
 def where(entry: Entry) -> str:
     """What the arms that decided ran: `resnet50 b8, b16/cpu, unet3d b4/full planned`."""
-    batches: dict[tuple[str, str, bool], set[int]] = {}
+    batches: dict[tuple[str, str, str], set[int]] = {}
     for one in entry.lines:
         if one.decides and one.value is not None and one.verdict != UNMET:
             for case in map(Case.of, one.cases):
-                batches.setdefault((case.workload, case.size, one.planned), set()).add(case.batch)
+                place = " planned" if one.planned else f" on {one.elsewhere}" if one.on_a_card else ""
+                batches.setdefault((case.workload, case.size, place), set()).add(case.batch)
     return ", ".join(
-        f"{workload} {', '.join(f'b{b}' for b in sorted(sizes))}/{size}{' planned' * planned}"
-        for (workload, size, planned), sizes in sorted(batches.items())
+        f"{workload} {', '.join(f'b{b}' for b in sorted(sizes))}/{size}{place}"
+        for (workload, size, place), sizes in sorted(batches.items())
     )
 
 
@@ -105,27 +93,24 @@ def detail(entry: Entry) -> Comparison:
 
 
 def arm(one: Line) -> tuple[str, ...]:
-    return one.name, "yes" if one.decides else "beside", number(one), one.verdict, count(one.records)
-
-
-def number(one: Line) -> str:
-    """The number, and of which counter it is."""
-    return f"{one.measured} {one.also}".strip()
+    """What stands beside is another quantity, or another case, than the claim's: its number has no verdict on the claim."""
+    verdict = one.verdict if one.decides or one.verdict not in MEASURED else "-"
+    return one.name, "yes" if one.decides else "beside", one.number, verdict, count(one.records)
 
 
 def tables(results: Results) -> list[Comparison]:
     """What documents may show: the ledger of each machine that has records, the published one's with what cards have measured;
     of what it leaves open, what another has measured itself; and the arms that a card has measured."""
     (shown, published), *others = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
-    cards = [ledger(results, machine, FULL) for machine in results.machines if on_a_gpu(results, machine)]
-    told = told_by(cards)
     added = [[one for one in entries if leaves_open(named(one, published)) and adds(one, published)] for _, entries in others]
-    ledger_tables = [table(part, on_cards=told) for part in parts(published)]
+    ledger_tables = [table(part) for part in parts(published)]
     ledger_tables += [table(part) for _, entries in others for part in parts(entries)]
     for part in (part for entries in added for part in parts(entries)):
         kind = REPORTS if part[0].source == "R" else "Claims"
         ledger_tables.append(table(part, f"{kind}, measured elsewhere than on {shown}"))
-    return ledger_tables + [of_arms(entries) for entries in cards]
+    return ledger_tables + [
+        of_arms(ledger(results, machine, FULL)) for machine in results.machines if on_a_gpu(results, machine)
+    ]
 
 
 def on_card(entries: Sequence[Entry]) -> list[tuple[Entry, Line]]:
@@ -133,20 +118,11 @@ def on_card(entries: Sequence[Entry]) -> list[tuple[Entry, Line]]:
     return [(entry, one) for entry in entries for one in entry.lines if one.cases and not one.planned and one.value is not None]
 
 
-def told_by(cards: Sequence[Sequence[Entry]]) -> dict[str, str]:
-    """By claim what its deciding arms were on each card: `On nvidia-h200: resnet50/torch b64/full: -57.1 %, reproduced.`"""
-    by_claim: dict[str, list[str]] = {}
-    for entry, one in (pair for entries in cards for pair in on_card(entries)):
-        if one.decides:
-            by_claim.setdefault(entry.name, []).append(f"On {entry.machine} {one.name}: {number(one)}, {one.verdict}.")
-    return {name: " ".join(arms) for name, arms in by_claim.items()}
-
-
 def of_arms(entries: Sequence[Entry]) -> Comparison:
     """What was measured of each claim at full size, arm by arm."""
     return Comparison.of_text(
         "Claims' arms on a GPU",
-        "At full size, arm by arm: a claim's own verdict would rest on arms that nobody tried here. A block is one draw: "
+        "At full size, arm by arm; the table of claims has their verdicts together. A block is one draw: "
         "of fewer than three there is no interval, and the arm stays undecided. Added and kept bytes are of allocated ones. "
         "Rule: docs/claims.md.",
         ("claim", "says", *LINES),

@@ -57,10 +57,13 @@ CLAIMS = (
         arms=(
             *sweeps("steepest", "train/fp32", PROPORTIONAL, label="train"),
             *sweeps("steepest", "eval/no_grad", PROPORTIONAL, label="eval"),
+        ),
+        evidence=(
             *planned_steps("train/fp32", PROPORTIONAL, label="train"),
             *planned_steps("eval/no_grad", PROPORTIONAL, label="eval"),
         ),
-        note="Between each batch and the next: the ends of a sweep would hide where bytes per sample rise",
+        note="Between each batch and the next: the ends of a sweep would hide where bytes per sample rise. Plans stand beside: between two "
+        "batches their error leaves every exponent open",
     ),
     Claim(
         "A3", "On a GPU a larger evaluation batch can fit where a smaller one fails.", "some larger batch needs less",
@@ -122,7 +125,7 @@ CLAIMS = (
                   label="variables in half precision"),
             *ratios("train/amp_level_5", "train/fp32", LESS, workloads=GPT, frameworks=JITTOR, label="level 5"),
         ),
-        beside="half precision", reaches=FLOAT16,
+        reaches=FLOAT16,
         note="Levels 4 to 6 are not judged: they change the weights' type too",
     ),
     Claim(
@@ -168,11 +171,12 @@ CLAIMS = (
         arms=(snippet("jittor_memory_tools", "jittor", of_all("held"), Target(1, 0.0, 0.5 * MIB)),),
     ),
     Claim(
-        "A12", "Jittor gives memory back that nobody holds.", "all of it", "bytes in use shown after deletion and jt.gc() less before", True,
+        "A12", "After deletion and jt.gc() Jittor no longer counts an array as in use.", "all of it",
+        "bytes in use shown after deletion and jt.gc() less before", True,
         "the same Python code runs on every device",
         (Advice("Look at what is shown after an array is gone: with the listing's calls it changed by {measured} bytes.", "less"),), part="returned",
         arms=(snippet("jittor_memory_tools", "jittor", difference("left", "held"), Target(-1, 0.0, 0.5 * MIB)),),
-        note="Counted are bytes in use, which deletion alone may lower: no arm tells what the calls add, or what the system gets back",
+        note="Deletion alone may lower what is in use: no arm tells what jt.gc() adds, or what the system gets back",
     ),
     Claim(
         "A13", "Jittor has checkpointing.", "it exists", "names found", True, "the same Python code runs on every device",

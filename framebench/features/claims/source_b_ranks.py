@@ -69,7 +69,7 @@ CLAIMS = (
     Claim(
         "B11", "Data parallelism spreads memory over devices: what stays between two steps.", "less per rank",
         "bytes alive per rank, 2 ranks / 1", True, COUNTED,
-        (Advice("Shard weights and states: {range} of what stays.", "less", "fully sharded"),), part="states", beside="gradients in the buckets",
+        (Advice("Shard weights and states: {range} of what stays.", "less", "fully sharded"),), part="states",
         note="What PyTorch has more is a second copy of the gradients, in buckets: with gradient_as_bucket_view=True, beside, it is gone. "
         "The U-Net has no records over ranks",
         arms=(
@@ -103,7 +103,7 @@ CLAIMS = (
             *ratios("train/deepspeed_zero2@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-2, peak"),
             *ratios("train/deepspeed_zero3@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-3, peak"),
         ),
-        needs=Needs(case="all three together in a model of a thousand million parameters"), beside="one card",
+        needs=Needs(case="all three together in a model of a thousand million parameters"),
         note="Two of the three, planned for one card, stand beside",
     ),
     Claim(
@@ -131,7 +131,6 @@ CLAIMS = (
                 "more", "deprecated"),),
         arms=(snippet("torch_amp", "as printed", ran, SOME),),
         evidence=(snippet("torch_amp", "names that are deprecated", of_all("deprecated_names"), SOME),),
-        beside="deprecated",
         needs=CARD,
         note="Without a card it runs to its end too, in float32: no mixed precision",
     ),
@@ -149,7 +148,6 @@ CLAIMS = (
         "B27", "L1 pruning cuts memory.", "less", "bytes of a layer, pruned / before", True, SAME_CODE,
         (Advice("Rebuild the model with fewer channels: a masked layer changed by {measured}.", "more"),),
         arms=(snippet("torch_prune", "masked, as printed", counts_over("masked", "before"), LESS, "change"),),
-        beside="removed",
         evidence=(snippet("torch_prune", "mask removed", counts_over("removed", "before"), LESS, "change"),),
     ),
     Claim(
@@ -164,11 +162,12 @@ CLAIMS = (
         "B29", "A model of a thousand million parameters trains on one RTX 3090.", "it fits",
         "planned peak with mixed precision and checkpointing / what is free of the card's 24 GB", False, "its 24 GB are a card's",
         (
-            Advice("Checkpoint at batch 1: the plan fills {measured} of the card.", "less", "torch checkpoint"),
+            Advice("Checkpoint at batch 1: an H100's plan would fill {measured} of the card.", "less", "torch checkpoint"),
             Advice("Ask `framebench predict --device`: it plans a model of your size for a card."),
         ),
+        needs=Needs(card="RTX 3090"),
         arms=(a_billion("amp_bf16+checkpoint"),),
-        evidence=(a_billion("checkpoint"), a_billion("fp32")), beside="planned",
+        evidence=(a_billion("checkpoint"), a_billion("fp32")),
         note="The Transformer of 1.02 thousand million parameters, AdamW in float32, 1,024 tokens. Planned as for an H100, whose kernels may "
         f"be others. Free are {FREE_OF_24_GB / 1e9:.1f} GB: what the driver leaves, less 1,343 MiB of a CUDA context, the largest measured. "
         "With mixed precision as well the plan is larger",

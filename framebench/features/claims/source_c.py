@@ -92,7 +92,7 @@ CLAIMS = (
             *ratios("varlen/bucketed", "varlen/padded", MORE, GPT, label="bucketed"),
             *ratios("varlen/raw", "varlen/padded", MORE, GPT, JITTOR, "reserved", RESERVED),
         ),
-        beside="free share", needs=CARD,
+        needs=CARD,
         note="Raw inputs are shorter: what they reserve more is fragments. Jittor's pool is another allocator",
     ),
     Claim(
@@ -111,7 +111,7 @@ CLAIMS = (
         arms=(from_32_to_128("torch"), from_32_to_128("jax")),
         evidence=sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH, label="largest exponent, eval"),
         needs=FULL,
-        note="ResNet-50's full size has these batches. Workspaces of convolutions are not in the plans",
+        note="ResNet-50's full size has these batches. What plans leave out, such as workspaces of convolutions, is in their error",
     ),
     Claim(
         "C6", "Two models at once double the memory; one at a time does not.", "x 2", "peak, together / in turn", True, DATA_FLOW,
@@ -139,25 +139,32 @@ CLAIMS = (
     Claim(
         "C8", "In the test phase a differentiation rule of one's own that saves too much costs memory.", "more",
         "bytes kept by a call under no_grad, the rule / the same computation that saves nothing", True, AUTOGRAD,
-        (Advice("Save little for training's sake: under no_grad nothing is saved ({measured}).", "none"),),
+        (Advice("Save little for training's sake (C8 training): under no_grad nothing is saved ({measured}).", "none"),), part="evaluation",
         arms=(snippet("torch_custom_function", "as printed", counts_over("wasteful_kept_eval", "placebo_kept_eval"), MORE, "change"),),
         evidence=(
             snippet("torch_custom_function", "tensors saved under no_grad", of_all("wasteful_saved_eval"), SOME),
-            snippet("torch_custom_function", "in training", counts_over("wasteful_kept_training", "placebo_kept_training"), MORE, "change"),
             snippet("torch_custom_function", "at the most, under no_grad", counts_over("wasteful_most_eval", "placebo_most_eval"),
                     MORE, "change"),
             *ratios("eval/wasteful_rule", "eval/lean_rule", MORE, GPT, label="eval, more temporaries / fewer"),
-            *ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, label="training, saved and temporaries"),
         ),
         note="The placebo computes the same and saves nothing. The cases beside compare a longer forward pass with a shorter one: "
         "temporaries, not what is saved",
     ),
     Claim(
+        "C8", "In training a differentiation rule of one's own that saves too much costs memory.", "more",
+        "bytes kept by a call, the rule / the same computation that saves nothing", True, AUTOGRAD,
+        (Advice("Save no more than the backward pass reads: {measured} in this listing.", "more"),), part="training",
+        arms=(snippet("torch_custom_function", "as printed", counts_over("wasteful_kept_training", "placebo_kept_training"), MORE, "change"),),
+        evidence=ratios("custom_op/wasteful", "custom_op/lean", MORE, GPT, label="training, saved and temporaries"),
+        note="The placebo computes the same and saves nothing. The cases beside differ in temporaries too",
+    ),
+    Claim(
         "C9", "set_per_process_memory_fraction(0.8) caps the process.", "out of memory above 80 %", "allocations above the cap that are refused",
-        False, "the cap is the CUDA allocator's", (GPU_FIRST,),
+        False, "the cap is the CUDA allocator's",
+        (Advice("Set it where processes share a card: an allocation beyond the share fails.", "more"), GPU_FIRST),
         arms=each(lambda w, f: Value(REFUSED, ref(w, f, "train/memory_fraction")), SOME, frameworks=TORCH),
         needs=CARD,
-        note="Asked for is a little more than the share; with the share lifted it must be granted",
+        note="What is asked for would bring the process two points above its share; with the share lifted it must be granted",
     ),
     Claim(
         "C10", "half() halves the memory of inference.", "-50 %", "peak, half precision / float32, eval", False,
@@ -175,7 +182,7 @@ CLAIMS = (
             *ratios("eval/fp16", "eval/no_grad", HALF, frameworks=JAX, label="float16"),
             *ratios("eval/fp16", "eval/no_grad", SLOWER, frameworks=TORCH, label="float16, time", quantity=TIME),
         ),
-        note="half() is PyTorch's; the nearest in JAX stands beside",
+        note="half() is PyTorch's",
     ),
     Claim(
         "C11", "Checkpointing lowers the peak of fine-tuning.", "less", "peak, checkpoint / plain, upper half trained", True,
@@ -198,7 +205,6 @@ CLAIMS = (
             Arm("numpy, memory of the process alone", OfProbe("inputs", probed.private_memory, "change", "256 MiB"), LESS),
             *ratios("pipeline/memmap", "pipeline/iterator", LESS, RESNET, label="pipeline, step's peak", quantity=HOST),
         ),
-        beside="numpy",
         note="Pages of a mapped file count as resident until the kernel takes them back, so that resident memory looks alike while there "
         "is room. Asked is by madvise(MADV_PAGEOUT), without swap. The limit is half of the data's bytes (RLIMIT_DATA), which does not "
         "count mapped pages",
@@ -212,7 +218,7 @@ CLAIMS = (
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=JITTOR, label="reserved", quantity=RESERVED),
             *ratios("eval/after_training_cleared", "eval/after_training", LESS, frameworks=OTHERS, label="held", quantity=HELD),
         ),
-        beside="reserved", needs=CARD,
+        needs=CARD,
         note="The plan beside is of the whole run, whose peak is the training's: it cannot tell. Jittor's pool stands beside",
     ),
     Claim(
@@ -279,7 +285,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "C21", "Batch norm is frozen for good by replacing each layer's train().", "no buffer changes", "buffers changed after model.train()",
+        "C21", "With each layer's train() replaced, batch norm stays frozen after model.train().", "no buffer changes", "buffers changed after model.train()",
         True, AUTOGRAD, (Advice("Keep it to model.train(), after which {measured} buffers change: a layer's own train() raises.", "less"),),
         arms=(snippet("torch_freeze_bn", "as printed", of_all("buffers_changed"), NONE),),
         evidence=(snippet("torch_freeze_bn", "the layer's own train() raises", of_all("layer_train_raises"), SOME),),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from framebench.features.claims.arms import GPT, LESS, MORE, TORCH, below, planned, ratios, times
+from framebench.features.claims.arms import GPT, MORE, TORCH, below, planned, ratios, times
 from framebench.features.claims.claim import Advice, Arm, Claim
 from framebench.features.claims.measures import OfProbe
 from framebench.features.claims.needs import Needs
@@ -21,6 +21,7 @@ RELEASES = ("0.8.0", "0.8.3", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.
 PLACES = {"torch": "pytorch/pytorch", "jax": "jax-ml/jax", "jittor": "Jittor/jittor"}
 SAVES = 0.05  # of the peak: less is no saving
 CALL, SHAPE = 1.0, 1024.0  # bytes that a call, and a call with a new shape, may keep: of a million calls, 1 MB and 1 GB
+SAVED = Target(1, 0.0, SAVES)
 AS_MUCH = Target(1, 1 - SAVES)  # not below all but a twentieth
 SAME_GRAPH = "the same graph is compiled for a GPU, by another back end"
 
@@ -43,12 +44,12 @@ CLAIMS = (
     Claim(
         "R1", "jax.checkpoint around a whole network saves nothing (jax 19822).", "the same peak",
         "share of the planned bytes that checkpointing the whole network saves", True, "what must be kept follows from the mathematics",
-        (Advice("Run the layers by jax.lax.scan and checkpoint its body: {range} of the plan.", "less", "in lax.scan"),),
-        beside="unrolled", note=f"{link('jax', 19822)}, reported on a CPU with JAX 0.4.24.",
+        (Advice("Run the layers by jax.lax.scan and checkpoint its body: it saves {range} of the plan.", "more", "in lax.scan"),),
+        note=f"{link('jax', 19822)}, reported on a CPU with JAX 0.4.24.",
         arms=(arm("jax", 19822, "whole network", saved("whole", "plain"), below(SAVES), "share"),),
         evidence=(
-            arm("jax", 19822, "layer by layer, unrolled", over("layers", "plain"), LESS),
-            arm("jax", 19822, "layer by layer, in lax.scan", over("in_a_loop", "plain"), LESS),
+            arm("jax", 19822, "layer by layer, unrolled", saved("layers", "plain"), SAVED, "share"),
+            arm("jax", 19822, "layer by layer, in lax.scan", saved("in_a_loop", "plain"), SAVED, "share"),
         ),
     ),
     Claim(
@@ -59,9 +60,9 @@ CLAIMS = (
         "report's sizes for an H100, by the releases that can be had: that it came with 0.5 is open",
         arms=tuple(scan_plan(release, "blocks recomputed, in a Python loop", "blocks", below(SAVES)) for release in RELEASES),
         evidence=(
-            *(scan_plan(release, "blocks recomputed, in lax.scan", "outer lax.scan", Target(1, 0.0, SAVES)) for release in RELEASES),
+            *(scan_plan(release, "blocks recomputed, in lax.scan", "outer lax.scan", SAVED) for release in RELEASES),
             arm("jax", 27748, "blocks in a Python loop, smaller, on a CPU", saved("blocks", "plain"), below(SAVES), "share"),
-            arm("jax", 27748, "blocks in an outer scan, smaller, on a CPU", over("in_a_loop", "plain"), LESS),
+            arm("jax", 27748, "blocks in an outer scan, smaller, on a CPU", saved("in_a_loop", "plain"), SAVED, "share"),
         ),
     ),
     Claim(
@@ -80,7 +81,7 @@ CLAIMS = (
             Advice("Clear caches, and renew a process that meets very many shapes: {measured} bytes a shape are left.", "more"),
             Advice("Look at your process's growth before you renew it."),
         ),
-        beside="shape", note=f"{link('jax', 19429)}: from 153 to 198 MB in a thousand calls with JAX 0.4.23, on macOS: 22 kB a shape, most of it in the "
+        note=f"{link('jax', 19429)}: from 153 to 198 MB in a thousand calls with JAX 0.4.23, on macOS: 22 kB a shape, most of it in the "
         "first calls. Its size is that system's, and is not judged",
         arms=(arm("jax", 19429, "new shapes less the same one", amount("cleared", "cleared_same"), Target(1, 0.0, SHAPE), "number"),),
         evidence=(
@@ -115,7 +116,7 @@ CLAIMS = (
         "R8", "Blocks that a step runs twice, checkpointed and compiled, take 2.3 times the peak of eager (pytorch 193193).", "x 2.3",
         "allocated peak, compiled / eager", False, SAME_GRAPH,
         (Advice("Compile the two passes as two graphs: with a break between them (beside) it is less. In one graph: {measured}.", "more", "one graph"),),
-        beside="between", note=f"{link('torch', 193193)}, reported on a GPU with PyTorch 2.13.0",
+        note=f"{link('torch', 193193)}, reported on a GPU with PyTorch 2.13.0",
         arms=(arm("torch", 193193, "one graph", over("compiled", "eager"), times(2.3)),),
         evidence=(arm("torch", 193193, "a break between", over("apart", "eager"), MORE),),
     ),
@@ -132,7 +133,7 @@ CLAIMS = (
         "bytes by which the process grows from three eager inferences to three compiled ones", False,
         "the compiler's own memory is the host's",
         (Advice("Count the compiler in where host memory is short: {measured} bytes.", "more"),),
-        beside="/ eager", note=f"{link('torch', 167199)}, reported in November 2025. How much of it is the "
+        note=f"{link('torch', 167199)}, reported in November 2025. How much of it is the "
         "compiler itself, which a larger model would share, is open",
         arms=(arm("torch", 167199, "compiled less eager", amount("compiled", "eager"), Target(1, 0.0, float(2**20)), "number"),),
         evidence=(arm("torch", 167199, "compiled / eager", over("compiled", "eager"), MORE),),
@@ -146,7 +147,7 @@ CLAIMS = (
             Advice("Call it as often as you like: {measured} bytes a call more than eager.", "none"),
             Advice("Count calls in your own process first."),
         ),
-        beside="half", note=f"{link('torch', 174468)}, reported in February 2026. Less than a byte a call is no object of Python's. The "
+        note=f"{link('torch', 174468)}, reported in February 2026. Less than a byte a call is no object of Python's. The "
         "older record of xeon-2core has no eager control, and decides nothing",
         arms=(arm("torch", 174468, "compiled less eager", amount("later", "later_eager"), Target(1, 0.0, CALL), "number"),),
         evidence=(
@@ -173,15 +174,15 @@ CLAIMS = (
         "R14", "Memory grows with the steps of gradient accumulation (Jittor 602).", "grows",
         "bytes held, for each further micro-batch of optimizer.backward", True, "lazy execution is the same on every device",
         (
-            Advice("Wait for the sums (jt.sync_all) in every micro-batch: without, each keeps {measured} bytes.", "more"),
+            Advice("Wait for everything (jt.sync_all) in every micro-batch: without, each keeps {measured} bytes.", "more"),
             Advice("Accumulate by optimizer.backward as it is: {measured} bytes for each micro-batch.", "none"),
-            Advice("Wait for the sums (jt.sync_all) in every micro-batch: then no variable is left over (shown beside)."),
+            Advice("Wait for everything (jt.sync_all) in every micro-batch: then no variable is left over (shown beside)."),
         ),
-        beside="jittor", note=f"{link('jittor', 602)}. The record of xeon-2core is an older program's, without bytes: waiting left as many "
-        "variables there, which nobody has explained. It decides nothing",
+        note=f"{link('jittor', 602)}. The record of xeon-2core is of an older program, which "
+        "added gradients of jt.grad and waited for the sums alone (jt.sync), not for everything. It decides nothing",
         arms=(arm("jittor", 602, "nobody waits", amount("bytes"), Target(1, 0.0, 0.5), "number"),),
         evidence=(
-            arm("jittor", 602, "the sums are waited for", amount("bytes_waited"), Target(1, 0.0, 0.5), "number"),
+            arm("jittor", 602, "jt.sync_all waits", amount("bytes_waited"), Target(1, 0.0, 0.5), "number"),
             arm("jittor", 602, "variables alive, nobody waits", of_all("backward"), Target(1, 0.0, 0.5), "number"),
             arm("jittor", 602, "variables alive, waited for", of_all("backward_waited"), Target(1, 0.0, 0.5), "number"),
         ),

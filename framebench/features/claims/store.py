@@ -20,7 +20,7 @@ from framebench.features.claims import plans, probed_record
 from framebench.features.claims.measures import Measure
 from framebench.features.claims.needs import Conditions, Device
 from framebench.features.claims.planned_measures import OF_PLANS, PlannedReport
-from framebench.features.claims.plans import Plan
+from framebench.features.claims.plans import CARD, Plan
 from framebench.features.claims.probed_record import Probed
 from framebench.records.pins import pinned_version
 from framebench.records.record import Provenance, Record
@@ -75,6 +75,10 @@ class Measured:
         every = self.every.get(case.id, [])
         return [r for r in every if r.provenance.commit == every[-1].provenance.commit]
 
+    def has_all(self, cases: Sequence[Case]) -> bool:
+        """Whether there are cases, and records of each."""
+        return bool(cases) and all(case.id in self.every for case in cases)
+
     def time_ratio(self, base: Case, change: Case) -> Ratio | None:
         """Of step times, over the blocks that the two cases share; None if there is none."""
         one, other = self.every.get(base.id, []), self.every.get(change.id, [])
@@ -115,18 +119,18 @@ class Measured:
     def conditions(self, measure: Measure, size: str) -> Conditions:
         """Under which an arm's numbers came about, or would."""
         if isinstance(measure, PlannedReport):
-            return Conditions(plans.FULL, "gpu", versions={"jax": measure.release})
+            return Conditions(plans.FULL, "gpu", versions={"jax": measure.release}, card=CARD)
         if isinstance(measure, OF_PLANS):
             cases = measure.planned()
             found = [plan for case in cases if (plan := self.plan(case))]
-            return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {})
+            return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {}, card=CARD)
         cases = measure.cases(size)
         probed = self.probe(measure.probe) if measure.probe else None
         origins = [r.provenance for case in cases for r in self.records(case)] + ([probed.provenance] if probed else [])
         gpu = any(case.support.gpu for case in cases) and not origins
         return Conditions(
             cases[0].size if cases else "", "gpu" if gpu and not self.on_cpu else device(origins), flags(origins),
-            {name: version for origin in origins for name, version in origin.versions.items()},
+            {name: version for origin in origins for name, version in origin.versions.items()}, card=card(origins),
         )  # fmt: skip
 
     def unasked(self, names: Sequence[str]) -> list[str]:
@@ -154,6 +158,11 @@ def compiler_options(record: Record) -> dict[str, Any]:
 
 def device(origins: Sequence[Provenance]) -> Device:
     return "gpu" if any(origin.hardware.get("device", "cpu") != "cpu" for origin in origins) else "cpu"
+
+
+def card(origins: Sequence[Provenance]) -> str:
+    """Its name, if one was there."""
+    return next((str(name) for o in origins if (name := o.hardware.get("device", "cpu")) != "cpu"), "")
 
 
 def flags(origins: Sequence[Provenance]) -> frozenset[str] | None:

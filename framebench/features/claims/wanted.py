@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from framebench.features.claims.claim import Arm, Claim
-from framebench.features.claims.ledger import applies, names
+from framebench.features.claims.ledger import names
+from framebench.features.claims.lines import applies
 from framebench.features.claims.measures import Nothing, OfCases, Outdated, Unpaired
 from framebench.features.claims.planned_measures import OF_PLANS
 from framebench.features.claims.samples import SHARE, TIME

@@ -36,7 +36,7 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
         colour = page.COLOURS[str(framework)]
         grid.ax.vlines(mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
     unit = points["unit"].iloc[0]
-    grid.set_axis_labels(f"peak memory of a step, MiB ({', '.join(rows.instruments(points))})", f"{unit} per second")
+    grid.set_axis_labels(rows.peak_label(points), f"{unit} per second")
     _name(grid.ax, points)
     return page.explained(grid.figure, _title(points), rows.footer(group, f"{NOTE} {timing(group)} {rows.batches(points)}"))
 

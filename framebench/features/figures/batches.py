@@ -14,6 +14,7 @@ from matplotlib.ticker import NullLocator
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
+from framebench.analysis.tables import of_card
 
 CROSSES = {
     True: "Crosses: memory ran out, drawn at the limit.",
@@ -31,7 +32,8 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
         return None
     several = rows.in_order(several)
     measured = several[several["usable"]]
-    panel = "peak memory by " + measured["shared_instrument"] + ", MiB"
+    what = "memory of the process" if of_card(measured) else "peak memory"
+    panel = f"{what} by " + measured["shared_instrument"] + ", MiB"
     memory = measured.assign(value=measured["shared_bytes"] / MIB, panel=panel).dropna(subset="value")
     speed = measured.assign(value=measured["throughput"], panel=f"throughput, {measured['unit'].iloc[0]} / s").dropna(
         subset="value"

@@ -33,8 +33,8 @@ def parts(df: pd.DataFrame) -> Figure | None:
         return None
     measured = rows.in_order(group[group["strategy"].isin(split["strategy"])])
     strategies, frameworks = measured["strategy"].cat.categories, measured["framework"].cat.categories
-    base = split["shared_bytes"][split["baseline"]].max() / MIB
-    end = min(1.05 * split["shared_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
+    base = split["step_bytes"][split["baseline"]].max() / MIB
+    end = min(1.05 * split["step_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
     figure, panels = plt.subplots(
         1, len(frameworks), figsize=(2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies)), sharex=True, sharey=True,
         squeeze=False,
@@ -54,8 +54,8 @@ def _stacked(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame
     """Bars of the parts, a tick at the peak; what has no numbers says why."""
     bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
     bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
-    axes.plot(split["shared_bytes"] / MIB, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
-    for place, peak in enumerate(split["shared_bytes"] / MIB):
+    axes.plot(split["step_bytes"] / MIB, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
+    for place, peak in enumerate(split["step_bytes"] / MIB):
         if peak > end:
             axes.annotate(f"{peak:,.0f}", (end, place), (-3, 0), textcoords="offset points", ha="right", va="center", size=6)
     why = rows.outcome(measured).fillna("-").where(split["lower_bound"].isna())

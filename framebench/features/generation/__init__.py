@@ -1,5 +1,8 @@
-"""What a cache of keys and values takes for each token."""
+"""Tokens computed one after the other: what is kept of those before, and what that takes."""
 
 from framebench.extensions import Feature
 
-FEATURE = Feature("What a cache of keys and values takes for each token.", {"documents": "table:documents"})
+FEATURE = Feature(
+    "Tokens computed one after the other: what is kept of those before, and what that takes.",
+    {"strategies": "catalog", "switches": "switches", "documents": "table:documents"},
+)

@@ -70,7 +70,7 @@ def of_case(case: str, steps: int, step: Path | None, env: str | None, results: 
 
 def is_model(file: Path) -> bool:
     """Whether it has what `framebench try` asks for; else it is a script."""
-    return file.is_file() and {"model", "batch", "loss"} <= defined(str(file)).keys()
+    return file.is_file() and {"model", "batch"} <= defined(str(file)).keys()
 
 
 def of_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 
 import jittor as jt
 
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.features.growth.leak_report import Program, Storages
+
+WIDTHS = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}  # bytes
 
 
 def live(adapter: JittorAdapter) -> dict[str, Callable[[], int]]:
@@ -25,4 +29,37 @@ def watch_compilations() -> list[Program]:
 
 
 def storages() -> Storages:
-    return Storages()
+    return GraphArrays()
+
+
+class GraphArrays(Storages):
+    """Arrays that have memory and that no object of Python holds, but the graph of operations does. On Python 3.11 Jittor tells
+    the operator that made one, and no line."""
+
+    def alive(self) -> list[tuple[str, str, int]]:
+        """In the order in which they were made. Nothing is waited for: that would end what is kept."""
+        graph = jt.dump_all_graphs()
+        nodes, held = list(map(str, graph.nodes_info)), {number_of(node) for node in graph.hold_vars}
+        arrays = {}
+        for node, makers in zip(nodes, graph.inputs):
+            found = VAR.match(node)
+            if found and number_of(node) not in held and int(found["place"], 16):
+                arrays.setdefault(found["place"], described(found, [nodes[i] for i in makers]))
+        return list(arrays.values())
+
+
+VAR = re.compile(r"Var\([^,]*,(?P<dtype>[^,]*),[^,]*,(?P<place>[0-9a-f]+)\)\[(?P<shape>[\d,]*)\]")
+OPERATOR = re.compile(r"\w*Op\([^,]*,(?P<name>[\w.]+)")
+
+
+def number_of(node: str) -> str:
+    """`Var(12:1:1` has the number 12."""
+    return node.partition("(")[2].partition(":")[0]
+
+
+def described(found: re.Match[str], makers: list[str]) -> tuple[str, str, int]:
+    """`float32[4,8] of matmul`, held by what, and its bytes."""
+    shape = [int(n) for n in found["shape"].split(",") if n]
+    names = [operator["name"] for maker in makers if (operator := OPERATOR.match(maker))]
+    what = f"{found['dtype']}{shape}" + (f" of {names[0]}" if names else "")
+    return what, "the graph of operations", math.prod(shape) * WIDTHS.get(found["dtype"], 4)

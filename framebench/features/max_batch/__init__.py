@@ -8,6 +8,7 @@ FEATURE = Feature(
         "commands": "command",
         "figures": "figure:figures",
         "largest_batch": "measure:find",
+        "fits_within": "measure:fits",
         "evaluator": "oom_recovery:evaluator",
     },
     workers=("worker",),

@@ -103,6 +103,11 @@ def judge(batch: int, answer: Answer, budget: int | None) -> Probe:
     return probe.model_copy(update={"outcome": "memory", "reason": f"{used}: {beyond}"})
 
 
+def fits(case: Case, budget: int, environment: Environment) -> Probe:
+    """Whether this batch fits, tried once under the limit."""
+    return judge(case.batch, carry_out(Order("fit", case.id, budget), environment, DEFAULT), budget)
+
+
 def find(
     case: Case,
     budget: int,

@@ -8,12 +8,12 @@ import pandas as pd
 
 from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
 from framebench.analysis.comparison import MIB, Comparison, Shown
-from framebench.analysis.tables import conditions, read_by
+from framebench.analysis.tables import by, conditions
 
 SHOWN = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
-    "shared_bytes": Shown("peak", ",.1f", 1 / MIB),
+    "step_bytes": Shown("peak", ",.1f", 1 / MIB),
     **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
     "peak_over_bound": Shown("peak / lower bound", ".2f"),
 }
@@ -26,8 +26,8 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         machine, workload, size, scenario, batch = key
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            f"MiB, peaks by {read_by(group)}. The parts sum to the lower bound; rest: the measured peak less the lower bound "
-            f"({EXPLAINED}). {conditions(group)}",
+            f"MiB, peaks by {by(group, 'step_instrument')}. The parts sum to the lower bound; rest: the "
+            f"measured peak less the lower bound ({EXPLAINED}). {conditions(group)}",
             group,
             SHOWN,
             machine=str(machine),

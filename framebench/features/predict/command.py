@@ -10,12 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machines, Results, app, machines_of, needed, say
+from framebench.cli.shared import (
+    BUDGET,
+    AsJson,
+    Env,
+    Machines,
+    Results,
+    app,
+    err,
+    fail,
+    machines_of,
+    needed,
+    parse_bytes,
+    say,
+)
 from framebench.engine import environments, runner
+from framebench.engine.environments import Environment
 from framebench.extensions import worker_module
 from framebench.suite import hypothetical
 from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
+from framebench.suite.user_file import Fault
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -23,12 +38,17 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=BUDGET)
 def predict(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch")],
+    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file")],
     ranks: Annotated[int | None, typer.Option(help="of one rank of so many, which share the batch; 2 to 1024")] = None,
     device: Annotated[
         str | None, typer.Option(help="that is not here, such as h100-80gb; `framebench devices` lists them")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="with --device: anew, whatever was told before")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="of a file of your own")] = 8,
+    scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
+    strategies: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
+    budget: Annotated[str | None, typer.Option(help="of a file of your own: also tried under this limit, such as 4GiB")] = None,
+    env: Env = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
@@ -38,6 +58,11 @@ def predict(
 
     With --device: what each of many cases needs on a device that is not here, such as
     'transformer/*/train/*/b8/full'."""
+    if case.endswith(".py"):
+        if device or ranks:
+            fail(f"--ranks takes the suite's cases, and `framebench try {case} --device` a file", 2)
+        wanted = strategies.split(",") if strategies else []
+        return of_file(Path(case), scenario, wanted, batch, parse_bytes(budget) if budget else None, env, as_json)
     if device is not None:
         needed("predict_on_device", "devices")([case], device, results, as_json, again)
         return
@@ -49,11 +74,59 @@ def predict(
     if as_json:
         typer.echo(json.dumps({"case": asked.id, "predictions": prediction_rows}, indent=1))
         return
-    typer.echo(asked.id)
+    show(asked.id, prediction_rows)
+
+
+def show(name: str, prediction_rows: list[dict[str, Any]]) -> None:
+    typer.echo(name)
     for one in prediction_rows:
         interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
         peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
         typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+
+
+def of_file(
+    file: Path, scenario: str, strategies: list[str], batch: int, budget: int | None, env: str | None, as_json: bool
+) -> None:
+    """A user's own model, by fake tensors; within a budget it is also run, under that limit."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        with needed("own_shapes", "user_model")(file, scenario, strategies, batch, env) as (cases, left_out, environment):
+            for case in cases:
+                found[case.id] = [by_fake_tensors(case, environment)]
+                found[case.id] += [enforced(case, budget, environment)] if budget else []
+    except Fault as error:
+        fail(str(error), 2)
+    for name, why in left_out.items():
+        say(f"left out: {name}: {why}")
+    if as_json:
+        typer.echo(json.dumps([{"case": name, "predictions": rows} for name, rows in found.items()], indent=1))
+        return
+    for name, rows in found.items():
+        show(name, rows)
+
+
+def enforced(case: Case, budget: int, environment: Environment) -> dict[str, Any]:
+    """Two steps under the limit, in a fresh process."""
+    with err.status(f"{case.id}: under the limit"):
+        probe = needed("fits_within", "max_batch")(case, budget, environment)
+    verdict = {"fits": "fits", "memory": "does not fit"}.get(probe.outcome, "failed")
+    note = f"b{case.batch} {verdict} within {budget / 2**20:,.1f} MiB" + (f": {probe.reason}" if probe.reason else "")
+    return {"method": "enforced", "instrument": probe.instrument, "bytes": probe.peak, "note": note, "budget_bytes": budget}
+
+
+def by_fake_tensors(case: Case, environment: Environment | None = None) -> dict[str, Any]:
+    """The row of this method. `environment`: PyTorch's, by default the pinned one. Raises Fault."""
+    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
+    if why := hypothetical.obstacle(case):
+        return fake | {"note": why}
+    environment = environment or environments.ensure("torch", say=say)
+    printed = environments.run_module(environment, worker_module("predict", "worker"), case.id, OMP_NUM_THREADS="1")
+    answer = json.loads(printed.splitlines()[-1])
+    if "fault" in answer:
+        raise Fault(answer["fault"])
+    note = f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"
+    return fake | {"bytes": answer["predicted"], "note": note}
 
 
 def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
@@ -73,16 +146,7 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
             + ("" if case.spec.layers else f", without activations: {case.workload} declares no layers"),
         }
     ]
-    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
-    if why := hypothetical.obstacle(case):
-        prediction_rows.append(fake | {"note": why})
-    else:
-        environment = environments.ensure("torch", say=say)
-        printed = environments.run_module(environment, worker_module("predict", "worker"), case.id, OMP_NUM_THREADS="1")
-        peak = json.loads(printed.splitlines()[-1])["predicted"]
-        prediction_rows.append(
-            fake | {"bytes": peak, "note": f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"}
-        )
+    prediction_rows.append(by_fake_tensors(case))
     for name in machines:
         prediction_rows += [of(name), *_from_searches(case, name, folder)]
     return prediction_rows
@@ -99,9 +163,9 @@ def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     except NoRecords as error:
         return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
     needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"
-    where = f"{row.shared_instrument} on {machine}, {case.framework} {row.framework_version}"
+    where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
     return {
-        "method": "records", "instrument": row.shared_instrument, "bytes": round(peak.value), "low": peak.low,
+        "method": "records", "instrument": row.step_instrument, "bytes": round(peak.value), "low": peak.low,
         "high": peak.high, "kept_bytes": peak.kept, "needs_bytes": peak.needs, "kind": peak.kind, "machine": machine,
         "note": f"{where}: {peak.kind}, {peak.method}; {needs}",
     }  # fmt: skip

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.storages import Storages
+from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
+from framebench.suite.user_file import blamed, line_of
+from framebench.suite.without_numbers import in_words
 
 
 def predict(case: Case) -> dict[str, int]:
@@ -32,5 +36,15 @@ def predict(case: Case) -> dict[str, int]:
     return {"live_bytes": live, "predicted": storages.peak}
 
 
+def told(case: Case) -> dict[str, Any]:
+    """The same, or of a user's file what it does that cannot be followed."""
+    try:
+        return predict(case)
+    except Exception as error:
+        if case.workload != OWN:
+            raise
+        return {"fault": blamed(error, case.user_file) if line_of(error, case.user_file) else in_words(error, None)}
+
+
 if __name__ == "__main__":
-    print(json.dumps(predict(named(sys.argv[1]))))
+    print(json.dumps(told(named(sys.argv[1]))))

@@ -213,7 +213,7 @@ def tip(r: Any, ratio: str) -> str:
     who = f"{r.framework}, {r.strategy}, batch {r.batch}"
     if r.status != "ok":
         return f"{who}: {r.status}: {r.reason}"
-    peak = f"peak {mib(r.shared_bytes)} MiB by {r.shared_instrument}, {number(r.shared_ratio, '.2f')} of the baseline's"
+    peak = f"peak {mib(r.step_bytes)} MiB by {r.step_instrument}, {number(r.shared_ratio, '.2f')} of the baseline's"
     compared = f"{ratio} of the baseline’s" if ratio != "-" else "no ratio of times"
     time = "not timed" if missing(r.step_time_s) else f"step {number(r.step_time_s, ',.1f', 1e3)} ms, {compared}"
     return f"{who}: {peak}; {time}{'' if r.usable else '; not verified or effect not seen'}"

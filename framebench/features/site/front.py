@@ -16,6 +16,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
+from framebench.analysis.tables import of_card
 from framebench.features.site.links import case_page
 from framebench.features.site.machine import Machine
 from framebench.features.site.titles import title
@@ -34,7 +35,8 @@ def groups(machine: Machine) -> Iterator[dict[str, Any]]:
     """What is compared with each other: one workload, scenario, size and batch. The one with most strategies comes first, the
     size for trying out last."""
     used = machine.shown[~machine.shown["only_for_claims"]]
-    made = [compared(rows.in_order(group)) for _, group in used.groupby(["workload", "scenario", "size", "batch"])]
+    every = used[used["shared_bytes"].notna()].groupby(["workload", "scenario", "size", "batch"])
+    made = [compared(rows.in_order(group)) for _, group in every]
     comparable = [group for group in made if len(group)]
     for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == "tiny", -len(one))):
         yield {"machine": machine.name, **_about(group.iloc[0]), **_constant(group), "rows": [*_points(machine.name, group)]}
@@ -43,16 +45,17 @@ def groups(machine: Machine) -> Iterator[dict[str, Any]]:
 def _about(first: pd.Series) -> dict[str, str]:
     batch = f"{first['batch']}" if first["size"] == DEFAULT_SIZE else f"{first['batch']}, size {first['size']}"
     scenario = str(first["scenario"])
-    return {
-        "workload": title(str(first["workload"])), "scenario": title(scenario), "batch": batch, "base": BASELINES[scenario]
-    }  # fmt: skip
+    return {"workload": title(str(first["workload"])), "scenario": title(scenario), "batch": batch}
 
 
 def _constant(group: pd.DataFrame) -> dict[str, Any]:
     """What all rows share. They are ranked by their ratio to PyTorch's baseline where all that were timed have one."""
     paired = group["torch_ratio"].notna() == group["throughput"].notna()
-    instruments = ", ".join(rows.instruments(group))
-    return {"unit": str(group["unit"].iloc[0]), "instrument": instruments, "paired": bool(paired.all())}
+    base = BASELINES[str(group["scenario"].iloc[0])]
+    whole = f"what {base} has in use" if of_card(group) else f"{base}'s peak"
+    return {
+        "unit": str(group["unit"].iloc[0]), "peak": rows.peak_label(group), "whole": whole, "paired": bool(paired.all())
+    }  # fmt: skip
 
 
 def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:

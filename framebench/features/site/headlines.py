@@ -39,7 +39,7 @@ def _prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
     return {f"{prefix}_{name}": column for name, column in columns.items()}
 
 
-SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"shared_instrument": Shown("instrument")}
+SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"step_instrument": Shown("instrument")}
 
 
 def headlines(df: pd.DataFrame) -> Iterator[Comparison]:

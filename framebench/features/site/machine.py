@@ -133,14 +133,14 @@ def all_cases(machine: Machine) -> Comparison:
     place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
     first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     caption = (
-        f"One record per case and version: the current one. Peaks by {tables.read_by(machine.table)}. The page of a case has "
+        f"One record per case and version: the current one. {tables.read_by(machine.table)} The page of a case has "
         "the framework's own counter, errors, blocks and the first step."
     )
     return Comparison(
         "All cases",
         caption,
         tables.cells(machine.table),
-        first | place | {name: tables.SHOWN[name] for name in OF_ALL},
+        first | place | tables.columns(machine.table, {name: tables.SHOWN[name] for name in OF_ALL}),
         left=len(first) + len(place),
         cases=tuple(machine.table["case"]),
     )
@@ -165,9 +165,9 @@ def of_workload(machine: Machine, workload: str) -> Comparison:
     conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
     return Comparison(
         "Every case",
-        f"x base: over the baseline strategy of the same framework and batch. Peaks by {tables.read_by(mine)}. {conditions}",
+        f"x base: over the baseline strategy of the same framework and batch. {tables.read_by(mine)} {conditions}",
         tables.cells(mine),
-        {name: Shown(name) for name in names} | {name: tables.SHOWN[name] for name in WORKLOAD},
+        {name: Shown(name) for name in names} | tables.columns(mine, {name: tables.SHOWN[name] for name in WORKLOAD}),
         left=len(names),
         notes=tuple(dict.fromkeys(told)),
         machine=machine.name,

@@ -12,8 +12,7 @@ from framebench.adapters.base import Adapter
 from framebench.suite.tensors import Summaries, Summary, errors, family, summaries
 from framebench.suite.tolerance import MULTIPLE, Errors
 from framebench.suite.trees import split
-from framebench.worker.observe import Observed, gradients
-from framebench.worker.stepping import timed_step
+from framebench.worker.observe import Observed
 
 SAME = 1e-4  # relative: float32's rounding explains less, in the gradients of all weights together
 PROPORTIONAL = "momentum", "first moment"  # states that are the first step's gradient, but for a factor
@@ -41,24 +40,22 @@ def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
     return math.inf if stray else math.sqrt(square / (sum(norm**2 for norm in norms.values()) or 1.0))
 
 
-def accumulation(adapter: Adapter, observed: Observed) -> str:
+def accumulation(adapter: Adapter) -> str:
     """Why micro-batches are other mathematics for this model; empty where they are not.
 
-    The batch's gradient is fitted by those of its halves. For a mean both count one half; for a sum both count once; for a mean
-    over unequal numbers of tokens by their share; and where samples look at each other nothing fits. Projections are linear in
-    the gradient, so that they are fitted in its place; weight decay adds the weights to it.
+    The batch's gradient is fitted by those of its halves, as they are before an optimizer clips them. For a mean both count one
+    half; for a sum both count once; for a mean over unequal numbers of tokens by their share; and where samples look at each
+    other nothing fits. Projections are linear in the gradient, so that they are fitted in its place.
     """
     x, y = adapter.workload.batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
-    halves = [_first_update(adapter, *half) for half in zip(split(x, HALVES), split(y, HALVES))]
+    whole, *halves = [_gradient(adapter, *part) for part in ((x, y), *zip(split(x, HALVES), split(y, HALVES)))]
     adapter.inputs = adapter.put(x, y)
     adapter.restore()
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
-    alike = abs(mean - observed.values["loss_0"]) <= SAME * abs(observed.values["loss_0"])
-    if not any(kind in observed.tensors for kind in PROPORTIONAL):
-        return "" if alike else "the loss of a batch is not the mean of its halves' losses: micro-batches are other mathematics"
-    return in_words(*_fitted(adapter, observed, halves), alike)
+    alike = abs(mean - whole.values["loss_0"]) <= SAME * abs(whole.values["loss_0"])
+    return in_words(*_fitted(whole, halves), alike)
 
 
 def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
@@ -73,22 +70,21 @@ def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
     return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
 
 
-def _first_update(adapter: Adapter, x: np.ndarray, y: np.ndarray) -> Observed:
+def _gradient(adapter: Adapter, x: Any, y: Any) -> Observed:
     adapter.inputs = adapter.put(x, y)
     adapter.restore()
     with adapter.stilled():
-        timed_step(adapter)
-    return Observed({"loss_0": adapter.loss()}, {"gradient": summaries(gradients(adapter))})
+        loss, gradient = adapter.model_module.gradient_of(adapter)
+    return Observed({"loss_0": loss}, {"gradient": summaries(gradient)})
 
 
-def _fitted(adapter: Adapter, observed: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
+def _fitted(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
     """The share of each half in the batch's gradient, and what they leave of it."""
-    wanted = observed.tensors["gradient"]
-    weights = summaries((name, adapter.case.weights[name]) for name in wanted if name in adapter.case.weights)
-    columns = [_projections(each, wanted) for each in (*(half.tensors["gradient"] for half in halves), weights)]
-    matrix, vector = np.stack(columns, 1), _projections(wanted, wanted)
+    wanted = whole.tensors["gradient"]
+    matrix = np.stack([_projections(half.tensors["gradient"], wanted) for half in halves], 1)
+    vector = _projections(wanted, wanted)
     solution = np.linalg.lstsq(matrix, vector, rcond=None)[0]
-    return solution[:HALVES], float(np.linalg.norm(vector - matrix @ solution) / (np.linalg.norm(vector) or 1.0))
+    return solution, float(np.linalg.norm(vector - matrix @ solution) / (np.linalg.norm(vector) or 1.0))
 
 
 def _projections(tensors: dict[str, Summary], names: dict[str, Summary]) -> np.ndarray:

@@ -44,70 +44,78 @@ from framebench.suite.user_file import Fault
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
 
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")]
+Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
+Scenario = Annotated[str, typer.Option(help="train, or eval: what inference takes")]
+Strategies = Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")]
+Blocks = Annotated[
+    int | None, typer.Option(min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says")
+]
+Minutes = Annotated[
+    float, typer.Option(min=0, help="without --blocks: more, until ratios of times are decided, that end within so many")
+]
+Rounds = Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")]
+TimeLimit = Annotated[float, typer.Option(min=0.01, help="seconds for each of a strategy's processes")]
+Framework = Annotated[str | None, typer.Option(help="where the file imports several")]
+Folder = Annotated[Path | None, typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME")]
+Budget = Annotated[str | None, typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest")]
+MaxBatch = Annotated[bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")]
+OnDevice = Annotated[
+    str | None, typer.Option(help="one that is not here, such as rtx4090-24gb: nothing runs; see framebench devices")
+]
+Figure = Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")]
+Html = Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")]
+
 
 @app.command("try", rich_help_panel=MEASURE)
 def try_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")],
-    batch: Annotated[int, typer.Option(min=1, help="samples of one step")] = 8,
-    scenario: Annotated[str, typer.Option(help="train, or eval: what inference takes")] = "train",
-    strategies: Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")] = None,
-    blocks: Annotated[
-        int | None, typer.Option(min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says")
-    ] = None,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="without --blocks: more, until ratios of times are decided, that end within so many")
-    ] = 10.0,
-    rounds: Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")] = 8,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="seconds for each of a strategy's processes")] = 900.0,
-    framework: Annotated[str | None, typer.Option(help="where the file imports several")] = None,
-    results: Annotated[
-        Path | None, typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME")
-    ] = None,
+    file: File,
+    batch: Batch = 8,
+    scenario: Scenario = "train",
+    strategies: Strategies = None,
+    blocks: Blocks = None,
+    minutes: Minutes = 10.0,
+    rounds: Rounds = 8,
+    time_limit: TimeLimit = 900.0,
+    framework: Framework = None,
+    results: Folder = None,
     env: Env = None,
-    budget: Annotated[
-        str | None, typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest")
-    ] = None,
-    max_batch: Annotated[
-        bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")
-    ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(help="one that is not here, such as rtx4090-24gb: nothing runs; see framebench devices"),
-    ] = None,
-    figure: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")] = None,
-    html: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")] = None,
+    budget: Budget = None,
+    max_batch: MaxBatch = False,
+    device: OnDevice = None,
+    figure: Figure = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
-    if 0 < rounds < ROUNDS:
-        fail(
-            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose {ROUNDS} or more, or 0: memory alone",
-            2,
-        )
+    _refuse(rounds, max_batch and budget is None and device is None)
     looked = None if as_json else lambda records: show_first(records, budget_bytes)
-    if max_batch and budget_bytes is None and device is None:
-        fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
     try:
         model = trial.look(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
             raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
-        options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
+        options, fits = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False), list[Fit]()
         with trial.known(model, budget_bytes), measuring(where):
-            measured_records, left_out = measure(
-                model, strategies, options, blocks or BLOCKS, 0 if blocks else minutes * 60, where, env, looked
-            )
-            fits = (
-                largest(measured_records, budget_bytes, trial.environment(model, env, say), options, where)
-                if budget_bytes and max_batch
-                else []
-            )
+            seconds = 0 if blocks else minutes * 60
+            records, left_out = measure(model, strategies, options, blocks or BLOCKS, seconds, where, env, looked)
+            if budget_bytes and max_batch:
+                fits = largest(records, budget_bytes, trial.environment(model, env, say), options, where)
     except Fault as error:
         fail(str(error), 2)
-    show(measured_records, left_out, budget_bytes, fits, figure, html, as_json)
-    raise typer.Exit(broken([r.status for r in measured_records], "records"))
+    show(records, left_out, budget_bytes, fits, figure, html, as_json)
+    raise typer.Exit(broken([record.status for record in records], "records"))
+
+
+def _refuse(rounds: int, without_budget: bool) -> None:
+    """What would give no answer, before anything runs."""
+    if 0 < rounds < ROUNDS:
+        enough = f"choose {ROUNDS} or more, or 0: memory alone"
+        fail(f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; {enough}", 2)
+    if without_budget:
+        fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
 
 
 def measure(

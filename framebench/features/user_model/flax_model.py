@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -15,13 +15,17 @@ from flax import linen, nnx
 from flax.nnx import bridge
 from jax import Array
 
+from framebench.adapters.jax.states import keys
 from framebench.features.user_model import blocks, flax_rounding
 from framebench.features.user_model.flax_rounding import floating
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
 from framebench.models.spec import OWN, SEED, workload
+from framebench.suite import trees
+from framebench.suite.trees import called, mapped
 from framebench.suite.user_file import Fault, UserFile, kind
 
+ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
 KIND = blocks.Kind(
     modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
@@ -77,11 +81,11 @@ class Linen(nnx.Module):
     """A module of Flax's older interface, initialised by the file's own batch. What it updates are its running statistics."""
 
     def __init__(self, module: linen.Module) -> None:
-        x, _ = user().batch(1, jax.Array | np.ndarray, "array")
-        self.inner = bridge.lazy_init(bridge.ToNNX(module, rngs=nnx.Rngs(SEED)), x)
+        x, _ = user().batch(1, ARRAYS, "array")
+        self.inner = called(partial(bridge.lazy_init, bridge.ToNNX(module, rngs=nnx.Rngs(SEED))), x)
 
-    def __call__(self, x: Any) -> Any:
-        return self.inner(x, mutable=["batch_stats"])
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self.inner(*inputs, **named, mutable=["batch_stats"])
 
 
 def draws() -> dict[str, Any]:
@@ -134,21 +138,21 @@ def _beginning() -> dict[str, np.ndarray]:
     return {name: array.copy() for name, _, array in leaves(plain())}
 
 
-def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
+def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets. Raises Fault."""
-    x, y = map(np.asarray, user().batch(size, jax.Array | np.ndarray, "array"))
+    x, y = (mapped(np.asarray, tree) for tree in user().batch(size, ARRAYS, "array"))
     return x, y
 
 
 def facts(size_: int) -> dict[str, Any]:
     """What the harness must know of the model without JAX. Raises Fault."""
-    model, (x, y) = plain(), batch(size_)
+    model, (inputs, y) = plain(), batch(size_)
+    x = next(trees.leaves(inputs))
     named_leaves = list(leaves(model))
     if len({name for name, _, _ in named_leaves}) < len(named_leaves):
         raise Fault(
             f"{user().line('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
         )
-    user().get("loss")
     found_blocks = blocks_in(model)
     every = list(nnx.iter_modules(model))
     names = {id(module): ".".join(map(str, path)) for path, module in every}
@@ -162,13 +166,21 @@ def facts(size_: int) -> dict[str, Any]:
         "draws": any(nnx.state(model, nnx.RngState)) and any(isinstance(m, nnx.Dropout | Linen) for _, m in every),
         "linen": isinstance(model, Linen),
         "input": list(x.shape),
-        "target": list(y.shape),
+        "target": next((list(array.shape) for array in trees.leaves(y)), []),
         "optimizer": "of the file" if _optimizer_given() else "SGD",
     }
 
 
 def _optimizer_given() -> bool:
     return "optimizer" in user() and bool(optimizer())
+
+
+def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
+    """The loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    compiled = jax.jit(adapter.gradient(adapter.graph))
+    (loss_array, _), found = compiled(adapter.params, adapter.stats, adapter.constants, *adapter.inputs)
+    each = jax.tree_util.tree_leaves_with_path(found)
+    return float(loss_array), [pair for path, a in each for pair in adapter.names.unload(keys(path), np.asarray(a))]
 
 
 def first_random(adapter: Any) -> str:

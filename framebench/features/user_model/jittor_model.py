@@ -96,7 +96,7 @@ def weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets. Raises Fault."""
     jt.sync_all(True)
-    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().structured(size, Var, "Var"))
+    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().batch(size, Var, "Var"))
     return x, y
 
 
@@ -121,6 +121,14 @@ def facts(size: int) -> dict[str, Any]:
         "target": next((list(array.shape) for array in leaves(y)), []),
         "optimizer": type(optimizer(trained)).__name__ if "optimizer" in user() else "SGD",
     }
+
+
+def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
+    """The loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    weights = [(name, p) for name, p in adapter.model.named_parameters() if not p.is_stop_grad()]
+    loss_var = adapter.recipe.loss(*adapter.inputs)
+    found = jt.grad(loss_var, [p for _, p in weights])
+    return loss_var.item(), [(name, gradient.numpy()) for (name, _), gradient in zip(weights, found)]
 
 
 def first_random(adapter: Any) -> str:

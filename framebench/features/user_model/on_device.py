@@ -1,4 +1,5 @@
-"""`try --device`: what a user's model needs on a device that is not here. Nothing is run, measured or verified."""
+"""What is in a user's model, by its shapes alone; and `try --device`: what it needs on a device that is not here. Nothing is
+run, measured or verified."""
 
 from __future__ import annotations
 
@@ -27,13 +28,18 @@ def fits(
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
     environment = trial.environment(model, env, say)
     with trial.known(model) as folder, err.status(f"{model.file.name}: shapes"):
-        facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
-        (folder / "own.json").write_text(json.dumps(facts))
-        say(trial.in_short(model, facts))
+        looked_into(model, environment, folder)
         cases, left_out = trial.cases(model, named, lambda case: None if case.support.supported else case.support.why)
         planner = environment if model.framework == "torch" or env else None  # of JAX one that has the device's compiler
         nothing: bool = fit_on_device(cases, left_out, device, budget, results, as_json, planner)
     return nothing
+
+
+def looked_into(model: UserModel, environment: Environment, folder: Path) -> None:
+    """Note and say what is in the file. Raises Fault."""
+    facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
+    (folder / "own.json").write_text(json.dumps(facts))
+    say(trial.in_short(model, facts))
 
 
 def _facts(model: UserModel, environment: Environment) -> dict[str, object]:

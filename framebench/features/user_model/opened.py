@@ -1,4 +1,5 @@
-"""A file of the user's own where a command asks about one case: its baseline comes out right first, then the case is known."""
+"""A file of the user's own where a command asks about one case: its baseline comes out right first, then the case is known. Or
+it is known by its shapes alone, and nothing is run."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from framebench.cli.shared import err, say
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.features.user_model import measure as trial
+from framebench.features.user_model import on_device
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 
@@ -31,5 +33,27 @@ def opened(
         found, left_out = trial.cases(model, strategies)
         if wanted := [name for name in strategies if name in left_out]:
             raise Fault(f"{file.name}: {wanted[0]}: {left_out[wanted[0]]}")
-        where = results if results != runner.RESULTS else results / "own" / model.name
+        where = results if results != runner.RESULTS else results / "own" / model.folder
         yield [case for case in found if case.strategy in strategies], environment, where
+
+
+@contextmanager
+def shaped(
+    file: Path, scenario: str, strategies: list[str], batch: int, env: str | None
+) -> Iterator[tuple[list[Case], dict[str, str], Environment]]:
+    """In here workers know the file, of which nothing was run: its cases, why others are left out, and where they would run.
+    Raises Fault."""
+    model = trial.look(file, batch, scenario=scenario)
+    if model.framework != "torch":
+        raise Fault(
+            f"{file.name} is in {model.framework}, and only PyTorch has tensors without numbers: `framebench explain {file}` "
+            f"and `max-batch {file} --budget 4GiB` run it"
+        )
+    strategies = strategies or [model.baseline.strategy]
+    trial.cases(model, strategies)  # a strategy that does not exist is told before anything runs
+    environment = trial.environment(model, env, say)
+    with trial.known(model) as folder:
+        with err.status(f"{file.name}: shapes"):
+            on_device.looked_into(model, environment, folder)
+        cases, left_out = trial.cases(model, strategies)
+        yield [case for case in cases if case.strategy in strategies], left_out, environment

@@ -33,6 +33,7 @@ from framebench.suite.tolerance import Errors, joined
 from framebench.suite.trees import leaves
 from framebench.suite.user_file import Fault, UserFile, kind, line_of
 from framebench.worker.observe import Observed, first_steps
+from framebench.worker.verification import Wanted, moves
 from framebench.worker.worker import Emit, WorkerError, serve
 
 UNDETERMINED = (
@@ -74,51 +75,76 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             facts = own | module.facts(case.batch)
         _fits(facts, module.user())
         write(user_workload.folder / "own.json", facts)
-        emit({"phase": "build"})
-        adapter = adapters.load(case)
-        adapter.build()
-        if adapter.draws_anew:
-            adapter.still = adapter.draws()
-            adapter = anew(adapter, case)
-        emit({"phase": "first steps"})
-        if not case.stage.trains:
-            _one_array(adapter, module.user())
-        observed = _finite(adapter, first_steps(adapter)[1])
-        emit({"phase": "first steps, repeated"})
-        adapter = same(adapter, observed)
-        facts["random"] = adapter.still or adapter.draws()
-        emit({"phase": "first steps, rounded otherwise"})
-        draws = Draws(SECONDS / (2 if facts["random"] else 1))
-        lost, rounding = _sensitivity(adapter, case, observed, draws)
-        found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
-        if facts["random"] and not adapter.still:
-            emit({"phase": "first steps, without random numbers"})
-            adapter.still = True
-            adapter = anew(adapter, case)
-            still = first_steps(adapter)[1]
-            draws = Draws(SECONDS / 2)
-            lost_too, rounding = _sensitivity(adapter, case, still, draws)
-            lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
-        facts["undetermined"], facts["few_runs"] = lost, draws.in_words()
-        facts["unsharp"] = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
+        adapter, observed = _seen_twice(case, emit)
+        found, more = _tolerances(adapter, case, observed, emit)
+        facts |= more
         if case.stage.trains:
-            adapter = anew(adapter, case)  # whose weights may have been moved
-            facts["without_gradient"] = checks.without_gradient(_each_once(facts), observed)
-            other = "" if facts["couples"] else checks.accumulation(adapter, still)
-            facts["accumulation"] = checks.DRAWN if other and facts.get("draws") else other
+            facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
         adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
-    write(user_workload.folder / "golden.json", {"values": {key: one.values for key, (one, _) in found.items()}})
-    tensors = {key: listed(one) for key, (one, _) in found.items()}
-    (user_workload.folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
-    errors_by_framework = {
-        case.framework: {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in rounding}
-    }
-    write(user_workload.folder / "honest.json", {"machines": {"here": {"errors": errors_by_framework}}})
+    _write_references(user_workload.folder, case.framework, found)
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values}
+
+
+def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
+    """The baseline, and what its first steps computed, the same twice. Raises Fault."""
+    emit({"phase": "build"})
+    adapter = adapters.load(case)
+    adapter.build()
+    if adapter.draws_anew:
+        adapter.still = adapter.draws()
+        adapter = anew(adapter, case)
+    emit({"phase": "first steps"})
+    if not case.stage.trains:
+        _one_array(adapter, adapter.model_module.user())
+    observed = _finite(adapter, first_steps(adapter)[1])
+    emit({"phase": "first steps, repeated"})
+    return same(adapter, observed), observed
+
+
+def _tolerances(
+    adapter: Adapter, case: Case, observed: Observed, emit: Emit
+) -> tuple[dict[str, tuple[Observed, dict[str, Errors]]], dict[str, Any]]:
+    """References with what rounding explains of each, by key: as the model draws, and without random numbers. And what was
+    found out beside them."""
+    random = adapter.still or adapter.draws()
+    emit({"phase": "first steps, rounded otherwise"})
+    draws = Draws(SECONDS / (2 if random else 1))
+    lost, rounding = _sensitivity(adapter, case, observed, draws)
+    found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
+    if random and not adapter.still:
+        emit({"phase": "first steps, without random numbers"})
+        adapter.still = True
+        adapter = anew(adapter, case)
+        still = first_steps(adapter)[1]
+        draws = Draws(SECONDS / 2)
+        lost_too, rounding = _sensitivity(adapter, case, still, draws)
+        lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
+    unsharp = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
+    return found, {"random": random, "undetermined": lost, "few_runs": draws.in_words(), "unsharp": unsharp}
+
+
+def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) -> dict[str, Any]:
+    """Whether a step shows in the loss, which weights have no gradient, and whether micro-batches add up to the batch."""
+    other = "" if facts["couples"] else checks.accumulation(adapter)
+    return {
+        "level": not moves(adapter.case, Wanted(observed.values, {})),
+        "without_gradient": checks.without_gradient(_each_once(facts), observed),
+        "accumulation": checks.DRAWN if other and facts.get("draws") else other,
+    }
+
+
+def _write_references(folder: Path, framework: str, found: dict[str, tuple[Observed, dict[str, Errors]]]) -> None:
+    """As a workload's folder has them."""
+    write(folder / "golden.json", {"values": {key: one.values for key, (one, _) in found.items()}})
+    tensors = {key: listed(one) for key, (one, _) in found.items()}
+    (folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
+    precisions = next(iter(found.values()))[1]
+    by_precision = {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in precisions}
+    write(folder / "honest.json", {"machines": {"here": {"errors": {framework: by_precision}}}})
 
 
 @contextmanager

@@ -84,14 +84,25 @@ def loss(output: Any, target: Any) -> Tensor:
 
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """The file's own, with these options in place of its own. Raises Fault."""
-    made = user().get("optimizer")(list(parameters))
-    made = made[0] if isinstance(made, tuple | list) and made else made  # beside its schedule
-    if not isinstance(made, torch.optim.Optimizer):
+    returned = user().get("optimizer")(list(parameters))
+    if not (every := optimizers_in(returned)):
         where = user().line("optimizer")
-        raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(made)}")
-    _at_full_rate(made)
-    if not options:
-        return made
+        raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(returned)}")
+    for one in every:
+        _at_full_rate(one)
+    every = [_with(one, options) for one in every] if options else every
+    return every[0] if len(every) == 1 else together(every)
+
+
+def optimizers_in(returned: Any) -> list[torch.optim.Optimizer]:
+    """Those that `optimizer` returned, each once: one, several, or beside schedules in tuples, lists and dictionaries."""
+    found = list[Any]()
+    mapped(found.append, returned)
+    return list({id(one): one for one in found if isinstance(one, torch.optim.Optimizer)}.values())
+
+
+def _with(made: torch.optim.Optimizer, options: dict[str, Any]) -> torch.optim.Optimizer:
+    """The same optimizer with these options. Raises DoesNotApply."""
     groups = [{name: value for name, value in group.items() if name not in options} for group in made.param_groups]
     try:
         return type(made)(groups, **options)
@@ -99,11 +110,45 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         raise DoesNotApply(f"your optimizer, {type(made).__name__}, has no option {', '.join(options)}") from error
 
 
+def together(every: list[torch.optim.Optimizer]) -> Together:
+    """Raises Fault."""
+    weights = [p for one in every for group in one.param_groups for p in group["params"]]
+    if len({id(p) for p in weights}) < len(weights) or any(map(asks_for_closure, every)):
+        where = user().line("optimizer")
+        raise Fault(f"{where}: several optimizers must share no weight, and none of them may compute the loss itself")
+    return Together(every)
+
+
+class Together(torch.optim.Optimizer):
+    """Several optimizers, which step one after the other when the backward pass is done."""
+
+    def __init__(self, every: list[torch.optim.Optimizer]) -> None:
+        super().__init__([group for one in every for group in one.param_groups], {})
+        self.every = every
+
+    @property
+    def state(self) -> dict[Any, Any]:  # type: ignore[override]
+        return {p: state for one in self.every for p, state in one.state.items()}
+
+    @state.setter
+    def state(self, _: Any) -> None:
+        """What the base class begins with is nobody's."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for one in self.every:
+            one.step()
+
+
 def _at_full_rate(made: torch.optim.Optimizer) -> None:
     """A schedule may begin at a rate of 0, which moves nothing: then no update could be verified."""
     for group in made.param_groups:
-        if "initial_lr" in group:  # which a schedule leaves there
-            group["lr"] = group["initial_lr"]
+        if "initial_lr" in group:
+            group["lr"] = full_rate(group)
+
+
+def full_rate(group: dict[str, Any]) -> Any:
+    """What a schedule leaves in a group: the rate that it multiplies, or that of one cycle at its height."""
+    return group.get("max_lr", group["initial_lr"])
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -124,13 +169,13 @@ def array(tensor: Tensor) -> np.ndarray:
 def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets, with numbers wherever they are asked for. Raises Fault."""
     with _disable_current_modes():
-        x, y = (mapped(array, tree) for tree in user().structured(size, Tensor, "tensor"))
+        x, y = (mapped(array, tree) for tree in user().batch(size, Tensor, "tensor"))
     return x, y
 
 
 def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without PyTorch. Raises Fault."""
-    model, (inputs, y) = plain(), user().structured(size, Tensor, "tensor")
+    model, (inputs, y) = plain(), user().batch(size, Tensor, "tensor")
     x = next(leaves(inputs))
     names_of_all = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in names_of_all.items() if p.requires_grad}
@@ -158,9 +203,19 @@ def _of_optimizer(model: nn.Module) -> dict[str, Any]:
     if "optimizer" not in user():
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
-    rates = {group["initial_lr"] for group in made.param_groups if "initial_lr" in group}
+    rates = {full_rate(group) for group in made.param_groups if "initial_lr" in group}
     at = f" at its full rate of {', '.join(map(str, sorted(rates)))}, without its schedule" if rates else ""
-    return {"optimizer": type(made).__name__ + at, "closure": asks_for_closure(made)}
+    every = getattr(made, "every", [made])
+    names = " and ".join(type(one).__name__ for one in every) + ", which step together" * (len(every) > 1)
+    return {"optimizer": names + at, "closure": asks_for_closure(made)}
+
+
+def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
+    """The loss of the adapter's inputs, and the gradients as the backward pass leaves them."""
+    adapter.seed()
+    loss_value = adapter.backward_pass().item()
+    given = [(name, p.grad) for name, p in adapter.model.named_parameters() if p.grad is not None]
+    return loss_value, [(name, array(grad.to_dense() if grad.is_sparse else grad)) for name, grad in given]
 
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,7 +28,7 @@ from framebench.cli.shared import (
 from framebench.engine import environments, runner
 from framebench.engine.progress import CaseProgress
 from framebench.features.versions import measure as versions
-from framebench.features.versions import planned
+from framebench.features.versions import own, planned
 from framebench.records.record import Record
 
 versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
@@ -84,27 +85,50 @@ def run(
 def compare_(
     base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
     change: Annotated[str, typer.Argument(help="The newer release, such as jax==0.10.2.")],
-    selectors: Annotated[list[str] | None, typer.Argument(help="Cases, with --device.")] = None,
+    selectors: Annotated[
+        list[str] | None, typer.Argument(help="Cases, with --device; or your own file, which is measured now.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Compare plans for a device that is not here, such as h100-80gb.")] = None,
     machine: Machines = None,
     threshold: Threshold = None,
+    batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
+    scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
+    strategies: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
+    blocks: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 3,
+    rounds: Annotated[int, typer.Option(min=0, help="Of a file of your own. 0: memory alone.")] = runner.Options.rounds,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell.
 
+    Of a file of your own both versions are measured first, in the same blocks.
+
     With --device: the plans of both releases for a device that is not here, to the byte. Exit code 3: some has no plan.
     """
+    file = next((Path(text) for text in selectors or () if text.endswith(".py")), None)
+    if file is not None:
+        if device is not None or len(selectors or ()) > 1:
+            fail(
+                f"compare takes {file} alone, and no --device; `framebench try {file} --device {device or 'NAME'}` plans it", 2
+            )
+        named = strategies.split(",") if strategies else []
+        records = own.measure(base, change, own.Asked(file, batch, scenario, named, blocks, rounds), results)
+        return judge(records, base, change, threshold, results, as_json)
     if device is not None:
         raise typer.Exit(planned.compare(base, change, selectors or [], device, results, fraction(threshold), as_json))
     if selectors:
         fail("cases are named with --device; without it every case counts that both versions have records of", 2)
     from framebench.analysis.results import Results as Folder
-    from framebench.features.versions import table as judged
 
     folder = Folder(results)
     machines = machines_of(folder, machine, lambda name: {base, change} <= releases(folder.of_machine(name)))
-    machine_records = [r for r in folder.records if r.provenance.machine in machines]
+    judge([r for r in folder.records if r.provenance.machine in machines], base, change, threshold, results, as_json)
+
+
+def judge(machine_records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
+    """Print a verdict on each quantity; ends the command with the answer's exit code."""
+    from framebench.features.versions import table as judged
+
     try:
         rows = judged.rows_of(machine_records, base, change, fraction(threshold))
     except judged.UnknownVersion as error:

@@ -38,7 +38,7 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
     used = [r for r in rows(found) if not r.only_for_claims]
     for r in used:  # every measured case of the batch that fits with the margin is offered, with its own number
-        if r.batch == batch and math.ceil((r.shared_bytes or 0) * MARGIN) <= budget:
+        if r.batch == batch and math.ceil((r.step_bytes or 0) * MARGIN) <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.host_rss_bytes, r.throughput)
     assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"

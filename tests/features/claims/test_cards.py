@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from framebench.analysis.results import Results
 from framebench.features.claims.arms import GPT, TORCH, planned, ratios
-from framebench.features.claims.ledger import stands_for
-from framebench.features.claims.needs import Needs
+from framebench.features.claims.cards import added
+from framebench.features.claims.lines import line, stands_for
+from framebench.features.claims.needs import Conditions, Needs
+from framebench.features.claims.plans import Plan
+from framebench.features.claims.remarks import remark
 from framebench.features.claims.samples import ADDED, PEAK, evidence
+from framebench.features.claims.store import Measured
 from framebench.records.record import Proof
 from tests.features.claims.judged import MIB, made_up, one, put, turns
 
@@ -57,3 +62,53 @@ def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Pa
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", origin=card, peaks=peaks, peak_samples=[peaks])
     (line,) = one(results, made_up()).lines
     assert (line.measured, line.also) == ("-30.0 %", "reserved; allocated: -75.0 %")
+
+
+def on_the_card(results: Path, change: int) -> Measured:
+    """One whose two cases, of half the planned batch, were measured on it."""
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
+    for strategy, peak in (("fp32", 100), ("checkpoint", change)):
+        put(results, f"transformer/torch/train/{strategy}/b4/full", peak + 10, origin=card, minute=change // 100)
+    return Measured(Results(results), "m")
+
+
+def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None:
+    """Of the same two cases, at whatever batch; of other cases the plan goes on to decide."""
+    kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=ADDED)]
+    plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    others = planned("train/compile", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    claim = replace(made_up(), arms=(*plans, *others, *kept))
+    for change, sign in ((20, "less"), (130, "more")):
+        here = Measured(Results(results), "nowhere")
+        here.plans = {
+            f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.01, in_use=peak, peak=peak)
+            for strategy, peak in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
+        }
+        own = [line(claim, arm, here, "cpu") for arm in (*plans, *others)]
+        lines = added(claim, own, [on_the_card(results, change)])
+        assert [one.decides for one in lines] == [False, True, True]
+        assert [one.value for one in lines] == [0.1, 0.5, change / 100]
+        assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
+        told = remark(claim, lines)
+        assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in told
+        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in told, "nor is the plan withheld"
+
+
+def test_a_card_that_a_sentence_names_is_needed() -> None:
+    needs = Needs(card="RTX 3090")
+    assert needs.unmet(Conditions(device="gpu", card="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
+    assert needs.unmet(Conditions()) == "needs an RTX 3090: this is no card"
+    assert not needs.unmet(Conditions(device="gpu", card="NVIDIA GeForce RTX 3090"))
+
+
+def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) -> None:
+    beside = ratios("train/checkpoint", "train/fp32", frameworks=TORCH, label="recomputed")
+    claim = replace(made_up(), evidence=beside)
+    for workload, peak in (("transformer", 60), ("unet3d", 90), ("resnet50", 80)):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        put(results, f"{workload}/torch/train/checkpoint/b4/tiny", peak)
+        told = one(results, claim).remark
+        if workload == "transformer":
+            assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
+    assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told
+    assert "1 of 1 arms have no number: no records of transformer/torch/train/compile/b4/tiny." in told

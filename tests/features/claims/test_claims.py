@@ -52,7 +52,7 @@ def test_times_are_judged_over_blocks(results: Path, ratios: list[float], verdic
     assert found.verdict == verdict
     assert found.value == pytest.approx(statistics.geometric_mean(ratios), rel=0.01)
     assert json.loads(json.dumps(as_json(found), allow_nan=False))["low"] == found.low
-    assert (found.measured == "no interval") == (len(ratios) == 1)
+    assert ("single draws: no interval" in found.measured) == (len(ratios) == 1)
 
 
 def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
@@ -366,14 +366,16 @@ def test_a_cpus_verdict_on_what_a_gpu_may_say_otherwise_says_so(results: Path, t
 
 
 def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
-    full = Line("T1", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2], planned=True,
-                device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
+    full = Line("T1", "planned", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2],
+                planned=True, device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
     small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
     assert qualifier("reproduced", [small, small, full], True) == "undecided at size full"
     assert qualifier("undecided", [small, full], True) == (
         "reproduced at size cpu; contradicted or no effect worth having at size full"
     )
     assert qualifier("mixed", [small, full], True) == "", "its remark names the sides"
+    missing = [replace(small, verdict="not measured", value=None)] * 2
+    assert qualifier("reproduced", [full, *missing, small], True) == "undecided at size full; undecided at size cpu"
 
 
 def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> None:
@@ -415,8 +417,8 @@ def test_no_arm_that_supports_it_is_not_mixed(results: Path) -> None:
     assert "contradicted: unet3d/torch" in found.remark
 
 
-def test_what_a_card_has_measured_stands_beside_the_published_row(results: Path) -> None:
-    """Arm by arm, with the release that was there; no claim of the card's own is made of them."""
+def test_what_a_card_has_measured_decides_in_the_published_row(results: Path) -> None:
+    """And stands arm by arm in a table, with the release that was there."""
     put(results, "transformer/torch/train/fp32/b4/cpu", 100)
     put(results, "transformer/torch/train/checkpoint/b4/cpu", 60)
     put(results, "unet3d/torch/train/fp32/b4/cpu")
@@ -428,10 +430,13 @@ def test_what_a_card_has_measured_stands_beside_the_published_row(results: Path)
         there.parent.mkdir(parents=True)
         path.rename(there)
     made = {(made.title, made.machine): made for made in tables(Results(results))}
+    (row,) = [row for row in made["Claims", "m"].rows if row[0] == "A8"]
+    assert row[3].endswith("transformer b4/cpu, transformer b8/full on card")
     (beside,) = [note for note in made["Claims", "m"].notes if note.startswith("A8: ")]
-    assert "On card transformer/torch b8/full: -45.0 % reserved; allocated: -45.0 %, reproduced." in beside
+    assert "On a card: transformer/torch b8/full, card: -45.0 % reserved; allocated: -45.0 %, reproduced." in beside
     arms = made["Claims' arms on a GPU", "card"]
     assert ("A8", "transformer/torch b8/full", "-45.0 % reserved; allocated: -45.0 %", "reproduced") in [
         (r[0], r[2], r[4], r[5]) for r in arms.rows
     ]
+    assert {row[5] for row in arms.rows if row[3] == "beside"} <= {"-"}, "what stands beside has no verdict on the claim"
     assert not any(title.startswith("Claims, measured elsewhere") for title, _ in made), "of full size there are arms alone"

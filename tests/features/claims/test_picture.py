@@ -12,7 +12,7 @@ from framebench.features.claims.picture import WIDTH, pictures
 
 
 def line(name: str, low: float, high: float, metric: str = "peak", **changes: Any) -> Line:
-    made = Line(name, name, True, "weaker", "change", metric, 1.0, (low + high) / 2, low, high, claimed=0.5)
+    made = Line(name, name, name, True, "weaker", "change", metric, 1.0, (low + high) / 2, low, high, claimed=0.5)
     return replace(made, **changes)
 
 

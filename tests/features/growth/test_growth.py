@@ -138,6 +138,10 @@ def test_jittor_602(results: Path) -> None:
     code, found = grow("transformer/jittor/train/fp32/b4/tiny", results, MICRO_BATCH)
     assert (code, found["bytes_per_step"]["allocator.live"]["verdict"]) == (1, "grows")
     assert min(np.diff(found["counts"]["operations"])) > 100
+    kept = [row for row in found["kept"] if row["kind"] == "storage"]
+    assert kept[0]["made_at"] == "the graph of operations"
+    assert any(" of " in row["what"] for row in kept)
+    assert sum(row["bytes_per_step"] for row in kept) > 2**10
 
 
 @pytest.mark.slow

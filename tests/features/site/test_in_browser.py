@@ -10,7 +10,9 @@ from tests.pages import in_a_browser
 
 @in_a_browser
 def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
-    for path in sorted(site.rglob("*.html")):
+    """Of the claims' pages, which differ in their words alone, one of each machine."""
+    pages = {path.parent if path.parent.name == "claims" else path: path for path in sorted(site.rglob("*.html"))}
+    for path in pages.values():
         tab.goto(path.as_uri())
         assert not tab.trouble, path
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path

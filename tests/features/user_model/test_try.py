@@ -168,6 +168,18 @@ BROKEN = {
     "many losses": (("mean()", "mean(0)"), r"mine\.py:12: loss.* one number as a tensor, .* shape \(3,\)"),
     "a triple": (("torch.randn(n, 3)", "0, 1"), r"mine\.py:9: batch\(n\) must return \(inputs, target\).* of 3; .*a dict"),
     "no tensor": (("torch.randn(n, 3)", "object()"), r"mine\.py:9: batch\(n\) must give tensors, and a target has object"),
+    "an array": (
+        ("torch.randn(n, 6), torch.randn(n, 3)", "torch.randn(n, 6).numpy(), torch.randn(n, 3)"),
+        r"mine\.py:9: batch\(n\) must give tensors, and an input has numpy\.ndarray",
+    ),
+    "numbers in a list": (
+        ("torch.randn(n, 6)", "[[0.0] * 6] * n"), r"batch\(n\) must give tensors, and an input has none: it is list",
+    ),
+    "labels in a list": (("torch.randn(n, 3)", "['cat'] * n"), r"must give tensors, and a target has none: it is list"),
+    "optimizers that share weights": (
+        ("def loss", "def optimizer(p):\n    return [torch.optim.SGD(p, lr=0.1), torch.optim.Adam(p)]\n\ndef loss"),
+        r"mine\.py:12: several optimizers must share no weight",
+    ),
     "other batch": (("torch.randn(n, 6)", "torch.randn(n + 1, 6)"), r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)"),
     "no module": (("return nn.Sequential", "return print"), r"mine\.py:6: model\(\) must return .* NoneType"),
     "too large": (("return nn.Seq", "torch.ones(2**50)\n    return nn.Seq"), r"^OOM .*mine\.py:7: RuntimeError"),

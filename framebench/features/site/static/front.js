@@ -83,7 +83,7 @@ function sentence(group, budget) {
 }
 
 function share(group, row) {
-  return `${number(row.share * 100)}% of ${group.base}'s peak`;
+  return `${number(row.share * 100)}% of ${group.whole}`;
 }
 
 function cell(group, row, title, otherwise) {
@@ -172,7 +172,7 @@ function* axes(group, { width, lanes, floor, foot, x, y }) {
     yield rule(LEFT, end, y.at(tick), y.at(tick));
     yield word(number(tick, 2), { x: LEFT - 6, y: y.at(tick) + 4, "text-anchor": "end" });
   }
-  yield word(`peak memory of a step, MiB (${group.instrument})`, { x: (LEFT + width) / 2, y: foot + 36, "text-anchor": "middle" });
+  yield word(group.peak, { x: (LEFT + width) / 2, y: foot + 36, "text-anchor": "middle" });
   if (y) yield word(`${group.unit} per second`, { x: -(TOP + floor) / 2, y: 14, transform: "rotate(-90)", "text-anchor": "middle" });
   if (lanes.length) yield rule(LEFT, end, floor + 4, floor + 4, "floor");
   if (lanes.length) yield word("not timed", { x: 2, y: floor + 20 });

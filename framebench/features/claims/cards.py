@@ -1,0 +1,39 @@
+"""What cards have measured of a claim's arms, beside the records of a machine without one.
+
+At full size a measurement decides in place of the plan of the same two cases, whatever their batch: the plan stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from framebench.features.claims.claim import Claim
+from framebench.features.claims.entries import Line
+from framebench.features.claims.lines import line
+from framebench.features.claims.plans import FULL
+from framebench.features.claims.store import Measured
+from framebench.suite.case import Case
+
+
+def added(claim: Claim, lines: Sequence[Line], cards: Iterable[Measured]) -> list[Line]:
+    """The lines with those of cards behind them; a plan whose cases a card has measured decides no more."""
+    measured = [found for card in cards for found in measured_on(claim, card)]
+    known = {pair(one) for one in measured if one.decides}
+    return [replace(one, decides=False) if one.planned and pair(one) in known else one for one in lines] + measured
+
+
+def measured_on(claim: Claim, card: Measured) -> list[Line]:
+    """The arms of which the card has a number, named with it."""
+    arms = [arm for arm in claim.every_arm if card.has_all(arm.measure.cases(FULL))]
+    return [named for arm in arms if (named := _named(line(claim, arm, card, FULL), card)).value is not None]
+
+
+def _named(one: Line, card: Measured) -> Line:
+    return replace(one, id=f"{one.id}, {card.machine}", name=f"{one.name}, {card.machine}", elsewhere=card.machine)
+
+
+def pair(one: Line) -> tuple[object, ...]:
+    """What is compared, and in which two cases but for their batch."""
+    cases = map(Case.of, one.cases)
+    return one.metric, *((case.workload, case.framework, case.scenario, case.strategy) for case in cases)
