@@ -84,7 +84,7 @@ FILES = {
                 self.rnn, self.dropout = nnx.RNN(nnx.LSTMCell(8, 8, rngs=rngs)), nnx.Dropout(0.0, rngs=rngs)
                 self.head = nnx.Linear(8, 5, rngs=rngs)
             def __call__(self, x):
-                return self.head(self.dropout(self.rnn(x[:, None] * jnp.ones((1, 4, 1)))[:, -1]))
+                return self.head(self.dropout(self.rnn(x[:, None] * jnp.ones((1, 3, 1)))[:, -1]))
         def model():
             return Reads(nnx.Rngs(0))
         """,
@@ -95,7 +95,7 @@ FILES = {
         class Reads(linen.Module):
             @linen.compact
             def __call__(self, x):
-                return linen.Dense(5)(linen.RNN(linen.OptimizedLSTMCell(8))(x[:, None] * jnp.ones((1, 4, 1)))[:, -1])
+                return linen.Dense(5)(linen.RNN(linen.OptimizedLSTMCell(8))(x[:, None] * jnp.ones((1, 3, 1)))[:, -1])
         def model():
             return Reads()
         """,
