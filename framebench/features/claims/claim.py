@@ -82,8 +82,8 @@ class Registry:
             raise ValueError("a claim is there twice")
 
     def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
-        """Those with these ids, all parts of each, of these names, such as `B1 memory`, or with these words; in any case. Raises
-        UnknownClaim."""
+        """Those with these ids, all parts of each, of these names, such as `B1 memory`, or with these words; in any case.
+        Raises UnknownClaim."""
         wanted = self._joined(ids)
         for text in wanted:
             if not any(_meant(c, text) for c in self.claims):
@@ -119,7 +119,7 @@ def _names(claim: Claim) -> set[str]:
 def _meant(claim: Claim, text: str) -> bool:
     """What begins like an id is no word."""
     words = f"{claim.says} {claim.metric}".replace("-", " ").upper()
-    return text in _names(claim) or not re.match(r"[A-Z]\d", text) and re.search(rf"\b{re.escape(text)}", words) is not None
+    return text in _names(claim) or (not re.match(r"[A-Z]\d", text) and re.search(rf"\b{re.escape(text)}", words) is not None)
 
 
 class UnknownClaim(ValueError):
