@@ -215,7 +215,7 @@ def test_on_a_card_frameworks_are_compared_by_nvml_and_strategies_by_the_own_cou
     assert shown["torch", "checkpoint"] == ("-", "0.50"), "what NVML did not see has no number that compares frameworks"
     assert comparison.head[2:4] == ("card MiB", "in use x base")
     assert comparison.caption.split(". ")[1] == (
-        "card MiB by device.process, with the context and the framework's pool; in use by allocator.in_use"
+        "MiB on the card by device.process, with the context and the framework's pool; in use by allocator.in_use"
     )
 
 
