@@ -44,8 +44,7 @@ LONGEST = [  # files below tests/
     "features/advise/test_command.py", "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
     "features/max_batch/test_max_batch.py", "analysis/test_figures.py", "features/ranks/test_predicted.py",
     "engine/test_faults.py", "published/test_documents.py", "cli/test_cli.py", "instruments/test_memory.py",
-    "engine/test_runner.py", "house/test_wheel.py", "features/claims/test_measure.py", "engine/test_compare.py",
-    "features/site/test_site.py",
+    "engine/test_runner.py", "house/test_wheel.py", "features/claims/test_measure.py", "features/site/test_site.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent
 

@@ -193,7 +193,7 @@ def read_by(df: pd.DataFrame) -> str:
     shared = by(df, "shared_instrument")
     if not of_card(df):
         return f"Peaks by {shared}."
-    return f"card MiB by {shared}, with the context and the framework's pool; in use by {by(df, 'step_instrument')}."
+    return f"MiB on the card by {shared}, with the context and the framework's pool; in use by {by(df, 'step_instrument')}."
 
 
 def by(df: pd.DataFrame, column: str) -> str:

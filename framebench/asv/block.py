@@ -47,7 +47,8 @@ def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Reco
             return not_measured(case, run, where)
         if earlier := run.records(arm):
             return earlier[0]
-        wanted = [c for c in profile if c.id in _selected() or c == case]
+        selected = os.environ.get(SELECTED, "").split()
+        wanted = [c for c in profile if c.id in selected or c == case]
         able = [c for c in wanted if not runner.unsupported(c) and _alike(c, case)]
         measure(groups(able, _ready(wanted, where)), run, int(os.environ.get(BLOCKS, "1")))
         return run.records(arm)[0]
@@ -56,10 +57,6 @@ def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Reco
 def _alike(one: Case, other: Case) -> bool:
     """But for the strategy."""
     return replace(one, strategy=other.strategy) == other
-
-
-def _selected() -> set[str]:
-    return set(os.environ.get(SELECTED, "").split())
 
 
 def _ready(wanted: list[Case], where: Environment) -> dict[str, Environment]:

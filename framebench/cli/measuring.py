@@ -1,8 +1,7 @@
-"""Commands that measure: `run | compare`."""
+"""The command that measures: `run`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,9 @@ import typer
 
 from framebench.cli.shared import (
     MEASURE,
-    AsJson,
     Env,
     Profile,
     Results,
-    Rounds,
     Selectors,
     app,
     broken,
@@ -24,20 +21,19 @@ from framebench.cli.shared import (
     err,
     fail,
     needed,
-    out,
     parse_bytes,
     say,
     session,
 )
 from framebench.engine import blocks as measured
-from framebench.engine import compare, environments, installed, runner
+from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment
 from framebench.engine.groups import groups, pair
 from framebench.engine.progress import CaseProgress
 from framebench.engine.request import Asked
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Arm
-from framebench.suite import profiles, selectors
+from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -143,47 +139,3 @@ def measure_all(
         measured.measure([*alone, *(pair(*both, ready) for both in pairs if set(both) <= set(able))], run, blocks)
         records = {case: run.records(Arm(case, where[case])) for case in cases}
     return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
-
-
-@app.command("compare", rich_help_panel=MEASURE)
-def compare_(
-    base: Annotated[str, typer.Argument(help="The full case id that CHANGE is compared with.")],
-    change: Annotated[str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")],
-    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = compare.BLOCKS,
-    rounds: Rounds = runner.Options.rounds,
-    results: Results = runner.RESULTS,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core.")] = 1,
-    env: Env = None,
-    as_json: AsJson = False,
-) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Alternates runs of both, and keeps the records.
-
-    An interrupted comparison resumes.
-    """
-    from framebench.analysis.blocks import Blocks as Known
-    from framebench.analysis.reports import verdicts
-    from framebench.analysis.results import Results as Folder
-
-    pair = selectors.parse(base), selectors.parse(change)
-    if over := next((case for case in pair if case.ranks > 1), None):
-        fail(f"{over.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
-    for difference in compare.differences(*pair):
-        say(f"note: the cases differ in {difference}")
-    options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
-    named = " ".join(["compare", base, change, f"{blocks} blocks", *([f"--env {env}"] if env else []), str(options)])
-    with session(results, named) as opened:
-        try:
-            ready = installed.ready((c.framework for c in pair), env, say)
-            if missing := {c.framework for c in pair} - ready.keys():
-                raise compare.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
-            with CaseProgress(list(dict.fromkeys(pair)), results, err, blocks) as progress:
-                measured_rounds = compare.measure(pair, blocks, opened.id, ready, options, results, progress)
-        except compare.NotMeasured as error:
-            opened.close(results)  # the next try is a new comparison
-            fail(str(error), 1)
-    arms = [r.base for r in measured_rounds], [r.change for r in measured_rounds]
-    machine_blocks = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
-    if as_json:
-        typer.echo(json.dumps(verdicts.as_json(*arms, machine_blocks)))
-    else:
-        verdicts.table(*arms, machine_blocks).terminal(out)

@@ -33,7 +33,8 @@ def groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
 
 def _group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
     base_case = replace(cases[0], strategy=cases[0].stage.baseline)
-    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready and _measurable(c)]
+    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready]
+    bases = [c for c in bases if declared(c) and not runner.unsupported(c)]
     always = tuple(Arm(c, ready[c.framework]) for c in dict.fromkeys(bases))
     others = tuple(Arm(c, ready[c.framework]) for c in references.in_order(cases) if c not in bases)
     version = ready[base_case.framework].name  # asv measures several in one session
@@ -44,7 +45,3 @@ def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
     """Two cases of one block of their own, of which none is the other's baseline."""
     arms = tuple(Arm(case, ready[case.framework]) for case in (base, change))
     return Group(f"pair/{base.id}/{change.id}", arms)
-
-
-def _measurable(case: Case) -> bool:
-    return declared(case) and not runner.unsupported(case)

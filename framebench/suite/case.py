@@ -4,7 +4,7 @@ command line."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -135,9 +135,10 @@ class Case:
                 return Unsupported(why)
         if cell.supported and (why := self.spec.refuses(self.plan)):
             return Unsupported(why)
-        if "rewrite" in self.strategy.split("+") and cell.supported:
-            how = self.spec.rewrites.get(self.framework)
-            return type(cell)(how) if how else Unsupported("no slow path was found in this workload to write differently")
+        if "rewrite" in on and cell.supported:
+            if not (how := self.spec.rewrites.get(self.framework)):
+                return Unsupported("no slow path was found in this workload to write differently")
+            cell = replace(cell, why=how)
         if "scan" in on and cell.supported and self.spec.identical_layers(self.config) < 2:
             return Unsupported("the model has one layer here: there is nothing to loop over")
         if (each := self.batch // self.ranks) % self.plan.micro_batches:

@@ -79,6 +79,16 @@ def test_the_least_memory_is_of_all_proven_strategies() -> None:
     assert [row.strategy for row in found] == ["accumulate"]
 
 
+def test_the_answer_is_of_sizes_in_earnest_and_names_them_where_there_are_several() -> None:
+    def sized(size: str) -> list[Row]:
+        return [r._replace(size=size, case=r.case.replace("tiny", size)) for r in OTHER]
+
+    assert [row[0] for row in answer(frames.of_rows(sized("tiny"))).rows] == ["transformer"]
+    assert [row[0] for row in answer(frames.of_rows([*sized("tiny"), *sized("cpu")])).rows] == ["transformer"]
+    both = answer(frames.of_rows([*sized("full"), *sized("cpu")])).rows
+    assert {row[0] for row in both} == {"transformer cpu", "transformer full"}
+
+
 def test_the_answer_says_a_fault_once_and_what_was_not_timed() -> None:
     broken = [died(strategy) for strategy in ("amp_bf16", "keep_grads", "foreach")]
     found = answer(frames.of_rows([*(r._replace(time_ratio=None) for r in OTHER), *frames.rows(broken)]))

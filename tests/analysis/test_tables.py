@@ -215,7 +215,7 @@ def test_on_a_card_frameworks_are_compared_by_nvml_and_strategies_by_the_own_cou
     assert shown["torch", "checkpoint"] == ("-", "0.50"), "what NVML did not see has no number that compares frameworks"
     assert comparison.head[2:4] == ("card MiB", "in use x base")
     assert comparison.caption.split(". ")[1] == (
-        "card MiB by device.process, with the context and the framework's pool; in use by allocator.in_use"
+        "MiB on the card by device.process, with the context and the framework's pool; in use by allocator.in_use"
     )
 
 
@@ -223,7 +223,8 @@ def test_a_product_on_the_host_is_no_reference_for_a_card() -> None:
     case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")
     timed = blocks([(case, [[1.0] * 5])])[0].model_copy(update={"peaks": {"host.rss": MIB}})
     card = timed.model_copy(update={"provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
-    assert frame(timed)["reference_share"].notna().all() and frame(card)["reference_share"].isna().all()
+    assert frame(timed)["reference_share"].notna().all()
+    assert frame(card)["reference_share"].isna().all()
     heads = [comparison.head for one in (timed, card) for comparison in tables.strategies(frame(one))]
     assert ["of reference" in head for head in heads] == [True, False]
 

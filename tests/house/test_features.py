@@ -55,6 +55,8 @@ def test_what_a_feature_adds_goes_with_it(left: dict[str, dict[str, Any]]) -> No
     lost = set(whole["strategies"]) - set(left["ranks"]["strategies"])
     assert lost >= {"ddp", "fsdp", "deepspeed_zero3", "fully_sharded"}
     assert lost == {strategy for _, strategy in OVER_RANKS}
+    lost = set(whole["strategies"]) - set(left["generation"]["strategies"])
+    assert lost == {"static_cache", "growing_cache", "no_cache"}
     assert any("laims" in key for key in set(whole["tables"]) - set(left["claims"]["tables"]))
     assert left["site"]["pages"] == 0 < left["claims"]["pages"] < whole["pages"]
 

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -87,6 +88,19 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
 def test_the_registry_takes_most_pairs() -> None:
     """A rule that refuses more than it should would leave nothing to build."""
     assert sum(len(pairs(framework)) for framework in FRAMEWORKS) > 2000
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_pair_needs_what_either_needs(framework: str) -> None:
+    """A GPU, variables, an environment, and a batch that divides; `rewrite` once lost the other's."""
+    for case in pairs(framework):
+        cells = [replace(case, strategy=part.name).plan.cells[framework] for part in case.plan.parts]
+        assert case.support.gpu == any(cell.gpu for cell in cells), case.id
+        assert case.support.env == {name: value for cell in cells for name, value in cell.env.items()}, case.id
+        assert case.support.package == next((cell.package for cell in cells if cell.package), ""), case.id
+        assert bool(case.support.undone_on_cpu) == any(cell.undone_on_cpu for cell in cells), case.id
+    odd = Case("unet3d", framework, "train", "accumulate+rewrite", 2, "full")
+    assert "does not divide" in odd.support.why
 
 
 @pytest.mark.parametrize(

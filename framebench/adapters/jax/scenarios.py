@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from framebench.adapters import base
+from framebench.adapters import common
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.checkpoint import keep_barriers
@@ -119,8 +119,8 @@ def names(*trees: Tree) -> list[str]:
 @switch
 def stream(run: JaxAdapter) -> Proof:
     """As everywhere; here each shape is a program of its own."""
-    common = base.stream(run)
-    return lambda e: common(e) and e["compilations"] == e["distinct_shapes"]
+    everywhere = common.stream(run)
+    return lambda e: everywhere(e) and e["compilations"] == e["distinct_shapes"]
 
 
 def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:

@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
 from framebench.adapters.holders import globals_of, held
 from framebench.adapters.parts import Hooks, Options
+from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
+from framebench.adapters.torch.process import FUSED, set_up
 from framebench.adapters.torch.profiled import Profiled
 from framebench.adapters.torch.still import Still
+from framebench.adapters.torch.tensors import converted, generators, on_host
 from framebench.instruments import host
 from framebench.models.spec import OWN, SEED, Optimizer, workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, leaves, mapped, split
 from framebench.suite.user_file import import_packages
 
-# of torch.cuda.memory_stats()
-PEAKS = {
-    "allocator.in_use": "allocated_bytes.all.peak",
-    "allocator.active": "active_bytes.all.peak",
-    "allocator.reserved": "reserved_bytes.all.peak",
-}
-COUNTERS = {
-    "requested_bytes": "requested_bytes.all.peak",  # what was asked for, before it was rounded up to blocks
-    "inactive_split_bytes": "inactive_split_bytes.all.peak",  # free, but between blocks in use: fragmentation
-    "allocations": "allocation.all.allocated",
-    "segments": "segment.all.peak",
-    "alloc_retries": "num_alloc_retries",  # cudaMalloc failed, the cache was flushed, and it was tried again
-    "ooms": "num_ooms",
-}
 STATES = {
     "momentum_buffer": "momentum",
     "exp_avg": "first moment",
@@ -52,30 +38,6 @@ STATES = {
     "row_var": "row mean",
     "col_var": "column mean",
 }
-
-TF32_AT_IMPORT = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
-    "MATH": "",
-    "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
-    "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
-    "CUDNN_ATTENTION": "_scaled_dot_product_cudnn_attention",
-}
-
-
-class _CudaEvents:
-    """Two events on the current stream."""
-
-    def __init__(self) -> None:
-        self.first, self.last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def start(self) -> None:
-        self.first.record()
-
-    def stop(self) -> None:
-        self.last.record()
-
-    def seconds(self) -> float:
-        return self.first.elapsed_time(self.last) / 1e3
 
 
 def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
@@ -87,20 +49,6 @@ def make_optimizer(o: Optimizer, params: Iterable[nn.Parameter], **options: Any)
     if o.name == "adafactor":
         return torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
-
-
-def _set_up(process: Process) -> None:
-    """An earlier case of this process may have had other settings."""
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = process.tf32
-    torch.backends.cudnn.benchmark = process.tries_algorithms
-    if "torch._functorch.config" in sys.modules or process.activation_budget < 1:
-        compiler: Any = importlib.import_module("torch._functorch.config")
-        compiler.activation_memory_budget = process.activation_budget
-    choices = torch.backends.cuda
-    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
-    for name, enable in zip(FUSED, switches):
-        enable(name in process.attention)
 
 
 class TorchAdapter(Adapter):
@@ -138,7 +86,7 @@ class TorchAdapter(Adapter):
         self.process = Process(self.ledger, attention=tuple(FUSED))
 
     def make(self) -> None:
-        _set_up(self.process)
+        set_up(self.process)
         if self.float64:
             self.recipe.dtype = torch.float64
         if self.case.scenario == "pair":
@@ -383,20 +331,13 @@ class TorchAdapter(Adapter):
 
     def own_peaks(self) -> dict[str, int]:
         """In use by tensors; active, which adds blocks that were freed but that a stream may still use; taken from the card."""
-        stats = self.statistics()
-        return {name: stats[key] for name, key in PEAKS.items() if key in stats}
+        return read(PEAKS, self.where)
 
     def counters(self) -> dict[str, int]:
-        stats = self.statistics()
-        return {name: stats[key] for name, key in COUNTERS.items() if key in stats}
+        return read(COUNTERS, self.where)
 
-    def statistics(self) -> dict[str, int]:
-        """Of the caching allocator; empty where there is none, or where it is switched off and counts nothing."""
-        stats = torch.cuda.memory_stats() if self.where.type == "cuda" else {}
-        return stats if stats.get("allocation.all.allocated") else {}
-
-    def events(self) -> _CudaEvents | None:
-        return _CudaEvents() if self.where.type == "cuda" else None
+    def events(self) -> CudaEvents | None:
+        return CudaEvents() if self.where.type == "cuda" else None
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""
@@ -424,28 +365,3 @@ class TorchAdapter(Adapter):
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def generators() -> list[Any]:
-    """The states of what random numbers are drawn from."""
-    cards = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    numpys = np.random.get_state(legacy=False)["state"]
-    return [random.getstate(), str(numpys), *(state.tolist() for state in (torch.get_rng_state(), *cards))]
-
-
-def converted(model: nn.Module, where: torch.device, dtype: torch.dtype) -> nn.Module:
-    """On the device, its real numbers of this type. PyTorch's own `to` would make complex numbers real as well."""
-    if not any(t.is_complex() for t in (*model.parameters(), *model.buffers())):
-        return model.to(where, dtype)
-    for tensor in (*model.parameters(), *model.buffers()):
-        tensor.data = tensor.data.to(where, dtype if tensor.is_floating_point() else tensor.dtype)
-    return model
-
-
-def on_host(tensor: Tensor) -> np.ndarray:
-    """The whole of it, where ranks have parts. NumPy has no bfloat16."""
-    if hasattr(tensor, "full_tensor"):
-        tensor = tensor.full_tensor()
-    if is_traceable_wrapper_subclass(tensor):
-        tensor = tensor.dequantize()
-    return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.bfloat16 else None).numpy()

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import TF32_AT_IMPORT, TorchAdapter
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.process import TF32_AT_IMPORT
 
 switch = Switches()
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from framebench.adapters.base import Evidence, Proof, State, Switches
-from framebench.adapters.torch.adapter import TorchAdapter, on_host
+from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import parts, unique_bytes
+from framebench.adapters.torch.tensors import on_host
 from framebench.models.spec import Optimizer
 from framebench.suite.catalog.quantized import BLOCK, LEAST
 

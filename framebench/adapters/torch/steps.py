@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.torch.adapter import FUSED, TorchAdapter
+from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import Arrays
+from framebench.adapters.torch.process import FUSED
 from framebench.models.spec import OWN
 from framebench.suite.trees import called
 

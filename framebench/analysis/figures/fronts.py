@@ -61,7 +61,7 @@ def _notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """How to read it, and what is not drawn."""
     far = rated[rated["shared_ratio"] >= BEYOND]
     beyond = [f"{r.framework} {r.strategy} {rows.times(r.shared_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
-    apart = [f"{r.framework} {r.strategy}" for r in rows.each(_unrated(group, rated))]
+    apart = [f"{r.framework} {r.strategy}" for r in rows.each(group[group["usable"] & ~group.index.isin(rated.index)])]
     base = BASELINES[group["scenario"].iloc[0]]
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.batches(rated)}",
@@ -78,10 +78,6 @@ def ratios(group: pd.DataFrame) -> pd.DataFrame:
     of_times = {"speed": "time_ratio", "slowest": "time_ratio_high", "fastest": "time_ratio_low"}
     made = group.assign(**{name: 1 / group[column] for name, column in of_times.items()}, changes=changes)
     return made[made["usable"] & made["same_mathematics"] & made["shared_ratio"].notna() & made["slowest"].notna()]
-
-
-def _unrated(group: pd.DataFrame, rated: pd.DataFrame) -> pd.DataFrame:
-    return group[group["usable"] & ~group.index.isin(rated.index)]
 
 
 def front(points: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCENARIO = "train"
+TRIED_OUT = "tiny"
 BASELINE = SCENARIOS[SCENARIO].baseline
 SHOWN = {
     "workload": Shown("workload"),
@@ -36,21 +37,32 @@ def answer(table: pd.DataFrame) -> Comparison:
     """From rows as `framebench.load` gives them, of one machine or several: training, by workload and framework."""
     import pandas as pd
 
-    trained = tables.used(table[table["scenario"] == SCENARIO])
+    trained = _in_earnest(tables.used(table[table["scenario"] == SCENARIO]))
     usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
     at_base = trained[trained["batch"] == usual]
-    found = [_row_of(group) for _, group in at_base.groupby(["workload", "framework", "size"], sort=False)]
+    sizes = trained.groupby("workload")["size"].nunique()
+    found = [
+        _row_of(group, sizes[str(workload)] > 1)
+        for (workload, _, _), group in at_base.groupby(["workload", "framework", "size"], sort=False)
+    ]
     caption = f"Training. {tables.read_by(trained)} MiB = 2^20 bytes. base = {BASELINE}. {tables.READING}"
     notes = (*_origins(found), *_problems(at_base), *MORE)
     return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
 
 
-def _row_of(group: pd.DataFrame) -> dict[str, object]:
-    """Of one workload and framework. Without a number it has the baseline's status."""
+def _in_earnest(trained: pd.DataFrame) -> pd.DataFrame:
+    """Without the size for trying things out, where a workload has another."""
+    earnest = trained["size"] != TRIED_OUT
+    return trained[earnest | ~earnest.groupby(trained["workload"]).transform("any")]
+
+
+def _row_of(group: pd.DataFrame, with_size: bool) -> dict[str, object]:
+    """Of one workload, size and framework. Without a number it has the baseline's status."""
     base = group[group["baseline"]]
     first = group.iloc[0]
     machines = sorted(set(group["machine"]))
-    row: dict[str, object] = {"workload": first["workload"], "framework": first["framework"], "machines": machines}
+    workload = f"{first['workload']} {first['size']}" if with_size else first["workload"]
+    row: dict[str, object] = {"workload": workload, "framework": first["framework"], "machines": machines}
     if base.empty or not base.iloc[0]["usable"]:
         return row | {"base": "not measured" if base.empty else base.iloc[0]["status"]}
     row |= {"base": base.iloc[0]["shared_bytes"], "throughput": tables.cells(base).iloc[0]["throughput"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -80,12 +81,13 @@ class Registry:
             raise ValueError("a claim is there twice")
 
     def chosen(self, ids: Iterable[str]) -> tuple[Claim, ...]:
-        """Those with these ids, all parts of each, or of these names, such as `B1 memory`; in any case. Raises UnknownClaim."""
+        """Those with these ids, all parts of each, of these names, such as `B1 memory`, or with these words; in any case.
+        Raises UnknownClaim."""
         wanted = self._joined(ids)
         for text in wanted:
-            if not any(text in _names(c) for c in self.claims):
+            if not any(_meant(c, text) for c in self.claims):
                 raise UnknownClaim(self._unknown(text))
-        return tuple(c for c in self.claims if not wanted or _names(c) & set(wanted))
+        return tuple(c for c in self.claims if not wanted or any(_meant(c, text) for text in wanted))
 
     def _joined(self, ids: Iterable[str]) -> list[str]:
         """As they are typed, with quotes or without: a part that follows its id belongs to it."""
@@ -106,11 +108,17 @@ class Registry:
             return f"claim {first} has no parts; type framebench claims {first}"
         sources = [[i for i in self.ids if i[0] == source] for source in dict.fromkeys(i[0] for i in self.ids)]
         there = ", ".join(" to ".join(dict.fromkeys((ids[0], ids[-1]))) for ids in sources)
-        return f"no claim {text}; claims: {there}; framebench claims lists them all"
+        return f"no claim {text}, and none with these words; claims: {there}; framebench claims lists them all"
 
 
 def _names(claim: Claim) -> set[str]:
     return {claim.id, claim.name.upper()}
+
+
+def _meant(claim: Claim, text: str) -> bool:
+    """What begins like an id is no word."""
+    words = f"{claim.says} {claim.metric}".replace("-", " ").upper()
+    return text in _names(claim) or (not re.match(r"[A-Z]\d", text) and re.search(rf"\b{re.escape(text)}", words) is not None)
 
 
 class UnknownClaim(ValueError):

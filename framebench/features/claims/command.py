@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=READ)
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="such as A1, C10 or 'B1 memory'; all if none is named")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="such as A1, 'B1 memory', or words such as checkpointing; all if none is named")
+    ] = None,
     run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
     evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
     cases: Annotated[bool, typer.Option(help="with --run: measure cases, not only run probes, listings and plans")] = True,

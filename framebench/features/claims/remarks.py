@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from framebench.features.claims.claim import Claim
 from framebench.features.claims.entries import Line, either
 from framebench.features.claims.needs import Conditions
-from framebench.features.claims.rule import UNMET, sides
+from framebench.features.claims.rule import DOES_NOT_RUN, UNMET, sides
 
 
 def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
@@ -18,7 +18,7 @@ def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
     why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
     gaps = (claim.needs.lacking(), _unmet(claim, deciding), _missing(met), why)
-    told = (_on_cards(met), beside([one for one in lines if not one.decides and one.value is not None]))
+    told = (_on_cards(met), beside([one for one in lines if not one.decides]))
     parts = (disagree, proof, _undecided(met), *gaps, *told, *_circumstances(deciding, looked_up))
     return " ".join(part if part.endswith(".") else f"{part}." for part in (*parts, claim.note) if part)
 
@@ -38,11 +38,12 @@ def _on_cards(met: Sequence[Line]) -> str:
 
 
 def beside(lines: Sequence[Line]) -> str:
-    """Arms that decide nothing; those that differ in workload and framework alone by their range."""
+    """Arms that decide nothing; those that differ in workload and framework alone by their range. Of a listing the error."""
     kinds: dict[tuple[str, ...], list[Line]] = {}
-    for one in lines:
+    for one in (one for one in lines if one.value is not None):
         kinds.setdefault((one.label, one.elsewhere, one.form, one.metric), []).append(one)
-    return f"Beside: {'; '.join(map(_together, kinds.values()))}" if kinds else ""
+    told = [*map(_together, kinds.values()), *(one.remark for one in lines if one.verdict == DOES_NOT_RUN)]
+    return f"Beside: {'; '.join(told)}" if told else ""
 
 
 def _together(lines: Sequence[Line]) -> str:

@@ -328,6 +328,7 @@ CLAIMS = (
             snippet("jittor_volume_norm", "as printed", of_all("channels"), NONE),
             snippet("torch_batch_norm_3d", "torch: a step's bytes with nn.BatchNorm3d / without", counts_over("normed", "plain"),
                     times(0.8), "change"),
+            snippet("torch_batch_norm_3d", "torch.nn.VolumeBatchNorm3d, found", of_all("volume_norms"), NONE),
         ),
     ),
     Claim(
@@ -335,6 +336,7 @@ CLAIMS = (
         "what is kept for the backward pass, checkpoint / plain", True, DATA_FLOW,
         (Advice("Expect {range} of what is kept. All that a step adds stands beside.", "less"), COMPARE),
         arms=(
+            *ratios("train/checkpoint", "train/fp32", times(1 / 3), UNET, TORCH, "kept", KEPT),
             *ratios("train/checkpoint@-1", "train/fp32@-1", times(1 / 3), UNET, TORCH, "kept, half the batch", KEPT),
         ),
         evidence=(

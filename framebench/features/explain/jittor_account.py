@@ -20,6 +20,7 @@ from jittor import Var
 from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
 from framebench.adapters.jittor.probe import probe
 from framebench.instruments.memory_timeline import Account, Value
+from framebench.suite.trees import leaves
 
 HOW = (
     "blocks that variables took from the pool, until given back, by the bytes of the variable that took it; an event is one or "
@@ -135,7 +136,7 @@ def _named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
             for parameter, state in zip(group["params"], group.get(key) or []):
                 kind = "gradient" if key == "grads" else "optimizer state"
                 labels_by_node[number(state)] = (kind, layers.get(id(parameter), ""))
-    return labels_by_node | {number(v): ("input", "") for v in adapter.inputs}
+    return labels_by_node | {number(v): ("input", "") for v in leaves(adapter.inputs)}
 
 
 def account(adapter: JittorAdapter) -> dict[str, Any]:

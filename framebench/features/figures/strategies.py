@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -25,9 +25,10 @@ ROW_IN = 0.17  # height of a strategy's row in inches
 WORTH = 0.05  # a change that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 HEAT = (
-    "Ratios to the baseline of the same framework and batch, each by the framework's own instrument: compare down a column, "
-    "not across. Violet: less, orange: more. Italic: another model."
+    "Ratios to the baseline of the same framework and batch: compare down a column, not across. Blue: less, orange: more. "
+    "Italic: another model."
 )
+CHANGE = LinearSegmentedColormap.from_list("change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"])
 QUANTITIES = {"shared_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
@@ -62,7 +63,7 @@ def _heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     why = pd.DataFrame({name: why[name].fillna(_without_record(measured, str(name))) for name in why})
     drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
     sns.heatmap(
-        np.log2(values), annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn
+        np.log2(values), annot=values, fmt=".2f", cmap=CHANGE, vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn
     )
     grey = {"size": 6.5, "color": "0.55"}
     if values.isna().any(axis=None):

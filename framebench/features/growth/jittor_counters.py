@@ -34,17 +34,20 @@ def storages() -> Storages:
 
 class GraphArrays(Storages):
     """Arrays that have memory and that no object of Python holds, but the graph of operations does. On Python 3.11 Jittor tells
-    the operator that made one, and no line."""
+    the operator that made one, or that waits for it, and no line."""
 
     def alive(self) -> list[tuple[str, str, int]]:
         """In the order in which they were made. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
         nodes, held = list(map(str, graph.nodes_info)), {number_of(node) for node in graph.hold_vars}
         arrays = {}
-        for node, makers in zip(nodes, graph.inputs):
+        for node, makers, users in zip(nodes, graph.inputs, graph.outputs):
             found = VAR.match(node)
             if found and number_of(node) not in held and int(found["place"], 16):
-                arrays.setdefault(found["place"], described(found, [nodes[i] for i in makers]))
+                around = [
+                    f"{word} {name}" for word, others in (("of", makers), ("for", users)) for name in names(nodes, others)
+                ]
+                arrays.setdefault(found["place"], described(found, around[:1]))
         return list(arrays.values())
 
 
@@ -57,9 +60,14 @@ def number_of(node: str) -> str:
     return node.partition("(")[2].partition(":")[0]
 
 
-def described(found: re.Match[str], makers: list[str]) -> tuple[str, str, int]:
-    """`float32[4,8] of matmul`, held by what, and its bytes."""
+def names(nodes: list[str], places: list[int]) -> list[str]:
+    """Of the operators at these places of the graph."""
+    found = (OPERATOR.match(nodes[place]) for place in places)
+    return [operator["name"] for operator in found if operator]
+
+
+def described(found: re.Match[str], around: list[str]) -> tuple[str, str, int]:
+    """`float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it; held by what, and its bytes."""
     shape = [int(n) for n in found["shape"].split(",") if n]
-    names = [operator["name"] for maker in makers if (operator := OPERATOR.match(maker))]
-    what = f"{found['dtype']}{shape}" + (f" of {names[0]}" if names else "")
-    return what, "the graph of operations", math.prod(shape) * WIDTHS.get(found["dtype"], 4)
+    size = math.prod(shape) * WIDTHS.get(found["dtype"], 4)
+    return " ".join([f"{found['dtype']}{shape}", *around]), "the graph of operations", size

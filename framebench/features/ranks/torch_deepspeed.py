@@ -13,8 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from framebench.adapters.base import State
-from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer, on_host
+from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.tensors import on_host
 from framebench.models.spec import Optimizer
 
 MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}  # by PyTorch's names

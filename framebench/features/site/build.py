@@ -16,6 +16,7 @@ from framebench.analysis.results import Results
 from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
+from framebench.features.site.titles import figure_order
 from framebench.features.site.writer import THIS_FOLDER, Writer
 from framebench.records.record import Record
 
@@ -116,7 +117,7 @@ def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
     """The figures that the machine's rows can fill, by the file beside the machine's pages; the support matrix is a page."""
     from framebench.analysis import figures  # takes seconds
 
-    drawn = figures.pictures(machine.shown, results)
+    drawn = sorted(figures.pictures(machine.shown, results), key=lambda picture: figure_order(picture.name))
     return {f"figures/{slug(picture.name)}.svg": picture for picture in drawn if picture.name != "support"}
 
 
@@ -143,4 +144,5 @@ def _write_case(
     writer.page(
         case_page(machine.name, record.case), "case.html", machine=machine, record=record, case=record.parsed,
         sections=casepage.sections(record, case_records, line, bound), dots=casepage.dots(record, case_records),
+        ticks=casepage.ticks(record, case_records),
     )  # fmt: skip

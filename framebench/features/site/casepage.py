@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,22 @@ from framebench.records.record import Compared, Record
 
 @dataclass(frozen=True)
 class Dot:
-    """One timed step in the drawing of all of them, in per cent of its box."""
+    """One timed step in the drawing of all of them."""
 
     x: float
     y: float
     ms: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A line across that drawing."""
+
+    y: float
+    ms: str
+
+
+LEFT, END, TOP, FOOT = 56, 340, 8, 122  # of the drawing, in its units
 
 
 def text(value: Any) -> str:
@@ -182,12 +194,32 @@ def history(case_records: list[Record]) -> Comparison:
 
 
 def dots(record: Record, case_records: list[Record]) -> list[Dot]:
-    """Its timed steps in their order, or those of the newest block where it has none; from zero at the bottom to a tenth above
-    the longest."""
+    """Its timed steps in their order, or those of the newest block where it has none."""
+    seconds = _timed_steps(record, case_records)
+    apart = min((END - LEFT - 20) / max(len(seconds) - 1, 1), 14)
+    return [Dot(round(LEFT + 10 + apart * i, 2), _height(s, seconds), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
+
+
+def ticks(record: Record, case_records: list[Record]) -> list[Tick]:
+    """Of their axis: zero, and round numbers up to the longest step."""
+    seconds = _timed_steps(record, case_records)
+    longest = max(seconds, default=0)
+    if not longest:
+        return []
+    decade = 10.0 ** math.floor(math.log10(longest))
+    apart = next(decade * share for share in (0.25, 0.5, 1, 2.5) if longest / (decade * share) < 4)
+    at = [apart * i for i in range(int(longest / apart) + 1)]
+    return [Tick(_height(s, seconds), f"{s * 1e3:,.6g}") for s in at]
+
+
+def _height(step_s: float, seconds: list[float]) -> float:
+    """From zero at the foot to a tenth above the longest."""
+    return round(FOOT - (FOOT - TOP) * step_s / (1.1 * max(seconds)), 2)
+
+
+def _timed_steps(record: Record, case_records: list[Record]) -> list[float]:
     timed = _of_its_version(record, case_records).timed
-    seconds = record.step_s or (timed[-1].step_s if timed else [])
-    top, apart = max(seconds, default=0) * 1.1 or 1, min(96 / max(len(seconds) - 1, 1), 4)
-    return [Dot(round(2 + apart * i, 2), round(100 - 100 * s / top, 2), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
+    return record.step_s or (timed[-1].step_s if timed else [])
 
 
 def _of_its_version(record: Record, case_records: list[Record]) -> Measured:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from framebench.models import spec
 from framebench.suite.strategy import TITLES
 
@@ -24,7 +26,7 @@ def case_title(workload: str, framework: str, scenario: str, strategy: str, batc
 
 
 FIGURES = {
-    "memory-speed": "Memory and speed", "pareto": "Memory against speed",
+    "memory-speed": "Memory and speed", "pareto": "Memory and speed against the baseline",
     "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
     "parts": "What a peak is made of", "first-step": "The first step", "largest": "The largest batch within a limit",
     "train-eval": "Training against evaluation", "shares": "What else takes time in a step",
@@ -35,10 +37,19 @@ FIGURES = {
 
 
 def figure_title(name: str) -> str:
-    """`pareto-unet3d-train` becomes `Memory against speed: 3D U-Net, training`."""
+    """`pareto-unet3d-train` becomes `Memory and speed against the baseline: 3D U-Net, training`."""
     kind = next((kind for kind in FIGURES if f"{name}-".startswith(f"{kind}-")), "")
     about = [SCENARIOS[part].lower() if part in SCENARIOS else title(part) for part in name[len(kind) :].split("-") if part]
     return ": ".join(filter(None, (FIGURES.get(kind, ""), ", ".join(about))))
+
+
+def figure_order(name: str) -> tuple[int, int, int]:
+    """By workload, by scenario, by kind; what is of no workload comes last."""
+
+    def place(choices: Sequence[str], whole: str) -> int:
+        return next((i for i, choice in enumerate(choices) if f"-{choice}-" in whole), len(choices))
+
+    return place(spec.names(), f"-{name}-"), place(SCENARIO_ORDER, f"-{name}-"), place([*FIGURES], f"-{name}-")
 
 
 VERDICTS = {

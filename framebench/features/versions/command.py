@@ -108,9 +108,7 @@ def compare_(
     file = next((Path(text) for text in selectors or () if text.endswith(".py")), None)
     if file is not None:
         if device is not None or len(selectors or ()) > 1:
-            fail(
-                f"compare takes {file} alone, and no --device; `framebench try {file} --device {device or 'NAME'}` plans it", 2
-            )
+            fail(f"compare takes {file} alone, and no --device: `framebench try {file} --device NAME` is for that", 2)
         named = strategies.split(",") if strategies else []
         records = own.measure(base, change, own.Asked(file, batch, scenario, named, blocks, rounds), results)
         return judge(records, base, change, threshold, results, as_json)
@@ -138,7 +136,8 @@ def judge(machine_records: list[Record], base: str, change: str, threshold: str 
     if as_json:
         typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
     else:
-        judged.table(rows, judged.causes_in(results)).terminal(out)
+        few = len({row.case for row in rows}) == 1  # then all that was read is shown
+        judged.table(rows, judged.causes_in(results), () if few else judged.FOLDED).terminal(out)
     worse = [r for r in rows if r.verdict == judged.REGRESSION]
     for r in worse:
         more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""

@@ -281,21 +281,21 @@ def causes_in(results: Path) -> Cause:
     return of_results(results) if of_results else _unexplained
 
 
-def table(rows: list[Row], cause: Cause = _unexplained) -> Comparison:
-    """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below.
-    Raises ValueError for no rows."""
+def table(rows: list[Row], cause: Cause = _unexplained, folded: Sequence[str] = FOLDED) -> Comparison:
+    """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below,
+    by these verdicts. Raises ValueError for no rows."""
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
     machines = sorted({r.machine for r in rows})
     several = len(machines) > 1
-    shown = sorted((r for r in rows if r.verdict not in FOLDED), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
+    shown = sorted((r for r in rows if r.verdict not in folded), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
         f"{summary(rows)}. {RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
-        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *_folded(rows)])),
+        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *_folded(rows, folded)])),
         machine="" if several else machines[0],
     )
 
@@ -315,9 +315,9 @@ def causes(shown: list[Row], cause: Cause) -> Iterator[str]:
             yield f"{r.case}, {r.quantity}, by framebench explain: {explanation}"
 
 
-def _folded(rows: list[Row]) -> Iterator[str]:
+def _folded(rows: list[Row], folded: Sequence[str]) -> Iterator[str]:
     """`too few, not shown: step time of 23, first step of 23`, with the reason."""
-    for folded_verdict in FOLDED:
+    for folded_verdict in folded:
         mine = [r for r in rows if r.verdict == folded_verdict]
         if mine:
             counts = Counter(r.quantity for r in mine)

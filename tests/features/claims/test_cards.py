@@ -15,7 +15,7 @@ from framebench.features.claims.remarks import remark
 from framebench.features.claims.samples import ADDED, PEAK, evidence
 from framebench.features.claims.store import Measured
 from framebench.records.record import Proof
-from tests.features.claims.judged import MIB, made_up, one, put, turns
+from tests.features.claims.judged import MIB, made_up, one, probe, put, turns
 
 
 def test_of_one_block_the_value_is_told_and_decides_nothing(results: Path) -> None:
@@ -112,3 +112,5 @@ def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) ->
             assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
     assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told
     assert "1 of 1 arms have no number: no records of transformer/torch/train/compile/b4/tiny." in told
+    probe(results, "snippet-jittor_volume_norm", error="AttributeError: no such thing")
+    assert "Beside: as printed jittor_volume_norm.py: AttributeError: no such thing." in one(results, "B16").remark

@@ -84,7 +84,7 @@ def test_the_command_prints_json(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["Z9"], "no claim Z9; claims: A1 to A"),
+        (["Z9"], "no claim Z9, and none with these words; claims: A1 to A"),
         (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
         (["A1 speed"], "claim A1 has no parts; type framebench claims A1"),
         (["--machine", "nowhere"], "machines: m"),

@@ -43,8 +43,16 @@ def test_a_claim_cannot_be_there_twice() -> None:
         Registry((REGISTRY.claims[0], REGISTRY.claims[0]))
 
 
+@pytest.mark.parametrize("words", ["amp", "mixed precision", "Mixed-Precision"])
+def test_claims_are_found_by_their_words(words: str) -> None:
+    found = [c.name for c in REGISTRY.chosen([words])]
+    assert "B1 memory" in found
+    assert len(found) < len(REGISTRY.claims) / 4
+    assert [c.id for c in REGISTRY.chosen(["A1", "a1"])] == ["A1"], "an id is no word"
+
+
 def test_unknown_claims_are_answered_by_the_known_ones() -> None:
-    with pytest.raises(UnknownClaim, match=r"Z1; claims: A1 to A13, B1"):
+    with pytest.raises(UnknownClaim, match=r"Z1, and none with these words; claims: A1 to A13, B1"):
         REGISTRY.chosen(["A1", "z1"])
     assert [c.id for c in REGISTRY.chosen(["c10"])] == ["C10"]
 

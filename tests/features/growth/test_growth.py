@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,8 @@ def test_jittor_602(results: Path) -> None:
     assert min(np.diff(found["counts"]["operations"])) > 100
     kept = [row for row in found["kept"] if row["kind"] == "storage"]
     assert kept[0]["made_at"] == "the graph of operations"
-    assert any(" of " in row["what"] for row in kept)
+    assert all(re.match(r"\w+\[[\d, ]*\]( (of|for) [\w.]+)?$", row["what"]) for row in kept)
+    assert any(" for " in row["what"] or " of " in row["what"] for row in kept)
     assert sum(row["bytes_per_step"] for row in kept) > 2**10
 
 

@@ -174,7 +174,7 @@ def test_figures_and_claims_are_there(site: Path) -> None:
     lab = site / "machines" / "lab"
     drawn = Page(lab / "figures.html")
     assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
-    assert "Memory against speed: Transformer, training" in drawn.text
+    assert "Memory and speed against the baseline: Transformer, training" in drawn.text
     rows = [(lab / f"{name}.html").read_text() for name in ("claims", "reports")]
     linked = [link for text in rows for link in re.findall(r'href="(claims/[a-dr]\d+(?:-[a-z]+)?\.html)"', text)]
     assert len(linked) == len(set(linked)) == len(REGISTRY.claims)

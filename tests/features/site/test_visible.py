@@ -14,10 +14,10 @@ from framebench.analysis.results import Results
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import Verdict
 from framebench.features.site.build import build
-from framebench.features.site.casepage import dots
+from framebench.features.site.casepage import dots, ticks
 from framebench.features.site.drawn import Drawn, drawn, shade
 from framebench.features.site.links import case_page
-from framebench.features.site.titles import VERDICTS, figure_title, verdict_class
+from framebench.features.site.titles import VERDICTS, figure_order, figure_title, verdict_class
 from framebench.records.record import Calibration, Record
 from tests.handmade import in_blocks
 from tests.pages import browser, in_a_browser, keep, made, tab
@@ -102,8 +102,31 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
 
 
+def test_figures_stand_by_workload_and_scenario() -> None:
+    ordered = [
+        "pareto-resnet50-train",
+        "strategies-resnet50-train",
+        "strategies-resnet50-eval",
+        "pareto-unet3d-train",
+        "train-eval",
+    ]
+    assert sorted(reversed(ordered), key=figure_order) == ordered
+
+
+@pytest.mark.parametrize("longest", [0.00034, 0.0111, 0.57, 0.99, 1.0, 4.8, 240.0])
+def test_the_axis_of_steps_has_a_few_round_numbers_from_zero(longest: float) -> None:
+    record = made("fp32", 200 * MIB, [longest / 2, longest])
+    marks, bars = ticks(record, [record]), dots(record, [record])
+    values = [float(tick.ms.replace(",", "")) for tick in marks]
+    assert values[0] == 0
+    assert 2 <= len(values) <= 5
+    assert values[-1] <= longest * 1e3 < values[-1] + values[1]
+    height = marks[0].y - min(d.y for d in bars)
+    assert (marks[0].y - marks[-1].y) / height == pytest.approx(values[-1] / (longest * 1e3), abs=0.01), "one scale"
+
+
 def test_a_figure_has_a_title() -> None:
-    assert figure_title("pareto-unet3d-train") == "Memory against speed: 3D U-Net, training"
+    assert figure_title("pareto-unet3d-train") == "Memory and speed against the baseline: 3D U-Net, training"
 
 
 def test_shades_grow_away_from_one() -> None:

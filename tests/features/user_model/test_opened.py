@@ -124,7 +124,14 @@ def test_mistakes_about_releases_of_a_file_are_told(arguments: list[str], said: 
 
 @pytest.mark.parametrize(
     "command",
-    [["run"], ["list"], ["show"], ["compare"], ["answer"], ["advise"], ["evaluate", "--budget", "1GiB"], ["generate"]],
+    [
+        ["run"],
+        ["list"],
+        ["show"],
+        ["compare", "transformer/torch/train/fp32/b4/tiny"],
+        ["advise"],
+        ["evaluate", "--budget", "1GiB"],
+    ],
 )
 def test_a_command_that_takes_cases_alone_says_what_takes_a_file(command: list[str], tmp_path: Path) -> None:
     done = framebench(*command, str(tmp_path / "mine.py"))

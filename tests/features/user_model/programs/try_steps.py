@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from framebench import adapters
-from framebench.features.user_model import torch_model
 from framebench.features.user_model.reference import survey
+from framebench.models.spec import workload
 from framebench.suite import tolerance
 from framebench.suite.case import Case
 from framebench.worker.observe import first_steps
@@ -16,7 +16,7 @@ from framebench.worker.verification import again, verify
 from framebench.worker.worker import failure
 
 BASE = {"train": "fp32", "eval": "no_grad"}
-CACHES = (tolerance.rounding_errors, tolerance.one_by_one, *(f for f in vars(tolerance).values() if hasattr(f, "cache_clear")))
+FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
 
 
 def tried(case: Case) -> dict[str, object]:
@@ -42,16 +42,17 @@ def tried(case: Case) -> dict[str, object]:
 def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object]:
     os.environ["FRAMEBENCH_OWN"] = str(file.parent)
     names = [name for name in ("loss", "optimizer", "blocks") if name in file.read_text()]
-    facts = {"file": str(file), "framework": "torch", "batch": 4, "defined": names}
+    facts = {"file": str(file), "framework": FRAMEWORK, "batch": 4, "defined": names}
     (file.parent / "own.json").write_text(json.dumps(facts))
-    torch_model.user.cache_clear()
-    for cached in CACHES:
-        cached.cache_clear()
+    module = workload("own").model(FRAMEWORK)  # type: ignore[attr-defined]
+    for cached in (*vars(tolerance).values(), *vars(module).values()):
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
     found: dict[str, object] = {}
     try:
-        survey(Case.of(f"own/torch/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        survey(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
         for name in (BASE[scenario], *strategies):
-            found[name] = tried(Case.of(f"own/torch/{scenario}/{name}/b4/mine"))
+            found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"))
     except (Exception, SystemExit) as error:
         told = failure(error)
         found["fault"] = told["blamed"] or told["message"]

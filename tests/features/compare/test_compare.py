@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from framebench.analysis.reports import verdicts
-from framebench.engine import compare
 from framebench.engine.blocks import NOBODY, Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
+from framebench.features.compare import measure as compare
 from framebench.features.versions import measure as versions
 from framebench.records import store
 from framebench.records.provenance import ROOT

@@ -1,0 +1,58 @@
+"""The command `compare`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, Rounds, app, err, fail, out, say, session
+from framebench.engine import installed, runner
+from framebench.engine.progress import CaseProgress
+from framebench.features.compare import measure
+from framebench.suite import selectors
+
+
+@app.command("compare", rich_help_panel=MEASURE)
+def compare_(
+    base: Annotated[str, typer.Argument(help="The full case id that CHANGE is compared with.")],
+    change: Annotated[str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")],
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = measure.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
+    results: Results = runner.RESULTS,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core.")] = 1,
+    env: Env = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is CHANGE slower than BASE, or does it need more memory? Alternates runs of both, and keeps the records.
+
+    An interrupted comparison resumes.
+    """
+    from framebench.analysis.blocks import Blocks as Known
+    from framebench.analysis.reports import verdicts
+    from framebench.analysis.results import Results as Folder
+
+    pair = selectors.parse(base), selectors.parse(change)
+    if over := next((case for case in pair if case.ranks > 1), None):
+        fail(f"{over.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
+    for difference in measure.differences(*pair):
+        say(f"note: the cases differ in {difference}")
+    options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
+    named = " ".join(["compare", base, change, f"{blocks} blocks", *([f"--env {env}"] if env else []), str(options)])
+    with session(results, named) as opened:
+        try:
+            ready = installed.ready((c.framework for c in pair), env, say)
+            if missing := {c.framework for c in pair} - ready.keys():
+                raise measure.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
+            with CaseProgress(list(dict.fromkeys(pair)), results, err, blocks) as progress:
+                measured_rounds = measure.measure(pair, blocks, opened.id, ready, options, results, progress)
+        except measure.NotMeasured as error:
+            opened.close(results)  # the next try is a new comparison
+            fail(str(error), 1)
+    arms = [r.base for r in measured_rounds], [r.change for r in measured_rounds]
+    machine_blocks = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
+    if as_json:
+        typer.echo(json.dumps(verdicts.as_json(*arms, machine_blocks)))
+    else:
+        verdicts.table(*arms, machine_blocks).terminal(out)

@@ -1,0 +1,104 @@
+"""Files of the kinds that users reported, each in processes of its own: its peak by the high-water mark of a plain loop
+that knows nothing of framebench, the peak as framebench reads it, and what becomes of strategies."""
+
+import ctypes
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from framebench import adapters
+from framebench.features.user_model import reference
+from framebench.instruments import host
+from framebench.suite.case import Case
+from framebench.suite.trees import called
+from framebench.suite.user_file import defined, loaded
+from framebench.worker.observe import first_steps
+from framebench.worker.verification import verify
+from framebench.worker.worker import failure, peaks
+
+BATCH = 8
+reference.SECONDS = 4.0  # of other roundings: fewer runs, and wider tolerances
+
+
+def settled() -> int:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return host.status_bytes("RssAnon")
+
+
+def plain(file: Path) -> int:
+    """Bytes by which a step rises over the process as it was before the file was imported."""
+    warmed_up()
+    before = settled()
+    mine: Any = loaded(str(file))
+    model, (x, y) = mine.model(), mine.batch(BATCH)
+    weights = list(model.parameters())
+    optimizer = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
+    risen = 0
+    for _ in range(4):
+        resting, resident = settled(), host.status_bytes("VmRSS")
+        optimizer.zero_grad()
+        mine.loss(called(model, x), y).backward()
+        optimizer.step()
+        risen = resting + host.status_bytes("VmHWM") - resident
+    return risen - before
+
+
+def warmed_up() -> None:
+    """Code and kernels come into memory, whatever the file."""
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(1), nn.LazyLinear(64), nn.LayerNorm(64), nn.GELU())
+    for _ in range(2):
+        layers(torch.randn(8, 3, 16, 16)).square().mean().backward()
+
+
+def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
+    facts = {"file": str(file), "framework": "torch", "batch": BATCH}
+    facts["defined"] = [name for name in ("loss", "optimizer", "blocks") if name in defined(str(file))]
+    folder = Path(os.environ["FRAMEBENCH_OWN"])
+    (folder / "own.json").write_text(json.dumps(facts))
+    case = Case.of(f"own/torch/train/fp32/b{BATCH}/mine")
+    adapter = adapters.load(case)
+    adapter.build()
+    peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
+    found = {"peak": peak, "holders": adapter.elsewhere(), "saved": adapter.observe()["activation_bytes"]}
+    del adapter
+    facts = reference.survey(case, lambda message: None)["facts"]
+    found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
+    return found | {"verdicts": {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/"))) for name in strategies}}
+
+
+def verdict(case: Case) -> str:
+    if not case.support.supported:
+        return f"left out: {case.support.why}"
+    adapter = adapters.load(case)
+    adapter.build()
+    outcome = verify(adapter, first_steps(adapter)[1])
+    return "right" if outcome["passed"] else f"wrong: {outcome.get('reason')} {outcome['margin']}"
+
+
+def in_a_child(work: Callable[..., object], *arguments: object) -> Any:
+    ours, theirs = os.pipe()
+    if not os.fork():
+        try:
+            told: object = work(*arguments)
+        except BaseException as error:
+            told = {"fault": failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
+        os.write(theirs, json.dumps(told).encode())
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        return json.load(pipe)
+
+
+answers = {}
+for file in map(Path, sys.argv[2:]):
+    answers[file.stem] = {"plain": in_a_child(plain, file), "tried": in_a_child(tried, file, sys.argv[1].split(","))}
+print(json.dumps(answers))

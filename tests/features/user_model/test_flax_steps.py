@@ -1,0 +1,150 @@
+"""Steps as people have them in Flax: dropout left on, recurrent networks, Linen, several inputs, keywords, clipping. Each
+kind of file is surveyed and verified under strategies."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "try_steps.py"
+BEGINNING = """
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen, nnx
+
+class Block(nnx.Module):
+    def __init__(self, rngs, rate=0.0):
+        self.up, self.down = nnx.Linear(8, 16, rngs=rngs), nnx.Linear(16, 8, rngs=rngs)
+        self.dropout = nnx.Dropout(rate, rngs=rngs)
+
+    def __call__(self, x):
+        return x + self.down(self.dropout(jnp.tanh(self.up(x))))
+
+class Net(nnx.Module):
+    def __init__(self, rngs, rate=0.0):
+        self.blocks = nnx.List([Block(rngs, rate) for _ in range(2)])
+        self.head = nnx.Linear(8, 5, rngs=rngs)
+
+    def __call__(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+def model():
+    return Net(nnx.Rngs(0))
+
+def batch(n):
+    keys = jax.random.split(jax.random.key(0))
+    return jax.random.normal(keys[0], (n, 8)), jax.random.randint(keys[1], (n,), 0, 5)
+
+def loss(output, target):
+    return optax.softmax_cross_entropy_with_integer_labels(output, target).mean()
+"""
+
+
+@dataclass(frozen=True)
+class File:
+    more: str
+    strategies: tuple[str, ...] = ("checkpoint", "accumulate")
+    left_out: tuple[str, ...] = ()
+    scenario: str = "train"
+
+
+TWO = """
+    class Two(Net):
+        def __call__(self, x, t, mask):
+            return super().__call__(x * mask + t[:, None])
+    def model():
+        return Two(nnx.Rngs(0))
+    def batch(n):
+        x = jax.random.normal(jax.random.key(0), (n, 8))
+        return (x, jnp.arange(n) / n, jnp.ones(8)), jnp.arange(n) % 5
+"""
+FILES = {
+    "dropout that is left on": File(
+        """
+        def model():
+            return Net(nnx.Rngs(params=0, dropout=1), rate=0.3)
+        """,
+        left_out=("accumulate",),
+    ),
+    "an LSTM, and dropout that is switched off": File(
+        """
+        class Reads(nnx.Module):
+            def __init__(self, rngs):
+                self.rnn, self.dropout = nnx.RNN(nnx.LSTMCell(8, 8, rngs=rngs)), nnx.Dropout(0.0, rngs=rngs)
+                self.head = nnx.Linear(8, 5, rngs=rngs)
+            def __call__(self, x):
+                return self.head(self.dropout(self.rnn(x[:, None] * jnp.ones((1, 3, 1)))[:, -1]))
+        def model():
+            return Reads(nnx.Rngs(0))
+        """,
+        left_out=("checkpoint",),
+    ),
+    "Linen": File(
+        """
+        class Reads(linen.Module):
+            @linen.compact
+            def __call__(self, x):
+                return linen.Dense(5)(linen.RNN(linen.OptimizedLSTMCell(8))(x[:, None] * jnp.ones((1, 3, 1)))[:, -1])
+        def model():
+            return Reads()
+        """,
+        left_out=("checkpoint",),
+    ),
+    "several inputs, of which one has no samples": File(TWO, ("checkpoint", "accumulate", "multi_steps")),
+    "several inputs, evaluated": File(TWO, ("amp_bf16",), scenario="eval"),
+    "keywords, with the loss in what comes out": File(
+        """
+        class Keywords(Net):
+            def __call__(self, x, labels):
+                logits = super().__call__(x)
+                return {"loss": optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(), "logits": logits}
+        def model():
+            return Keywords(nnx.Rngs(0))
+        def batch(n):
+            return {"x": jax.random.normal(jax.random.key(0), (n, 8)), "labels": jnp.arange(n) % 5}
+        del loss
+        """,
+    ),
+    "gradients that are clipped": File(
+        """
+        def optimizer():
+            return optax.chain(optax.clip_by_global_norm(1e-3), optax.adam(1e-3))
+        """,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, Any]:
+    folder, asked = tmp_path_factory.mktemp("steps"), list[list[Any]]()
+    for name, file in FILES.items():
+        (folder / name).mkdir()
+        (folder / name / "mine.py").write_text(BEGINNING + "\n" + textwrap.dedent(file.more))
+        asked.append([str(folder / name / "mine.py"), file.scenario, file.strategies])
+    result = run_inside(environment["jax"], PROGRAM, json.dumps(asked), "jax")
+    assert isinstance(result, dict)
+    return {Path(file).parent.name: of_file for file, of_file in result.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_step_in_flax_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
+    file, rows = FILES[name], found[name]
+    assert "fault" not in rows, rows["fault"]
+    for strategy, row in rows.items():
+        assert ("left_out" in row) == (strategy in file.left_out), row
+        if "left_out" not in row:
+            assert row["passed"], (strategy, row["reason"])
+            assert row["proven"] or strategy == "amp_bf16", strategy  # XLA on a CPU widens what is bfloat16
+            assert file.scenario == "eval" or len(set(row["losses"])) == len(row["losses"]), "the weights move"
