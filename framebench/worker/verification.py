@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from framebench.adapters.base import Adapter
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
@@ -17,7 +19,6 @@ from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
 
-ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 SHOWN_FROM = 8.0  # roundoffs: below them a loss may stay what it was
 
 
@@ -193,7 +194,7 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
     step's output is looked at, after one with other inputs."""
     case, done = adapter.case, adapter.steps
     expected = wanted(case, reference)
-    unmoved = sum(a == b for a, b in zip(losses, losses[1:])) if case.stage.trains and moves(case, expected) else 0
+    unmoved = sum(a == b for a, b in zip(losses, losses[1:])) if case.stage.trains and moves(case, expected, losses) else 0
     unlike = idle(adapter) or (f"{unmoved} of {len(losses)} steps left the loss as it was" if unmoved else "")
     unlike = unlike or unfinished(adapter) or ("" if case.stage.trains else remembered(adapter))
     if case.stage.trains:
@@ -215,13 +216,21 @@ def again(adapter: Adapter, losses: list[float], reference: Reference | None = N
     return comparison | steps_outcome
 
 
-def moves(case: Case, expected: Wanted | None) -> bool:
-    """Whether a step's loss must differ from the last one's. A user's rate may be so small that the precision does not show it:
-    then the weights alone tell that they were updated."""
+def moves(case: Case, expected: Wanted | None, losses: list[float]) -> bool:
+    """Whether a step's loss must differ from the last one's. A user's rate may be so small that the losses' precision does not
+    show it: then the weights alone tell that they were updated."""
     if case.workload != OWN or expected is None:
         return True
     first, last = expected.values["loss_0"], expected.values[f"loss_{LOSS_STEPS}"]
-    return abs(last - first) > SHOWN_FROM * ROUNDOFF.get(case.plan.precision, ROUNDOFF["fp32"]) * abs(first)
+    return abs(last - first) > SHOWN_FROM * roundoff_of(losses) * abs(first)
+
+
+def roundoff_of(losses: list[float]) -> float:
+    """Of the narrowest type that has all of them."""
+    wide = np.array(losses, np.float32)
+    if not (wide.view(np.uint32) & 0xFFFF).any():
+        return 2.0**-8  # bfloat16
+    return 2.0**-11 if np.array_equal(wide.astype(np.float16).astype(np.float32), wide) else 2.0**-24
 
 
 def repeated(adapter: Adapter, losses: list[float], first: int) -> str:

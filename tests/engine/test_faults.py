@@ -51,7 +51,7 @@ PLANTED = {  # file, right text, wrong text, case, expected status
 }
 
 
-REPEATS = ("wrong weight decay", "precision did nothing")
+REPEATS = ("wrong forward", "wrong weight decay", "precision did nothing")
 
 
 def clone(where: Path) -> Path:

@@ -123,8 +123,8 @@ STEP = (
         "micro-batches of every k-th sample",
         "transformer/jax/train/accumulate",
         ACCUMULATION,
-        "lambda a: a.reshape(k, -1, *a.shape[1:])",
-        "lambda a: a.reshape(-1, k, *a.shape[1:]).swapaxes(0, 1)",
+        "[a.reshape(k, -1, *a.shape[1:]) for",
+        "[a.reshape(-1, k, *a.shape[1:]).swapaxes(0, 1) for",
         equivalent="the mean of the micro-batches' gradients does not depend on which sample is in which, as nothing couples samples here",
     ),
 )  # fmt: skip

@@ -314,6 +314,13 @@ def test_of_two_cases_that_a_card_has_measured_no_plan_decides() -> None:
     assert checked >= 2
 
 
+def test_the_older_record_that_r11_names_is_as_it_says() -> None:
+    found = [
+        json.loads(path.read_bytes())["found"] for path in (ROOT / "results/claims" / SHOWN).glob("report-torch-174468/*.json")
+    ]
+    assert all("later_eager" not in one and min(one["later"]) > 1 for one in found)
+
+
 def without_batch(case: str) -> tuple[str, ...]:
     return tuple(case.split("/")[:4])
 

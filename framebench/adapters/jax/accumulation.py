@@ -26,7 +26,7 @@ def accumulated(gradient: Gradient, k: int) -> Gradient:
         def micro(carry: tuple[Array, Tree, Tree], parts: list[Array]) -> tuple[tuple[Array, Tree, Tree], None]:
             loss, stats, total = carry
             left = iter(parts)
-            xy = structure.unflatten([next(left) if moves else a for a, moves in zip(arrays, of_samples)])
+            xy = jax.tree.unflatten(structure, [next(left) if moves else a for a, moves in zip(arrays, of_samples)])
             (value, stats), grads = gradient(params, stats, constants, *xy)
             return (loss + value / k, stats, jax.tree.map(lambda t, g: t + g / k, total, grads)), None
 

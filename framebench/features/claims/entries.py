@@ -150,7 +150,7 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
     arms = counted(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not arms:
         return ""
-    sizes = _by_size(lines) if verdict != "mixed" else {}
+    sizes = _by_size(lines)
     if verdict == "undecided":
         told = (
             [_said(arms)]

@@ -12,6 +12,7 @@ from framebench.extensions import Page
 from framebench.features.claims.entries import Entry
 from framebench.features.claims.ledger import ledger
 from framebench.features.claims.picture import LABEL, WIDTH, pictures
+from framebench.features.claims.plans import CARD
 from framebench.features.claims.show import CAPTION, detail, of_articles, of_trackers
 
 LISTS = (("claims", "Claims", of_articles), ("reports", "Reports", of_trackers))
@@ -39,6 +40,6 @@ def _claim(machine: Any, entry: Entry) -> dict[str, Any]:
     """The arms as bars and as a table, and the records: the file, and the case if the machine has a page of it."""
     cases = {case.replace("/", "."): case for case in machine.records_by_case}
     records = [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records]
-    drawn = {"pictures": pictures(entry.lines), "scale": WIDTH, "label": LABEL}
+    drawn = {"pictures": pictures(entry.lines), "scale": WIDTH, "label": LABEL, "card": CARD}
     back = "reports" if entry.source == "R" else "claims"
     return {"entry": entry, "arms": detail(entry), "records": records, "back": back, **drawn}

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from framebench.features.claims.entries import Line, shown
+from framebench.features.claims.plans import CARD
 from framebench.features.claims.rule import UNMET
 
-WIDTH, ROW, LABEL = 420, 18, 230  # pixels: of the scale, of a bar, and of the names beside it
+WIDTH, ROW, LABEL = 420, 18, 250  # pixels: of the scale, of a bar, and of the names beside it
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Bar:
     left: float  # of the interval, in pixels
     width: float
     dot: float  # the value
+
+    @property
+    def label(self) -> str:
+        """Without what a hollow bar and the caption say of planned ones."""
+        return self.name.removesuffix(f", {CARD}").replace(" planned", "") if self.planned else self.name
 
 
 @dataclass(frozen=True)

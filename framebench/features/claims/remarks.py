@@ -14,12 +14,13 @@ def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
     """What the numbers cannot say, and the numbers that decide nothing: no arm is withheld."""
     deciding = [one for one in lines if one.decides]
     met = [one for one in deciding if one.verdict != UNMET]
+    printed = [one for one in lines if one.decides or one.value is not None or one.verdict == DOES_NOT_RUN]
     disagree = sides((one.name, one.verdict) for one in deciding)
     why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
-    gaps = (claim.needs.lacking(), _unmet(claim, deciding), _missing(met), why)
+    gaps = ("; ".join(filter(None, (claim.needs.lacking(), _unmet(claim, deciding)))), _missing(met), why)
     told = (_on_cards(met), beside([one for one in lines if not one.decides]))
-    parts = (disagree, proof, _undecided(met), *gaps, *told, *_circumstances(deciding, looked_up))
+    parts = (disagree, proof, _undecided(met), *gaps, *told, *_circumstances(printed, looked_up))
     return " ".join(part if part.endswith(".") else f"{part}." for part in (*parts, claim.note) if part)
 
 
@@ -78,9 +79,18 @@ def _circumstances(lines: Sequence[Line], looked_up: str) -> list[str]:
     for one in lines:
         if one.unlike:
             options.setdefault(one.unlike, []).append(one.name)
-    elsewhere = ", ".join(sorted({looked_up, *(one.elsewhere for one in lines if not one.on_a_card)} - {""}))
     told = [f"{unlike}: {', '.join(names)}" for unlike, names in options.items()]
-    return told + ([f"Tried on {elsewhere}"] if elsewhere else [])
+    return [*told, *_tried(lines, looked_up)]
+
+
+def _tried(lines: Sequence[Line], looked_up: str) -> list[str]:
+    """On which other machine probes ran; which, where the row has cases of its own machine too."""
+    machines: dict[str, list[str]] = {looked_up: []} if looked_up else {}
+    for one in lines:
+        if one.elsewhere and not one.on_a_card:
+            machines.setdefault(one.elsewhere, []).append(one.name)
+    mixed = any(one.cases for one in lines) and not looked_up
+    return [f"Tried on {machine}{': ' + ', '.join(names) if mixed else ''}" for machine, names in machines.items()]
 
 
 def _unmet(claim: Claim, deciding: Sequence[Line]) -> str:

@@ -30,6 +30,7 @@ HELD, STATES = fullest("bytes that the fullest rank holds"), fullest("bytes of s
 FREE_OF_24_GB = 25250627584 - 1343 * 2**20  # as the catalogue has such cards, less the largest context that was measured
 HALF = times(1 / 2, ours=True)  # of two ranks
 WITH_RANKS = ("resnet50", "transformer")  # the workloads that the suite trains over ranks
+THREE_TOGETHER = "all three together in a model of a thousand million parameters"
 GPU_FIRST = Advice("Measure it on your cards first.")
 COMPARE = Advice("Compare it in your model first.")
 
@@ -103,12 +104,12 @@ CLAIMS = (
             *ratios("train/deepspeed_zero2@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-2, peak"),
             *ratios("train/deepspeed_zero3@x2", "train/deepspeed_zero0@x2", LESS, GPT, TORCH, "ZeRO-3, peak"),
         ),
-        needs=Needs(case="all three together in a model of a thousand million parameters"),
+        needs=Needs(case=THREE_TOGETHER),
         note="Two of the three, planned for one card, stand beside",
     ),
     Claim(
         "B21", "Mixed precision, checkpointing and ZeRO together raise throughput by 30 %.", "+30 %", "step time", False,
-        "ranks on one processor share its cores", (GPU_FIRST,), part="speed", needs=CARD,
+        "ranks on one processor share its cores", (GPU_FIRST,), part="speed", needs=Needs(device="gpu", case=THREE_TOGETHER),
     ),
     Claim(
         "B22", "In Jittor gradients are accumulated by loss.backward().", "it runs", "the listing's run", True, SAME_CODE,

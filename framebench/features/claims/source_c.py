@@ -51,6 +51,10 @@ def from_32_to_128(framework: str) -> Arm:
     return Arm(f"resnet50/{framework} planned", Planned("peak", change, base, "number", batches=4.0), FASTER_THAN_BATCH)
 
 
+def halved(*frameworks: str) -> tuple[Arm, ...]:
+    return tuple(Arm(f"transformer/{f} lost", OfProbe(f"halving-{f}", probed.lost, "count", "b64"), NONE) for f in frameworks)
+
+
 CLAIMS = (
     Claim(
         "C1", "Evaluation without no_grad keeps the graph.", "more", "peak, grad / no_grad", True, AUTOGRAD,
@@ -99,8 +103,9 @@ CLAIMS = (
         "C4", "eval() alone still updates batch norm's statistics at every batch.", "> 0 buffers",
         "buffers changed by a forward pass after eval()", True, "the same module code on every device",
         (Advice("Call eval(): then {measured} buffers change; without it, under no_grad too, they do (shown beside).", "less"),),
-        arms=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/grad")), SOME, RESNET, label="eval()"),
-        evidence=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/batch_stats")), SOME, RESNET,
+        arms=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/grad")), SOME, RESNET, TORCH, "eval()"),
+        evidence=each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/grad")), SOME, RESNET, OTHERS, "eval()")
+        + each(lambda w, f: Value(evidence("buffers_changed"), ref(w, f, "eval/batch_stats")), SOME, RESNET,
                       label="without eval()"),
     ),
     Claim(
@@ -108,8 +113,8 @@ CLAIMS = (
         False, "kernels and their workspaces are chosen by size on a GPU",
         (Advice("Do not fear more than proportion: the exponents are {range}.", "less"),
          Advice("Take a larger batch's peak as in proportion at the most, and measure the one that you want.")),
-        arms=(from_32_to_128("torch"), from_32_to_128("jax")),
-        evidence=sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH, label="largest exponent, eval"),
+        arms=(from_32_to_128("torch"),),
+        evidence=(from_32_to_128("jax"), *sweeps("steepest", "eval/no_grad", FASTER_THAN_BATCH, label="largest exponent, eval")),
         needs=FULL,
         note="ResNet-50's full size has these batches. What plans leave out, such as workspaces of convolutions, is in their error",
     ),
@@ -118,9 +123,12 @@ CLAIMS = (
         (Advice("Hold one at a time where both need not answer at once: together they take {range}.", "more", "two models"), COMPARE),
         arms=(
             *planned("pair/together", "pair/in_turn", times(2), RESNET, TORCH, "two models,"),
-            *ratios("pair/together", "pair/in_turn", times(2), RESNET, label="two models"),
+            *ratios("pair/together", "pair/in_turn", times(2), RESNET, TORCH, "two models"),
         ),
-        evidence=ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
+        evidence=(
+            *ratios("pair/together", "pair/in_turn", times(2), RESNET, OTHERS, "two models"),
+            *ratios("pair/in_turn_cleared", "pair/in_turn", LESS, RESNET, label="caches emptied / in turn"),
+        ),
         note="Both models' weights are there at once, their activations need not be",
     ),
     Claim(
@@ -188,26 +196,35 @@ CLAIMS = (
         "C11", "Checkpointing lowers the peak of fine-tuning.", "less", "peak, checkpoint / plain, upper half trained", True,
         DATA_FLOW, (Advice("Recompute: {range}.", "less"), COMPARE),
         arms=(
-            *ratios("finetune/checkpoint", "finetune/half"),
+            *ratios("finetune/checkpoint", "finetune/half", frameworks=TORCH),
             *planned("finetune/checkpoint", "finetune/half", frameworks=TORCH),
         ),
-        evidence=ratios("finetune/head", "finetune/half", label="head only / half"),
+        evidence=(
+            *ratios("finetune/checkpoint", "finetune/half", frameworks=OTHERS),
+            *ratios("finetune/head", "finetune/half", label="head only / half"),
+        ),
+        note="Jittor has no checkpointing of its own: its arms are this suite's",
     ),
     Claim(
-        "C12", "Memory-mapped inputs keep host memory flat.", "less", "resident memory that is left of reading a data set when the kernel "
-        "takes back what it can, memory-mapped / list", True, "host memory is the host's",
-        (Advice("Map data that does not fit: where memory is short the kernel takes it back, {measured} against a list.", "less"),),
+        "C12", "Memory-mapped inputs keep resident memory flat.", "less", "resident memory after a data set was read, memory-mapped / list",
+        True, "host memory is the host's",
+        (Advice("Do not judge it by resident memory while there is room: it changed by {measured}.", "none"),), part="resident",
+        arms=(Arm("numpy, before anything is taken back", OfProbe("inputs", probed.resident_memory, "change", "256 MiB"), LESS),),
+        evidence=ratios("pipeline/memmap", "pipeline/iterator", LESS, RESNET, label="pipeline, step's peak", quantity=HOST),
+        note="Pages of a mapped file count as resident until the kernel takes them back",
+    ),
+    Claim(
+        "C12", "Where host memory is short, the kernel can take memory-mapped inputs back.", "less", "resident memory that is left of "
+        "reading a data set when the kernel takes back what it can, memory-mapped / list", True, "host memory is the host's",
+        (Advice("Map data that does not fit: where memory is short the kernel takes it back, {measured} against a list.", "less"),), part="short",
         arms=(Arm("numpy, taken back", OfProbe("inputs", probed.left_memory, "change", "256 MiB"), LESS),),
         evidence=(
-            Arm("numpy, before anything is taken back", OfProbe("inputs", probed.resident_memory, "change", "256 MiB"), LESS),
             Arm("numpy, batches read under a limit", OfProbe("inputs", counts_over("mapped_batches", "listed_batches"), "change", "256 MiB"),
                 MORE),
             Arm("numpy, memory of the process alone", OfProbe("inputs", probed.private_memory, "change", "256 MiB"), LESS),
-            *ratios("pipeline/memmap", "pipeline/iterator", LESS, RESNET, label="pipeline, step's peak", quantity=HOST),
         ),
-        note="Pages of a mapped file count as resident until the kernel takes them back, so that resident memory looks alike while there "
-        "is room. Asked is by madvise(MADV_PAGEOUT), without swap. The limit is half of the data's bytes (RLIMIT_DATA), which does not "
-        "count mapped pages",
+        note="Without swap a list cannot be taken back. Asked is by madvise(MADV_PAGEOUT). The limit is half of the data's bytes "
+        "(RLIMIT_DATA), which does not count mapped pages",
     ),
     Claim(
         "C13", "gc.collect() and empty_cache() before the test phase help.", "less", "reserved at the evaluation's peak, cleared / not",
@@ -223,21 +240,20 @@ CLAIMS = (
     ),
     Claim(
         "C14", "Halving the batch when memory runs out keeps the test running.", "0 samples lost",
-        "samples lost in an evaluation whose first batch does not fit", True,
+        "samples lost in an evaluation whose first batch does not fit", False,
         "the frameworks raise on either device, but what a failed allocation leaves behind may differ",
         (Advice("Let `framebench evaluate` show it: it repeats what failed with half the batch ({measured} samples lost).", "less"),),
-        arms=tuple(
-            Arm(f"transformer/{f} lost", OfProbe(f"halving-{f}", probed.lost, "count", "b64"), NONE) for f in FRAMEWORKS
-        ),
+        arms=halved(*TORCH),
         evidence=(
+            *halved(*OTHERS),
             *(Arm(f"transformer/{f} halvings", OfProbe(f"halving-{f}", probed.halvings, "count", "b64"), SOME) for f in FRAMEWORKS),
             snippet("torch_halve_batch", "as printed, lost", of_all("lost"), NONE),
         ),
         note="Under a limit that the kernel enforces; the listing's model only pretends to run out of memory",
     ),
     Claim(
-        "C15", "A monitoring thread shows memory continuously: the peak.", "95 % or more of it",
-        "the most that the thread saw / the peak, median over steps", True, "the thread runs on the host, beside any device",
+        "C15", "A monitoring thread shows memory continuously: the peak.", "95 % or more of it: ours",
+        "the most that the thread saw / the peak, median over steps", False, "a card's memory is another, and its steps are shorter",
         (Advice("Read the kernel's high-water mark for a peak: a thread can miss what is shorter than its 10 ms."),), part="peak",
         arms=(Arm("transformer/torch peak seen / peak", OfProbe("monitor", probed.seen, "change", "b4"), Target(1, 0.95)),),
         note="The thread reads the process's resident memory. The kernel adds up its counters with some pages' delay, so that it may "
@@ -252,11 +268,12 @@ CLAIMS = (
     ),
     Claim(
         "C16", "PyTorch's caching allocator takes the best fit.", "best fit", "the block that is taken", False, ALLOCATOR,
-        (Advice("Look at torch.cuda.memory_snapshot() before and after an allocation."),), needs=CARD,
+        (Advice("Look at torch.cuda.memory_snapshot() before and after an allocation."),),
+        needs=Needs(device="gpu", case="free blocks of several sizes, and an allocation that fits some"),
     ),
     Claim(
         "C17", "A cache cannot be used again when the batch changes.", "it cannot", "reserved after another batch", False, ALLOCATOR,
-        (GPU_FIRST,), needs=CARD,
+        (GPU_FIRST,), needs=Needs(device="gpu", case="two batches in one process"),
     ),
     Claim(
         "C18", "Batch norm's statistics cost memory in the test phase.", "more", "peak, batch statistics / running statistics, eval", True,
@@ -265,11 +282,12 @@ CLAIMS = (
             Advice("Call eval() for the results' sake: without it the peak changed by {range}.", "none"),
             Advice("Call eval() for the results' sake."),
         ),
-        arms=ratios("eval/batch_stats", "eval/no_grad", MORE, RESNET),
+        arms=ratios("eval/batch_stats", "eval/no_grad", MORE, RESNET, TORCH),
+        evidence=ratios("eval/batch_stats", "eval/no_grad", MORE, RESNET, OTHERS),
     ),
     Claim(
         "C19", "nvidia-smi cannot see inside a process's memory.", "it cannot", "what it shows", False, "it shows a card's", (GPU_FIRST,),
-        needs=CARD,
+        needs=Needs(device="gpu", case="what nvidia-smi shows beside the allocator's own counters"),
     ),
     Claim(
         "C20", "A model with half() runs under autocast.", "it runs", "outputs that are finite", False, "a GPU's autocast has other rules",

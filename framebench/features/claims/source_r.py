@@ -42,7 +42,7 @@ def scan_plan(release: str, change: str, name: str, target: Target) -> Arm:
 
 CLAIMS = (
     Claim(
-        "R1", "jax.checkpoint around a whole network saves nothing (jax 19822).", "the same peak",
+        "R1", "jax.checkpoint around a whole network saves nothing (jax 19822).", "no saving (below 5 %: ours)",
         "share of the planned bytes that checkpointing the whole network saves", True, "what must be kept follows from the mathematics",
         (Advice("Run the layers by jax.lax.scan and checkpoint its body: it saves {range} of the plan.", "more", "in lax.scan"),),
         note=f"{link('jax', 19822)}, reported on a CPU with JAX 0.4.24.",
@@ -53,7 +53,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "R2", "jax.checkpoint around blocks of a long scan saves no memory (jax 27748).", "no saving",
+        "R2", "jax.checkpoint around blocks of a long scan saves no memory (jax 27748).", "no saving (below 5 %: ours)",
         "share of the planned bytes that checkpointing each scan saves", False, "the report blames a pass of the GPU's compiler",
         (Advice("Run the blocks by an outer jax.lax.scan and checkpoint its body: it saves {range} of the plan.", "more", "outer lax.scan"),),
         note=f"{link('jax', 27748)}: 117 GB without and 22 GB with it in JAX 0.4.13, out of memory in 0.5.3, on a GPU. Planned are the "
@@ -98,7 +98,7 @@ CLAIMS = (
         evidence=(arm("jax", 9714, "compiled", amount("compiled"), Target(1, 0.0, SHAPE), "number"),),
     ),
     Claim(
-        "R6", "Checkpointing without reentry saves nothing (pytorch 77284).", "the same peak",
+        "R6", "Checkpointing without reentry saves nothing (pytorch 77284).", "no saving (below 5 %: ours)",
         "share of the allocated peak that use_reentrant=False saves", True, "the same Python code runs on every device",
         (Advice("Use use_reentrant=False: it saves {measured} of this step's peak.", "more"),),
         note=f"{link('torch', 77284)}, of May 2022; mended in PyTorch 1.12",
@@ -147,8 +147,8 @@ CLAIMS = (
             Advice("Call it as often as you like: {measured} bytes a call more than eager.", "none"),
             Advice("Count calls in your own process first."),
         ),
-        note=f"{link('torch', 174468)}, reported in February 2026. Less than a byte a call is no object of Python's. The "
-        "older record of xeon-2core has no eager control, and decides nothing",
+        note=f"{link('torch', 174468)}, reported in February 2026. The older record of xeon-2core is of a "
+        "program without an eager control. All its processes kept more than a byte a call; it decides nothing",
         arms=(arm("torch", 174468, "compiled less eager", amount("later", "later_eager"), Target(1, 0.0, CALL), "number"),),
         evidence=(
             arm("torch", 174468, "compiled, second half", amount("later"), Target(1, 0.0, CALL), "number"),
@@ -188,7 +188,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "R15", "Adam with 8-bit states needs as much memory as Adam (bitsandbytes 22).", "the same memory",
+        "R15", "Adam with 8-bit states needs as much memory as Adam (bitsandbytes 22).", "the same memory (less by at most 5 %: ours)",
         "peak, AdamW with 8-bit states / AdamW", True, "an optimizer's states lie where the weights do",
         (Advice("Take 8-bit states where the moments are what a step holds most of: {range}.", "less"), Advice("Count the moments first.")),
         note="https://github.com/facebookresearch/bitsandbytes/issues/22, by nvidia-smi, in December 2021",

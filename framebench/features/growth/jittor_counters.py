@@ -40,7 +40,7 @@ class GraphArrays(Storages):
         """In the order in which they were made. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
         nodes, held = list(map(str, graph.nodes_info)), {number_of(node) for node in graph.hold_vars}
-        arrays = {}
+        arrays = dict[str, tuple[str, str, int]]()
         for node, makers, users in zip(nodes, graph.inputs, graph.outputs):
             found = VAR.match(node)
             if found and number_of(node) not in held and int(found["place"], 16):

@@ -131,7 +131,7 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
     """Whether a step shows in the loss, which weights have no gradient, and whether micro-batches add up to the batch."""
     other = "" if facts["couples"] else checks.accumulation(adapter)
     return {
-        "level": not moves(adapter.case, Wanted(observed.values, {})),
+        "level": not moves(adapter.case, Wanted(observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),
         "accumulation": checks.DRAWN if other and facts.get("draws") else other,
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
@@ -127,8 +128,8 @@ class Together(torch.optim.Optimizer):
         self.every = every
 
     @property
-    def state(self) -> dict[Any, Any]:  # type: ignore[override]
-        return {p: state for one in self.every for p, state in one.state.items()}
+    def state(self) -> defaultdict[Tensor, Any]:  # type: ignore[override]
+        return defaultdict(dict, {p: state for one in self.every for p, state in one.state.items()})
 
     @state.setter
     def state(self, _: Any) -> None:

@@ -62,23 +62,24 @@ def bisect(
     search_for.check(asked)
     if device is None and (why := runner.unsupported(asked)):
         fail(f"{asked.id}: {why}", 2)
+    names = search_for.release_names()
     if device is not None:
-        names = search_for.release_names()
         return _told(
             search.answer_of(asked, "peak", minimum, names, planned.measure(asked.id, device, results), device), as_json
         )
     folder = results / "bisect"  # records of their own: no table of the suite is to have them
     with alone(results):
-        answer = search_for.made(asked, folder)
+        answer = search_for.made(asked, folder, names)
     _told(answer, as_json)
 
 
 def of_file(file: Path, batch: int, search_for: Search, results: Path, as_json: bool) -> None:
     """The baseline in training of a user's own model, which the pinned release computes right first."""
+    names = search_for.release_names()
     try:
         with alone(results), needed("own_model", "user_model")(file, "train", [], batch, None, results) as (cases, _, where):
             search_for.check(cases[0])
-            answer = search_for.made(cases[0], where / "bisect")
+            answer = search_for.made(cases[0], where / "bisect", names)
     except Fault as error:
         fail(str(error), 2)
     _told(answer, as_json)
@@ -108,9 +109,8 @@ class Search(NamedTuple):
         say(f"{len(names)} releases: {', '.join(names)}")
         return names
 
-    def made(self, asked: Case, folder: Path) -> Bisected:
+    def made(self, asked: Case, folder: Path, names: list[str]) -> Bisected:
         """Measured as far as it takes; another threshold reads the same values."""
-        names = self.release_names()
         title = " ".join(["bisect", asked.id, self.first, self.last, self.quantity, str(self.processes)])
         most = self.processes * (2 + len(names).bit_length())  # both ends, and what halving takes
         with session(folder, title) as opened, CaseProgress([asked], folder, err, most) as progress:

@@ -327,7 +327,7 @@ def test_what_ranks_share_is_judged_by_the_fullest(results: Path) -> None:
     ]  # fmt: skip
     held = [arm.value for arm in memory.lines if arm.value and "peak" not in arm.name]
     assert held == [200 / 300, 150 / 300]
-    assert (memory.verdict, speed.verdict) == ("not measured", UNMET), "of three measures on cards"
+    assert (memory.verdict, speed.verdict) == ("not measured", "not measured"), "of three measures together"
     put_ranks(results, "zero_optimizer", (200, 0))
     put_ranks(results, "ddp", (200, 200))
     (states, _, _) = ledger(Results(results), "m", "tiny", ["B21"])
@@ -373,7 +373,7 @@ def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
     assert qualifier("undecided", [small, full], True) == (
         "reproduced at size cpu; contradicted or no effect worth having at size full"
     )
-    assert qualifier("mixed", [small, full], True) == "", "its remark names the sides"
+    assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
     missing = [replace(small, verdict="not measured", value=None)] * 2
     assert qualifier("reproduced", [full, *missing, small], True) == "undecided at size full; undecided at size cpu"
 

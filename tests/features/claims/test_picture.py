@@ -38,3 +38,10 @@ def test_an_exact_number_is_still_seen() -> None:
     (picture,) = pictures([line("a", 0.5, 0.5, claimed=None)])
     assert picture.claimed is None
     assert picture.bars[0].width == 1
+
+
+def test_a_planned_bar_says_its_card_in_the_caption_alone() -> None:
+    (picture,) = pictures(
+        [line("a bf16 planned b64/full, h100-80gb", 0.6, 0.8, planned=True), line("a planned b8/cpu", 0.7, 0.9)]
+    )
+    assert [bar.label for bar in picture.bars] == ["a bf16 b64/full", "a planned b8/cpu"]

@@ -22,7 +22,7 @@ IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D"
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory way gradient", "B11": "peak states",
     "D5": "speed collector", "B19": "memory speed version", "B21": "states memory speed",
-    "B2": "memory passes", "A12": "shown returned", "C8": "evaluation training", "C15": "peak cost",
+    "B2": "memory passes", "A12": "shown returned", "C8": "evaluation training", "C12": "resident short", "C15": "peak cost",
 } | dict.fromkeys(("B12", "B18", "D3"), "memory speed")  # fmt: skip
 
 
@@ -125,6 +125,26 @@ def test_what_recomputes_in_a_scan_is_compared_with_a_scan(claim: Any) -> None:
         if (change.workload, change.framework, change.scenario) == ("transformer", "jax", "train"):
             added = set(change.strategy.split("+")) - set(base.strategy.split("+"))
             assert "checkpoint" not in added or base.strategy == "scan", arm.name
+
+
+def test_what_has_no_arm_says_what_the_suite_lacks() -> None:
+    """A device would not decide it: it is not measured, whatever else it needs. Another language is a precondition."""
+    for claim in REGISTRY.claims:
+        if not claim.arms and not claim.absent and not claim.needs.language:
+            assert claim.needs.lacking(), claim.name
+
+
+def test_limits_of_our_own_are_marked() -> None:
+    """An equality is an error below a limit, which the row must print."""
+    for claim in REGISTRY.claims:
+        limits = {arm.target.null for arm in claim.arms} - {0.0, 0.5, 1.0, 2.0}
+        assert not limits or "ours" in claim.claimed or "ours" in claim.part, claim.name
+
+
+def test_of_an_article_on_pytorch_its_arms_decide() -> None:
+    """Those of other frameworks stand beside: source C is on PyTorch's test phase."""
+    for claim in (claim for claim in REGISTRY.claims if claim.source == "C"):
+        assert not [arm.name for arm in claim.arms if re.search(r"/(jax|jittor)\b", arm.name)], claim.name
 
 
 def test_a_precondition_is_named_by_the_claims_own_sentence() -> None:

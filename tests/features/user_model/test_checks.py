@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from framebench.features.user_model import checks
 from framebench.features.user_model.measure import notes
 from framebench.features.user_model.table import not_compiled
+from framebench.suite.case import Case
 from framebench.suite.tensors import summaries
 from framebench.worker.observe import Observed
+from framebench.worker.verification import Wanted, moves
 
 
 def seen(loss: float = 1.0, **gradients: float) -> Observed:
@@ -40,6 +43,24 @@ def test_why_micro_batches_are_other_mathematics(shares: tuple[float, float], le
     found = checks.in_words(np.array(shares), left, alike=True)
     assert found.startswith(said) or said in found
     assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("last", "losses", "must"),
+    [
+        (1.0, [1.0, 1.1], False),  # the baseline's loss stays
+        (1.0 - 2.0**-20, [1.1, 1.2], True),
+        (1.0 - 2.0**-23, [1.1, 1.2], False),
+        (1.0 - 2.0**-8, [1.0, 1.0078125], False),  # losses in bfloat16, which do not show it
+        (1.0 - 2.0**-8, [1.1, 1.1], True),  # in float32 they would
+        (0.9, [1.0, 1.0078125], True),
+        (1.0 - 2.0**-10, [1.0009765625, 1.0], False),  # in float16
+    ],
+)
+def test_a_loss_must_move_where_its_precision_shows_it(last: float, losses: list[float], must: bool) -> None:
+    case = Case("own", "torch", "train", "amp_bf16", 4, "mine")
+    assert moves(case, Wanted({"loss_0": 1.0, "loss_1": last}, {}), losses) == must
+    assert moves(replace(case, workload="transformer"), Wanted({"loss_0": 1.0, "loss_1": last}, {}), losses)
 
 
 def test_weights_without_a_gradient_are_counted() -> None:

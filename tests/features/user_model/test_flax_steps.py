@@ -125,22 +125,18 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, Any]:
-    folder, asked = tmp_path_factory.mktemp("steps"), list[list[Any]]()
-    for name, file in FILES.items():
-        (folder / name).mkdir()
-        (folder / name / "mine.py").write_text(BEGINNING + "\n" + textwrap.dedent(file.more))
-        asked.append([str(folder / name / "mine.py"), file.scenario, file.strategies])
-    result = run_inside(environment["jax"], PROGRAM, json.dumps(asked), "jax")
-    assert isinstance(result, dict)
-    return {Path(file).parent.name: of_file for file, of_file in result.items()}
+OFTEN = ("dropout that is left on", "several inputs, of which one has no samples")  # the others after changes of an adapter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_a_step_in_flax_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
-    file, rows = FILES[name], found[name]
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES])
+def test_a_step_in_flax_is_verified_as_people_write_it(name: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file, mine = FILES[name], tmp_path / "mine.py"
+    mine.write_text(BEGINNING + "\n" + textwrap.dedent(file.more))
+    asked = [[str(mine), file.scenario, file.strategies]]
+    found = run_inside(environment["jax"], PROGRAM, json.dumps(asked), "jax")
+    assert isinstance(found, dict)
+    rows: dict[str, Any] = found[str(mine)]
     assert "fault" not in rows, rows["fault"]
     for strategy, row in rows.items():
         assert ("left_out" in row) == (strategy in file.left_out), row

@@ -90,7 +90,7 @@ PLANTED = [  # file, what stands there and what is put there, and which plans th
     ("adapters/torch/checkpoint.py", 'again = [b for b', 'again = [x for b', []),  # of a proof
     ("adapters/torch/memory.py", "def foreach(", "def foreach(*more, ", []),  # another strategy's
     ("adapters/torch/adapter.py", "def observe(", "def observe(*more, ", []),  # what a plan does not ask for
-    ("adapters/torch/adapter.py", '"""An earlier case of', '"""Some earlier case of', []),
+    ("adapters/torch/process.py", '"""An earlier case of', '"""Some earlier case of', []),
     ("models/spec.py", "    def incomparable", "    def never_named(self): ...\n    def incomparable", []),
     ("models/spec.py", "    def incomparable", "    def norm_(self): ...\n    def incomparable", []),
     ("models/spec.py", "    def incomparable", "    def trains(self): ...\n    def incomparable", ["/torch/", "/jax/"]),
