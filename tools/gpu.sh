@@ -22,12 +22,13 @@ if [ "${1:-}" = --pack ]; then
 fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -c "import pydantic" 2> /dev/null || export PYTHONPATH="$PWD/card/site:$PYTHONPATH"
-if [ -r card/commit ]; then
-    FRAMEBENCH_COMMIT=$(cat card/commit)
-    export FRAMEBENCH_COMMIT
-fi
 case " $* " in *" --rehearse "*)
     # a compiler may be here all the same, and Jittor would build for a card with it
     export PYTHONPATH="$PWD/tools/pretended:$PYTHONPATH" FRAMEBENCH_MACHINE="${FRAMEBENCH_MACHINE:-made-up-card}" nvcc_path= ;;
+*)
+    if [ -r card/commit ]; then
+        FRAMEBENCH_COMMIT=$(cat card/commit)
+        export FRAMEBENCH_COMMIT
+    fi ;;
 esac
 exec "$python" -m tools.gpu "$@"

@@ -36,7 +36,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
 
 
 def forget() -> None:
-    for cached in (t.machines, t.measured, t.nearest, t.rounding_errors):
+    for cached in (t.machines, t.measured, t.nearest, t.widest, t.rounding_errors):
         cached.cache_clear()
 
 
