@@ -1,6 +1,7 @@
 """What cards have measured of a claim's arms, beside the records of a machine without one.
 
-At full size a measurement decides in place of the plan of the same two cases, whatever their batch: the plan stands beside it.
+At full size a measurement of an arm's two cases decides in place of a plan of the same two, whatever the plan's batch:
+it stands beside.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
         told = (
             [_said(arms)]
             if len(sizes) < 2
-            else [f"{_said(of_size)} at size {size}{_missing(of_size)}" for size, of_size in sizes.items()]
+            else [f"{_said_at(of_size)} at size {size}{_missing(of_size)}" for size, of_size in sizes.items()]
         )
     else:
         others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
@@ -168,6 +168,11 @@ def _said(arms: Sequence[Line]) -> str:
     """What these arms say alone; of undecided ones, what is left open."""
     alone = summary([one.verdict for one in arms])
     return alone if alone != "undecided" else either(kind for one in arms for kind in (one.left or (one.verdict,)))
+
+
+def _said_at(arms: Sequence[Line]) -> str:
+    """What the arms of one size say: nothing where as many are missing as there are."""
+    return "undecided" if 2 * len(counted(arms)) <= len(arms) else _said(arms)
 
 
 def _missing(arms: Sequence[Line]) -> str:

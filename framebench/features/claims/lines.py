@@ -82,10 +82,11 @@ def stands_for(measure: Measure, arms: Sequence[Arm], size: str) -> bool:
 
 
 def on_card(blank: Line, measured: Measured, arm: Arm, size: str) -> Line | None:
-    """On a card a peak is what is reserved, as in a plan: that must fit. What is allocated is told beside; None elsewhere."""
+    """On a card a peak is what is reserved, as in PyTorch's plan: that must fit. What is allocated is told beside. None
+    elsewhere, and for JAX: its plan is of what is in use, and its pool grows in ever larger pieces."""
     measure = arm.measure
     card = measured.conditions(measure, size).device == "gpu"
-    if not (card and isinstance(measure, Ratio) and measure.quantity is PEAK):
+    if not (card and isinstance(measure, Ratio) and measure.quantity is PEAK) or measure.cases(size)[0].framework == "jax":
         return None
     try:
         reserved = replace(measure, quantity=RESERVED).effect(measured, size)

@@ -278,7 +278,8 @@ CLAIMS = (
             snippet("torch_empty_cache", "torch, reserved without a card", of_all("reserved"), NONE),
         ),
         needs=Needs(case="what is reserved just before the call and just after"),
-        note="The most that is reserved in a step stands beside. It is reached before the call, and is no answer",
+        note="The most that is reserved in a step stands beside. It is reached before the call, and is no answer. A card's record of "
+        "`empty_cache` says how many segments the call gave back, not what was reserved before it",
     ),
     Claim(
         "B12", "torch.cuda.empty_cache() costs time.", "slower", "step time, emptied / kept", False,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from framebench.analysis.results import Results
-from framebench.features.claims.arms import GPT, TORCH, planned, ratios
+from framebench.features.claims.arms import GPT, RESNET, TORCH, planned, ratios
 from framebench.features.claims.cards import added
 from framebench.features.claims.lines import line, stands_for
 from framebench.features.claims.needs import Conditions, Needs
@@ -53,6 +53,17 @@ def test_what_measures_a_planned_arm_decides_as_its_plan_does() -> None:
     same, other = (ratios("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity=q) for q in (ADDED, PEAK))
     assert [stands_for(same[0].measure, arms, size) for size in ("full", "cpu")] == [True, False]
     assert not stands_for(other[0].measure, arms, "full"), "another quantity"
+
+
+def test_of_jax_on_a_card_what_is_in_use_is_judged(results: Path) -> None:
+    """As its plan is: its pool grows in ever larger pieces."""
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
+    for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
+        peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
+        put(results, f"resnet50/jax/train/{strategy}/b64/full", origin=card, peaks=peaks, peak_samples=[peaks])
+    arm = next(arm for arm in ratios("train/amp_bf16", "train/fp32", workloads=RESNET) if "jax" in arm.name)
+    found = line(replace(made_up(), arms=(arm,)), arm, Measured(Results(results), "m"), "full")
+    assert (found.measured, found.also) == ("-75.0 %", "")
 
 
 def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Path) -> None:
