@@ -38,12 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # the files of more than half a minute, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
-    "features/ranks/test_measure.py", "features/user_model/test_try.py", "suite/test_strategies.py",
-    "suite/test_pairs.py", "features/growth/test_growth.py", "features/explain/test_explain.py",
-    "house/test_features.py", "suite/test_new_workload.py", "asv/test_asv.py", "published/test_notebooks.py",
-    "features/advise/test_command.py", "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
-    "features/max_batch/test_max_batch.py", "analysis/test_figures.py", "features/ranks/test_predicted.py",
-    "engine/test_faults.py", "published/test_documents.py", "cli/test_cli.py", "instruments/test_memory.py",
+    "features/ranks/test_measure.py", "features/user_model/test_try.py", "suite/test_strategies.py", "suite/test_pairs.py",
+    "features/growth/test_growth.py", "features/explain/test_explain.py", "house/test_features.py",
+    "suite/test_new_workload.py", "asv/test_asv.py", "published/test_notebooks.py", "features/advise/test_command.py",
+    "adapters/test_undone.py", "tools/test_gpu.py", "features/predict/test_predict.py",
+    "features/max_batch/test_max_batch.py", "features/user_model/test_cases.py", "analysis/test_figures.py",
+    "features/ranks/test_predicted.py", "engine/test_faults.py", "features/user_model/test_opened.py",
+    "published/test_site.py", "published/test_documents.py", "cli/test_cli.py", "instruments/test_memory.py",
     "engine/test_runner.py", "house/test_wheel.py", "features/claims/test_measure.py", "features/site/test_site.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent

@@ -55,10 +55,19 @@ CASES = {
 }
 
 
+OFTEN = ("distillation", "spectral", "factors", "padded", "zero_head")  # a kind each; the others in `make test-all`
+NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in CASES]
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, Any]:
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+) -> dict[str, Any]:
+    """Of the files that are asked for."""
     folder = tmp_path_factory.mktemp("cases")
-    files = [str(HERE / "cases" / f"{name}.py") for name in CASES]
+    items: list[Any] = [item for item in request.session.items if item.path == Path(__file__)]
+    asked = {item.callspec.params["name"] for item in items}
+    files = [str(HERE / "cases" / f"{name}.py") for name in CASES if name in asked]
     variables = MALLOC_ENV | {"FRAMEBENCH_OWN": str(folder)}
     told = run_inside(environment["torch"], HERE / "programs/try_cases.py", ",".join(STRATEGIES), *files, variables=variables)
     assert isinstance(told, dict)
@@ -66,7 +75,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Envir
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_peak_leaves_nothing_out(name: str, found: dict[str, Any]) -> None:
     """Beside the kernel's high-water mark; what is held has its name."""
     known, tried = CASES[name], found[name]["tried"]
@@ -80,7 +89,7 @@ def test_a_peak_leaves_nothing_out(name: str, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_right_strategies_are_right(name: str, found: dict[str, Any]) -> None:
     known, tried = CASES[name], found[name]["tried"]
     for strategy, verdict in known.verdicts.items():
