@@ -28,5 +28,6 @@ def test_no_file_names_a_place_of_one_machine() -> None:
 
 
 def test_a_place_is_known() -> None:
-    assert places('{"file": "/work/copy/tools/model.py"}')
+    for top in ("home", "Users", "root", "work", "mnt"):
+        assert places(f'{{"file": "/{top}/copy/tools/model.py"}}')
     assert not places("tests/work/copy/x.py and https://example.org/home/page/")

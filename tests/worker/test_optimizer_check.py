@@ -11,6 +11,7 @@ import pytest
 from framebench.adapters.base import State
 from framebench.models.spec import Optimizer
 from framebench.suite.selectors import parse
+from framebench.worker import optimizer_check
 from framebench.worker.observe import Observed
 from framebench.worker.optimizer_check import OptimizerCheck, relative
 from framebench.worker.verification import compare_updates
@@ -56,10 +57,10 @@ class Trained:
 def followed(case: Any, **changed: float) -> dict[str, float]:
     run: Any = Trained(case, replace(case.spec.optimizer, **changed))
     run.step()
-    optimizer_check = OptimizerCheck(run, case.weights)
+    check = OptimizerCheck(run, case.weights)
     run.step()
-    optimizer_check.follow(run)
-    return optimizer_check.errors(run)
+    check.follow(run)
+    return check.errors(run)
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
@@ -86,11 +87,18 @@ def test_a_weight_without_a_gradient_must_stay(off: float, size: float, error: f
     assert relative(off, size) == error
 
 
+@pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
+def test_a_weight_is_followed_in_parts_as_it_is_whole(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = followed(case)
+    monkeypatch.setattr(optimizer_check, "CHUNK", 7)
+    assert followed(case) == whole
+
+
 def test_narrow_weights_are_left_out() -> None:
     """A change of float16 weights is rounded away."""
     run: Any = Trained(ADAM, ADAM.spec.optimizer)
     run.step()
-    optimizer_check = OptimizerCheck(run, ADAM.weights)
+    check = OptimizerCheck(run, ADAM.weights)
     run.now = {name: w.astype(np.float16) for name, w in run.now.items()}
-    assert optimizer_check.errors(run) == {}
+    assert check.errors(run) == {}
     assert Observed({}).updates == {}
