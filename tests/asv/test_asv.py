@@ -97,9 +97,29 @@ def test_the_whole_way(clone: Clone) -> None:
     assert (record.provenance.machine, record.provenance.command[:8]) == ("test", "asv run ")
 
 
-def test_show_compare_and_publish(clone: Clone) -> None:
+def test_an_interrupted_run_resumes(clone: Clone) -> None:
+    """At a commit of its own."""
     clone.commit("another")
+    before = len(clone.records())
+    process = subprocess.Popen(
+        clone.command("run", "--machine", "test", f"--bench={FEW}"), cwd=clone.root, env=clone.variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    while len(clone.records()) == before and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode != 0
+    kept = clone.records()
+    assert before < len(kept) < before + len(CASES) + 1
     assert clone.run(FEW).returncode == 0
+    newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
+    assert Counter(r.case for r in newest) == Counter({*CASES, UNSUPPORTED}), "nothing lost, nothing measured twice"
+    assert len({r.provenance.session for r in newest}) == 1
+
+
+def test_show_compare_and_publish(clone: Clone) -> None:
+    """Of the two runs above."""
     head = subprocess.run(["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True).stdout.split()
     shown = clone.asv("show", "--machine", "test", head[0])
     assert shown.returncode == 0
@@ -197,22 +217,3 @@ def test_while_another_measures_it_is_refused(clone: Clone) -> None:
     assert done.returncode != 0
     assert f"process {os.getpid()}" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_an_interrupted_run_resumes(clone: Clone) -> None:
-    before = len(clone.records())
-    process = subprocess.Popen(
-        clone.command("run", "--machine", "test", f"--bench={FEW}"), cwd=clone.root, env=clone.variables,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    while len(clone.records()) == before and process.poll() is None:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    process.communicate()
-    assert process.returncode != 0
-    kept = clone.records()
-    assert before < len(kept) < before + len(CASES) + 1
-    assert clone.run(FEW).returncode == 0
-    newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
-    assert Counter(r.case for r in newest) == Counter({*CASES, UNSUPPORTED}), "nothing lost, nothing measured twice"
-    assert len({r.provenance.session for r in newest}) == 1
