@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -66,6 +67,13 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def environment() -> dict[str, Environment]:
     return {framework: environments.ensure(framework) for framework in FRAMEWORKS}
+
+
+def asked(request: pytest.FixtureRequest) -> set[str]:
+    """The names that a run asks for of those by which tests of one file are parametrized: what a fixture must make."""
+    items: list[Any] = [item for item in request.session.items if item.path == request.path]
+    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    return {of_one["name"] for of_one in params if "name" in of_one}
 
 
 @pytest.fixture

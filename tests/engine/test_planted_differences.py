@@ -22,7 +22,7 @@ CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")  # so large tha
 def test_a_share_of_time_and_of_memory(environment: dict[str, Environment], results: Path) -> None:
     """A ratio of live arms: the bounds are far wider than what equal arms differ by, on a busy machine too."""
     plain, planted = Arm(CASE, environment["torch"]), Arm(CASE, environment["torch"], spin=1.0, extra=0.5)
-    with Run("s", Options(rounds=9), results) as run:
+    with Run("s", Options(rounds=5), results) as run:
         measure_group(Group("planted", (plain, planted)), run)
         (one,), (other,) = run.records(plain), run.records(planted)
     assert one.usable

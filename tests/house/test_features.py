@@ -16,7 +16,7 @@ from framebench.suite.registry import OVER_RANKS
 from tests.material import RESULTS
 from tests.processes import ROOT
 
-FEW = "records/xeon-2core/torch-*/transformer.torch.train.*.b4.cpu"  # all tables and kinds of pages have rows of these
+FEW = "records/xeon-2core/torch-*/transformer.torch.train.[fc]*[2t].b4.cpu"  # all tables and kinds of pages have rows of these
 
 
 @pytest.fixture(scope="module")

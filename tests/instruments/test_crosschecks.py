@@ -18,7 +18,13 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("case", ["transformer/jax/train/fp32/b4/cpu", "transformer/jax/train/checkpoint/b4/cpu"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "transformer/jax/train/fp32/b4/cpu",
+        pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cells),
+    ],
+)
 def test_xlas_plan_against_resident_memory(case: str, steady: Steady) -> None:
     (found,) = steady(case)
     assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found

@@ -14,16 +14,21 @@ pytestmark = [
 OWN = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
 
 
-def test_strategies_move_the_peak_of_a_transformer(steady: Steady) -> None:
-    cases = ("train/fp32", "train/checkpoint", "train/accumulate", "eval/grad", "eval/no_grad")
-    found = {c: steady(f"transformer/torch/{c}/b4/cpu")[0]["host.rss"] for c in cases}
-    assert found["train/checkpoint"] < 0.75 * found["train/fp32"], found
-    assert found["train/accumulate"] < 0.75 * found["train/fp32"], found
-    assert found["eval/grad"] > 1.5 * found["eval/no_grad"], found
+@pytest.mark.parametrize(
+    ("strategy", "base", "at_most"),
+    [
+        ("train/checkpoint", "train/fp32", 0.75),
+        pytest.param("train/accumulate", "train/fp32", 0.75, marks=pytest.mark.all_cells),
+        pytest.param("eval/no_grad", "eval/grad", 0.67, marks=pytest.mark.all_cells),
+    ],
+)
+def test_strategies_move_the_peak_of_a_transformer(strategy: str, base: str, at_most: float, steady: Steady) -> None:
+    peak, other = (steady(f"transformer/torch/{name}/b4/cpu")[0]["host.rss"] for name in (strategy, base))
+    assert peak < at_most * other
 
 
 @pytest.mark.parametrize(
-    ("framework", "processes"), [("torch", 3), *(pytest.param(f, 2, marks=pytest.mark.all_cells) for f in ("jax", "jittor"))]
+    ("framework", "processes"), [("torch", 2), *(pytest.param(f, 2, marks=pytest.mark.all_cells) for f in ("jax", "jittor"))]
 )
 def test_fresh_repeats_agree(framework: str, processes: int, steady: Steady) -> None:
     """Two processes show whether a counter or a plan is exact; resident memory may scatter."""

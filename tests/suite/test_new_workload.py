@@ -149,6 +149,7 @@ def without_layers_and_title(text: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_layers_and_title_may_be_left_out(results: Path, tmp_path: Path) -> None:
     """The title is the name then; no operation and no activation is counted, and that is said."""
     folder = copied(tmp_path, without_layers_and_title)

@@ -26,7 +26,7 @@ from tests.processes import quickly
 from tests.suite.cells import compiled
 from tests.suite.pairs import once_broken, pairs, sample
 
-SAMPLE = {"torch": 16, "jax": 3, "jittor": 2}  # half a minute of each
+SAMPLE = {"torch": 8, "jax": 3, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 
 

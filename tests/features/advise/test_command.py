@@ -159,6 +159,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[str, Environment]) -> None:
     """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was said not to fit does not."""
     budget = between(measured)

@@ -114,6 +114,7 @@ def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environmen
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     monkeypatch.setattr(claim_probes, "COLLECTED_STEPS", 4)

@@ -133,6 +133,7 @@ def test_compilation_for_new_shapes(results: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_jittor_602(results: Path) -> None:
     """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward pass: until somebody waits
     for them. https://github.com/Jittor/jittor/issues/602"""

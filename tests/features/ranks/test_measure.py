@@ -25,8 +25,8 @@ from framebench.suite.selectors import parse, select
 from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
-# one cell of each library: of PyTorch and DeepSpeed what divides everything; below ranks of JAX that are processes
-SEEN = ("fsdp", "deepspeed_zero3", "fully_sharded")
+# one cell of DeepSpeed, which divides everything, and of JAX; below PyTorch's own, and ranks of JAX that are processes
+SEEN = ("deepspeed_zero3", "fully_sharded")
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
     pytest.param(

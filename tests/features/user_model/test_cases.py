@@ -11,6 +11,7 @@ import pytest
 
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
+from tests.conftest import asked
 from tests.processes import run_inside
 
 HERE = Path(__file__).parent
@@ -55,7 +56,7 @@ CASES = {
 }
 
 
-OFTEN = ("distillation", "spectral", "factors", "padded", "zero_head")  # a kind each; the others in `make test-all`
+OFTEN = ("distillation", "padded")  # what is held, and what is left out; the others in `make test-all`
 NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in CASES]
 
 
@@ -65,9 +66,8 @@ def found(
 ) -> dict[str, Any]:
     """Of the files that are asked for."""
     folder = tmp_path_factory.mktemp("cases")
-    items: list[Any] = [item for item in request.session.items if item.path == Path(__file__)]
-    asked = {item.callspec.params["name"] for item in items}
-    files = [str(HERE / "cases" / f"{name}.py") for name in CASES if name in asked]
+    names = asked(request)
+    files = [str(HERE / "cases" / f"{name}.py") for name in CASES if name in names]
     variables = MALLOC_ENV | {"FRAMEBENCH_OWN": str(folder)}
     told = run_inside(environment["torch"], HERE / "programs/try_cases.py", ",".join(STRATEGIES), *files, variables=variables)
     assert isinstance(told, dict)

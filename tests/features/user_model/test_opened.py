@@ -140,6 +140,7 @@ def test_a_command_that_takes_cases_alone_says_what_takes_a_file(command: list[s
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     file = written(tmp_path)
     arguments = ["--budget", "1GiB", "--max-batch", "16", "--json", "--results", str(tmp_path / "results")]

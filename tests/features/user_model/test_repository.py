@@ -21,7 +21,7 @@ def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.Com
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_path", [False, True])
+@pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cells), True])
 def test_names_of_ours_are_theirs_there(on_path: bool, tmp_path: Path) -> None:
     where = tmp_path if on_path else REPOSITORY
     done = tried(str(REPOSITORY / "train.py"), tmp_path / "results", where, str(REPOSITORY) if on_path else "")
