@@ -39,7 +39,7 @@ def even(ranks: int) -> int:
     return WIDE * longest_axis(SHAPES, ranks)
 
 
-@pytest.mark.parametrize("ranks", [2, 64])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.all_cells), 64])
 def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
     found = of("torch", "fsdp", f"b{64}x{ranks}")
     assert found.parts["parameters"] == chunk(ranks)
@@ -48,6 +48,7 @@ def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
     assert found.instrument == "predicted"
 
 
+@pytest.mark.all_cells
 def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
     two, many, kept = of("torch", "fsdp", "b64x2"), of("torch", "fsdp", "b64x64"), of("torch", "fsdp_keep", "b64x2")
     assert many.peak_bytes < two.peak_bytes < kept.peak_bytes
@@ -60,6 +61,7 @@ def test_without_sharding_each_rank_holds_everything_and_the_buckets() -> None:
     assert WHOLE <= found.parts["gradient buckets"] <= 1.05 * WHOLE
 
 
+@pytest.mark.all_cells
 def test_zero_redundancy_hands_out_whole_tensors() -> None:
     found = of("torch", "zero_optimizer", "b4x4")
     assert found.parts["parameters"] == WHOLE
@@ -67,6 +69,7 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
     assert 0 < states - 2 * WIDE * whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
 
 
+@pytest.mark.all_cells
 def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> None:
     divided = of("torch", "fsdp", "b4x2", "eval")
     assert divided.parts["parameters"] == chunk(2)
@@ -74,10 +77,8 @@ def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> 
     assert not {"optimizer states", "gradients", "gradient buckets"} & divided.parts.keys()
 
 
-@pytest.mark.parametrize(
-    ("strategy", "params"),
-    [pytest.param("replicated", WHOLE, marks=pytest.mark.all_cells), ("fully_sharded", even(4))],
-)
+@pytest.mark.all_cells
+@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even(4))])
 def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
     found = of("jax", strategy, "b4x4", "eval")
     assert found.parts["parameters"] == params
@@ -98,6 +99,7 @@ def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, sta
     assert found.parts["optimizer states"] == states + 4, "the count of steps"
 
 
+@pytest.mark.all_cells
 def test_a_thousand_ranks() -> None:
     """More than these tensors have rows: PyTorch leaves one to the first rank, and gathers as many as there are ranks; no axis
     of JAX's divides."""
