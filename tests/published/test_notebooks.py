@@ -21,7 +21,7 @@ from framebench.features.claims.ledger import ledger
 from framebench.features.devices.plans import store
 from framebench.features.devices.tables.frame import used_bytes
 from framebench.features.notebooks import notebook
-from framebench.features.versions import table as versions
+from framebench.features.versions import judge as versions
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 from tests.processes import ROOT

@@ -125,11 +125,12 @@ def compare_(
 
 def judge(machine_records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
     """Print a verdict on each quantity; ends the command with the answer's exit code."""
-    from framebench.features.versions import table as judged
+    from framebench.features.versions import judge as rule
+    from framebench.features.versions import table as words
 
     try:
-        rows = judged.rows_of(machine_records, base, change, fraction(threshold))
-    except judged.UnknownVersion as error:
+        rows = rule.rows_of(machine_records, base, change, fraction(threshold))
+    except rule.UnknownVersion as error:
         fail(str(error), 2)
     if not rows:
         fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
@@ -137,14 +138,14 @@ def judge(machine_records: list[Record], base: str, change: str, threshold: str 
         typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
     else:
         few = len({row.case for row in rows}) == 1  # then all that was read is shown
-        judged.table(rows, judged.causes_in(results), () if few else judged.FOLDED).terminal(out)
-    worse = [r for r in rows if r.verdict == judged.REGRESSION]
+        words.table(rows, words.causes_in(results), () if few else words.FOLDED).terminal(out)
+    worse = [r for r in rows if r.verdict == rule.REGRESSION]
     for r in worse:
         more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""
         say(f"regression: {r.case}, {r.quantity}{more} ({r.machine})")
     if worse:
         raise typer.Exit(1)
-    if all(r.verdict == judged.FEW for r in rows):
+    if all(r.verdict == rule.FEW for r in rows):
         fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
 
 

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from framebench.analysis import rows
 from framebench.analysis.figures import page
 from framebench.analysis.results import Results
-from framebench.features.versions.table import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, held, successive, title
+from framebench.features.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, successive
+from framebench.features.versions.table import held, title
 
 Question = Callable[[pd.DataFrame], Figure | None]
 NAMES = [quantity.name for quantity in QUANTITIES]
@@ -24,7 +25,7 @@ ROW_IN = 0.17  # height of a case's row in inches
 RANGE = math.log2(1.5)  # where the colours end: two thirds, and one and a half times
 NOTE = (
     "Ratios, new version / old version: above 1 (orange) is worse, below (violet) better; white: no difference that matters. "
-    "What is undecided, or too few to tell, has no number. The rule: framebench/features/versions/table.py."
+    "What is undecided, or too few to tell, has no number. The rule: framebench/features/versions/judge.py."
 )
 
 

@@ -1,5 +1,5 @@
 """The same cases in several versions of one framework: in a block each version is an arm, so that what disturbs the machine
-disturbs every version alike. `framebench.features.versions.table` judges the records.
+disturbs every version alike. `framebench.features.versions.judge` judges the records.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
 from framebench.features.versions import measure
-from framebench.features.versions import table as judged
+from framebench.features.versions.judge import REGRESSION, Row, rows_of
+from framebench.features.versions.table import FOLDED, summary
 from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -63,7 +64,7 @@ class Answer:
     pair: Pair
     outcome: Outcome
     said: str
-    rows: tuple[judged.Row, ...] = ()
+    rows: tuple[Row, ...] = ()
 
     @property
     def code(self) -> int:
@@ -127,14 +128,14 @@ def verdict(pair: Pair, pinned: list[Record], newest: list[Record], threshold: f
     name = f"{pair.framework} {pair.newest} against {pair.pinned}"
     # a process that ended early could not tell its version, and a side of such processes alone cannot be compared
     comparable = all(any(r.framework_version for r in side) for side in (pinned, newest))
-    rows = judged.rows_of([*pinned, *newest], *pair.arms, threshold) if comparable else []
+    rows = rows_of([*pinned, *newest], *pair.arms, threshold) if comparable else []
     if broken := sorted(failed(newest) - failed(pinned)):
         return Answer(pair, "broken", f"{name}: failed under the newest release alone: {', '.join(broken)}", tuple(rows))
-    if any(r.verdict == judged.REGRESSION for r in rows):
-        return Answer(pair, "regression", f"{name}: {judged.summary(rows)}", tuple(rows))
-    if all(r.verdict in judged.FOLDED for r in rows):
+    if any(r.verdict == REGRESSION for r in rows):
+        return Answer(pair, "regression", f"{name}: {summary(rows)}", tuple(rows))
+    if all(r.verdict in FOLDED for r in rows):
         return Answer(pair, "undecided", f"{name}: nothing could be judged", tuple(rows))
-    return Answer(pair, "same", f"{name}: no regression ({judged.summary(rows)})", tuple(rows))
+    return Answer(pair, "same", f"{name}: no regression ({summary(rows)})", tuple(rows))
 
 
 def failed(records: list[Record]) -> set[str]:

@@ -34,7 +34,7 @@ def newest(
     are those of `versions run`. An interrupted comparison goes on where it stopped.
     """
     from framebench.features.versions import newest as search
-    from framebench.features.versions import table as judged
+    from framebench.features.versions.table import table
 
     pairs = [search.Pair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
     least, folder = fraction(threshold), results / search.FOLDER
@@ -53,7 +53,7 @@ def newest(
     if as_json:
         typer.echo(json.dumps([answer.as_dict() for answer in answers], indent=1))
     for rows in (list(answer.rows) for answer in answers if answer.rows and not as_json):
-        judged.table(rows).terminal(out)
+        table(rows).terminal(out)
     raise typer.Exit(worst([answer.code for answer in answers]))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from framebench.extensions import Page
-from framebench.features.versions.table import causes_in, in_words, successive, table
+from framebench.features.versions.judge import successive
+from framebench.features.versions.table import causes_in, in_words, table
 
 
 def pages(machine: Any) -> Iterator[Page]:

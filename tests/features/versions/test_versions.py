@@ -21,9 +21,9 @@ from framebench.analysis.statistics import PEAK, TIME, Quantity
 from framebench.features.explain import table as explained
 from framebench.features.explain.record import Explanation
 from framebench.features.site.machine import machines
-from framebench.features.versions import table as versions
+from framebench.features.versions import judge, table
 from framebench.features.versions.figure import changes
-from framebench.features.versions.table import (
+from framebench.features.versions.judge import (
     FEW,
     IMPROVEMENT,
     INCOMPARABLE,
@@ -58,19 +58,19 @@ def equal() -> list[Record]:
 
 def verdicts_of(found: list[Record], **options: Any) -> dict[str, str]:
     """By quantity, of records of one case."""
-    return {row.quantity: row.verdict for row in versions.rows_of(found, OLD, NEW, **options)}
+    return {row.quantity: row.verdict for row in judge.rows_of(found, OLD, NEW, **options)}
 
 
-def regressions(rows: list[versions.Row]) -> set[tuple[str, str]]:
+def regressions(rows: list[judge.Row]) -> set[tuple[str, str]]:
     return {(row.case, row.quantity) for row in rows if row.verdict == REGRESSION}
 
 
 def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -> None:
     slow, large = sorted({r.case for r in equal})[1:3]
-    before = versions.rows_of(equal, OLD, NEW)
+    before = judge.rows_of(equal, OLD, NEW)
     assert regressions(before) == set()
     write(plant(equal, slow, large), results)
-    rows = versions.rows_of(store.read_all(results), OLD, NEW)
+    rows = judge.rows_of(store.read_all(results), OLD, NEW)
     assert regressions(rows) == {(slow, TIME.name), (large, PEAK.name)}
     assert not [r for r in rows if r.verdict == IMPROVEMENT], "throughput fell, and nothing takes that for good"
     done = framebench("versions", "compare", OLD, NEW, "--json", "--results", str(results))
@@ -83,7 +83,7 @@ def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -
 def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]) -> None:
     slow, large = sorted({r.case for r in equal})[:2]
     planted = plant(equal, slow, large)
-    forth, back = versions.rows_of(planted, OLD, NEW), versions.rows_of(planted, NEW, OLD)
+    forth, back = judge.rows_of(planted, OLD, NEW), judge.rows_of(planted, NEW, OLD)
     assert {(r.case, r.quantity) for r in back if r.verdict == IMPROVEMENT} == regressions(forth)
     assert regressions(back) == set()
     for one, other in zip(forth, back):
@@ -97,7 +97,7 @@ def test_two_points_decide_nothing_about_time(results: Path) -> None:
     twice: Change = lambda r, number: times(r, 2)  # noqa: E731
     found = rounds(original, 1, twice)
     assert verdicts_of(found)[TIME.name] == FEW
-    (row,) = [r for r in versions.rows_of(found, OLD, NEW) if r.quantity == TIME.name]
+    (row,) = [r for r in judge.rows_of(found, OLD, NEW) if r.quantity == TIME.name]
     assert row.ratio is not None
     assert row.ratio > 1.5
     assert (row.low, row.reason) == (None, "fewer than 3 blocks have no interval")
@@ -116,12 +116,12 @@ def test_two_points_decide_nothing_about_time(results: Path) -> None:
 
 def test_many_tests_on_a_page_are_corrected_for() -> None:
     """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
-    alone = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.quantity == TIME.name]
+    alone = [row for row in judge.rows_of(equal_rounds(), OLD, NEW) if row.quantity == TIME.name]
     by_hand = {row.case: verdicts.of_time(*sides(row.case), Blocks(equal_rounds())) for row in alone}
     assert all((found.p or 0) <= (row.p or 0) for row in alone if (found := by_hand[row.case]))
     least = min(by_hand.values(), key=lambda found: found.p if found and found.p is not None else 1)
     assert least
-    tested = [row for row in versions.rows_of(equal_rounds(), OLD, NEW) if row.p is not None]
+    tested = [row for row in judge.rows_of(equal_rounds(), OLD, NEW) if row.p is not None]
     assert min(row.p or 0 for row in alone) == pytest.approx(min(1, (least.p or 0) * len(tested)), rel=0.5)
 
 
@@ -136,14 +136,14 @@ def test_instructions_tell_other_work() -> None:
     more: Change = lambda r, number: r.model_copy(update={"instructions": [11 * 10**8] * len(r.step_s)})  # noqa: E731
     assert verdicts_of(rounds(counted, 2))["instructions"] == "same work"
     assert verdicts_of(rounds(counted, 2, more))["instructions"] == "other work"
-    assert regressions(versions.rows_of(rounds(counted, 2, more), OLD, NEW)) == set()
+    assert regressions(judge.rows_of(rounds(counted, 2, more), OLD, NEW)) == set()
 
 
 def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Path) -> None:
     slow, large = sorted({r.case for r in equal})[:2]
     planted = plant(equal, slow, large)
-    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.04)) == {(slow, TIME.name), (large, PEAK.name)}
-    assert regressions(versions.rows_of(planted, OLD, NEW, threshold=0.3)) == set()
+    assert regressions(judge.rows_of(planted, OLD, NEW, threshold=0.04)) == {(slow, TIME.name), (large, PEAK.name)}
+    assert regressions(judge.rows_of(planted, OLD, NEW, threshold=0.3)) == set()
     write(planted, results)
     said = [framebench("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results)) for t in ("30%", "many")]
     assert (said[0].returncode, said[1].returncode) == (0, 2)
@@ -153,14 +153,14 @@ def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Pat
 def test_a_case_that_stops_working_is_a_regression() -> None:
     (original,) = originals(1)
     assert verdicts_of(rounds(original, change=broken)) == {STATUS: REGRESSION}
-    assert {r.verdict for r in versions.rows_of(rounds(original, change=broken), NEW, OLD)} == {IMPROVEMENT}
+    assert {r.verdict for r in judge.rows_of(rounds(original, change=broken), NEW, OLD)} == {IMPROVEMENT}
     assert verdicts_of(rounds(original, 3, change=broken)) == {STATUS: UNDECIDED}, "one in ten, if chance breaks half of them"
     once = verdicts_of(rounds(original, change=lambda r, number: broken(r, number) if number == 2 else r))
     assert once[STATUS] == UNDECIDED
     assert once[PEAK.name] == NONE, "the other blocks are enough"
     both = [broken(r, 0) for r in rounds(original)]
     assert verdicts_of(both) == {STATUS: NONE}
-    (row,) = versions.rows_of(rounds(original, change=broken), OLD, NEW)
+    (row,) = judge.rows_of(rounds(original, change=broken), OLD, NEW)
     assert row.reason == "failed in 0 of 5 and 5 of 5 processes: oom: memory ran out"
 
 
@@ -187,8 +187,8 @@ def test_records_of_an_older_protocol_play_no_part() -> None:
     (original,) = originals(1)
     before = rounds(original, change=lambda r, number: times(r, 2), session="before")
     old = [changed(r, protocol=1) for r in before]
-    assert regressions(versions.rows_of([*old, *rounds(original)], OLD, NEW)) == set()
-    assert regressions(versions.rows_of(old, OLD, NEW)) == {(original.case, TIME.name)}, "unless there are no others"
+    assert regressions(judge.rows_of([*old, *rounds(original)], OLD, NEW)) == set()
+    assert regressions(judge.rows_of(old, OLD, NEW)) == {(original.case, TIME.name)}, "unless there are no others"
 
 
 @pytest.mark.parametrize(
@@ -204,30 +204,30 @@ def test_records_of_an_older_protocol_play_no_part() -> None:
 def test_unknown_versions_are_answered(base: str, change: str, named: str) -> None:
     found = rounds(originals(1)[0])
     with pytest.raises(UnknownVersion) as raised:
-        versions.rows_of(found, base, change)
+        judge.rows_of(found, base, change)
     assert named in str(raised.value)
 
 
 def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
     newer = [changed(r, versions={"jax": "0.10.2+cpu", "flax": "9"}) if r.framework_version == "0.10.2" else r for r in equal]
-    shown = versions.table(versions.rows_of(newer, OLD, NEW))
+    shown = table.table(judge.rows_of(newer, OLD, NEW))
     machine = equal[0].provenance.machine
     assert shown.key == f"{machine}: jax 0.10.2 against 0.9.2"
     assert "also different: flax" in shown.caption
     assert "jax's build, none and cpu" in shown.caption
     assert str(equal[0].provenance.commit)[:10] in shown.caption
     evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
-    assert "<script>" not in versions.table(versions.rows_of(evil, OLD, NEW)).markdown()
+    assert "<script>" not in table.table(judge.rows_of(evil, OLD, NEW)).markdown()
     moved = [changed(r, machine="other") for r in equal]
-    both = versions.table(versions.rows_of([*equal, *moved], OLD, NEW))
+    both = table.table(judge.rows_of([*equal, *moved], OLD, NEW))
     assert both.head[0] == "machine"
     assert both.machine == ""
 
 
 def test_regressions_come_first_and_what_is_undecided_is_counted_below(equal: list[Record]) -> None:
     slow, large = sorted({r.case for r in equal})[1:3]
-    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
-    shown = versions.table(rows)
+    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
+    shown = table.table(rows)
     assert [row[:2] for row in shown.rows[:2]] == [(slow, TIME.name), (large, PEAK.name)], "the largest ahead"
     assert [row[-1] for row in shown.rows[:3]] == [REGRESSION, REGRESSION, NONE]
     decided = [row for row in rows if row.verdict not in (UNDECIDED, FEW)]
@@ -242,7 +242,7 @@ def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
     found = rounds(originals(1)[0], 3, lambda r, number: times(r, 1.07))
     drifting = [times(r, 3.0 ** (i // 2)) for i, r in enumerate(found)]
     alone = times(rounds(originals(1)[0], 1, session="alone")[0], 100)
-    for row in versions.rows_of([*drifting, alone], OLD, NEW):
+    for row in judge.rows_of([*drifting, alone], OLD, NEW):
         if row.quantity in (TIME.name, verdicts.FIRST.name):
             assert row.base_value
             assert row.change_value
@@ -260,19 +260,19 @@ def explained_in(version: str, **kinds: int) -> Explanation:
     )  # fmt: skip
 
 
-def told(known: list[Explanation]) -> versions.Cause:
+def told(known: list[Explanation]) -> table.Cause:
     return lambda case, base, change: explained.cause(case, base, change, known)
 
 
 def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
     case = originals(1)[0].case
-    rows = versions.rows_of(plant(equal, "", case), OLD, NEW)
+    rows = judge.rows_of(plant(equal, "", case), OLD, NEW)
     both = [explained_in("0.9.2", temporary=9, saved=40, input=5), explained_in("0.10.2+cpu", temporary=6, saved=50, input=5)]
     said = f"{case}, peak memory, by framebench explain: saved +10.0 MiB, temporary -3.0 MiB"
-    assert said in versions.table(rows, told(both)).notes
+    assert said in table.table(rows, told(both)).notes
     for known in (both[:1], both[1:], []):
-        assert not [note for note in versions.table(rows, told(known)).notes if "explain" in note]
-    assert not [note for note in versions.table(versions.rows_of(equal, OLD, NEW), told(both)).notes if "explain" in note]
+        assert not [note for note in table.table(rows, told(known)).notes if "explain" in note]
+    assert not [note for note in table.table(judge.rows_of(equal, OLD, NEW), told(both)).notes if "explain" in note]
 
 
 def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
@@ -287,7 +287,7 @@ def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
 
 def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     slow, large = sorted({r.case for r in equal})[1:3]
-    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
+    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
     drawn = changes(pd.DataFrame(rows))
     assert drawn
     axes = drawn.axes[0]
@@ -309,14 +309,14 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
 
 def test_the_front_page_says_how_much_changed_and_what_most(equal: list[Record]) -> None:
     slow, large = sorted({r.case for r in equal})[1:3]
-    rows = versions.rows_of(plant(equal, slow, large), OLD, NEW)
-    said = versions.in_words(rows)
+    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
+    said = table.in_words(rows)
     decided = sum(r.verdict in (REGRESSION, NONE) for r in rows)
     assert said.startswith("JAX 0.10.2 against 0.9.2, on ")
     assert f": 2 regressions in {decided} comparisons (6 of peak memory, " in said
     assert f"1.05 x the peak memory of {large}" in said
     assert f"x the step time of {slow}" in said
-    calm = versions.in_words(versions.rows_of(equal, OLD, NEW))
+    calm = table.in_words(judge.rows_of(equal, OLD, NEW))
     assert ": no difference that matters in " in calm
     assert "Largest" not in calm
 
@@ -338,5 +338,5 @@ def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results
     older = [r for r in equal if r.framework_version == "0.9.2"]
     assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
     assert "0.9.2" not in "".join(c.caption for c in of_records(equal, results) if " against " not in c.title)
-    (shown,) = versions.comparisons(equal)
+    (shown,) = table.comparisons(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"
