@@ -28,7 +28,8 @@ ASV = str(Path(sys.executable).with_name("asv"))
 CASES = {f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
 BENCHMARK = "transformer.TransformerTorchTiny.track_peak_memory"
 UNSUPPORTED = "transformer/torch/train/rewrite/b4/tiny"
-FEW = r"TransformerTorchTiny\.\w+\('train', '(fp32|checkpoint|rewrite)'"  # enough for a run: each takes two processes
+# enough for a run: each case takes two processes, and each of its metrics one
+FEW = r"TransformerTorchTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint|rewrite)'"
 
 
 class Clone:
