@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 MEASURES := $(VENV)/.measures
 READY    := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # the machine that README, docs and notebooks show
 SHOWN  := xeon-2core
 # and the one where releases were measured last
@@ -53,7 +53,7 @@ bench-gpu:
 	PYTHON=$(PYTHON) tools/gpu.sh
 
 # Each strategy of each framework once, but for those that differ in a number alone; test-all: every cell, every pair, and what
-# repeats for other frameworks. Two files at once: most of the time goes into compilers, on one core each
+# repeats for other frameworks. Three files at once, where most of the time goes into compilers, on one core each
 test: environments
 	$(PYTEST)
 

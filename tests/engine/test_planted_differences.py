@@ -19,6 +19,7 @@ from framebench.suite.case import Case
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")  # so large that the kernel's count of pages is exact enough
 
 
+@pytest.mark.all_cells
 def test_a_share_of_time_and_of_memory(environment: dict[str, Environment], results: Path) -> None:
     """A ratio of live arms: the bounds are far wider than what equal arms differ by, on a busy machine too."""
     plain, planted = Arm(CASE, environment["torch"]), Arm(CASE, environment["torch"], spin=1.0, extra=0.5)

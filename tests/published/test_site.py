@@ -20,10 +20,9 @@ LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a ma
 
 
 @in_a_browser
+@pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "records", ["*/transformer.torch.train.*.b4.cpu", pytest.param("*/*", marks=pytest.mark.all_cells)], ids=["some", "all"]
-)
+@pytest.mark.parametrize("records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"])
 def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
     """Each kind of page, with asv's histories, from the real records of a machine."""
     machine = Results(ROOT / "results").machines[0]

@@ -62,6 +62,7 @@ def records(made: tuple[Path, str]) -> list[Record]:
     return list(store.read_all(made[0]))
 
 
+@pytest.mark.all_cells
 def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
     told = {(r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r for r in records}
     assert {key: r.status for key, r in told.items()} == {
@@ -74,6 +75,7 @@ def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
     assert "finds none it can use" in (told["torch", "train", "offload", False].reason or ""), "said by the worker"
 
 
+@pytest.mark.all_cells
 def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
     assert {r.provenance.machine for r in records} == {"made-up-card"}
     assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
@@ -81,12 +83,14 @@ def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
     assert all("memory_bytes" in r.provenance.gpu["before"] for r in records)
 
 
+@pytest.mark.all_cells
 def test_it_says_what_is_left(made: tuple[Path, str]) -> None:
     assert "too large for any card waits: it takes about" in made[1]
     assert "left, half hour 1: too large for any card, 1 of 1 cases" in made[1]
     assert "4 of 5 cases need no more" in made[1]
 
 
+@pytest.mark.all_cells
 def test_tables_figures_and_pages_have_it(made: tuple[Path, str]) -> None:
     results, said = made
     assert "transformer/jax/eval/no_grad/b4/tiny" in said, "the table of what was measured on a card"
@@ -96,6 +100,7 @@ def test_tables_figures_and_pages_have_it(made: tuple[Path, str]) -> None:
     assert "made-up-card" in (results / "site" / "index.html").read_text()
 
 
+@pytest.mark.all_cells
 def test_what_goes_home_goes_on_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(made[0].with_suffix(".tgz")) as archive:
