@@ -74,7 +74,8 @@ def accumulate(run: JaxAdapter) -> Proof:
         x = next(a for a in leaves(run.inputs[0]) if a.ndim)
         wanted = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
         loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
-        looped = [eq for eq in loops if eq.params["length"] == run.micro and wanted in {v.aval.shape for v in eq.invars}]
+        of_inputs = [eq for eq in loops if (wanted, x.dtype) in {(v.aval.shape, v.aval.dtype) for v in eq.invars}]
+        looped = [eq for eq in of_inputs if eq.params["length"] == run.micro]
         e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
         e["compiled_loops"] = compiled_loops(run)
         return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.recipe.eager)

@@ -138,7 +138,10 @@ _EXECUTION = (
             Native("the step under jax.disable_jit"),
             Unsupported("Jittor compiles every operator; not_lazy is the nearest"),
         ),
-        clashes={"no_donate": "operations that are executed one by one donate nothing"},
+        clashes={
+            "no_donate": "operations that are executed one by one donate nothing",
+            "mu_bf16": "one by one, each operation on the moment rounds to bfloat16, which was never measured",
+        },
     ),
     Strategy(
         "no_fuse", ("train", "eval"), "execution", "operators compiled one by one, not fused", "kernels executed per step",
