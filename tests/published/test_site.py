@@ -12,10 +12,11 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.features.site.build import build
 from framebench.features.site.titles import FIGURES, figure_title
+from tests.audit import audited, dead_links, one_of_each_kind, violations
 from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
 
-__all__ = ["browser", "tab"]  # fixtures
+__all__ = ["audited", "browser", "tab"]  # fixtures
 LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a machine's site together
 
 
@@ -23,8 +24,8 @@ LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a ma
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"])
-def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) -> None:
-    """Each kind of page, with asv's histories, from the real records of a machine."""
+def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any, audited: Any) -> None:
+    """Each kind of page, with asv's histories, from the real records of a machine; of all of them, axe looks at each kind."""
     machine = Results(ROOT / "results").machines[0]
     (tmp_path / "results").mkdir()
     for folder in (ROOT / "results").iterdir():
@@ -37,11 +38,15 @@ def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any) 
     sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
     assert max(sizes.values()) <= LARGEST, max(sizes, key=lambda path: sizes[path])
     assert sum(sizes.values()) <= WHOLE
+    assert not dead_links(tmp_path / "site")
     kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
     for path in kinds.values():
         tab.goto(path.as_uri())
         assert not tab.trouble, path
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+    for path in one_of_each_kind(tmp_path / "site") if records == "*/*" else ():
+        audited.goto(path.as_uri())
+        assert not violations(audited), path
 
 
 def test_every_figure_has_a_title() -> None:

@@ -38,7 +38,7 @@ def _list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
 
 def _claim(machine: Any, entry: Entry) -> dict[str, Any]:
     """The arms as bars and as a table, and the records: the file, and the case if the machine has a page of it."""
-    cases = {case.replace("/", "."): case for case in machine.records_by_case}
+    cases = {case.replace("/", "."): case for case in machine.with_a_page}
     records = [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records]
     drawn = {"pictures": pictures(entry.lines), "scale": WIDTH, "label": LABEL, "card": CARD}
     back = "reports" if entry.source == "R" else "claims"

@@ -104,9 +104,7 @@ def _write_machine(writer: Writer, machine: Machine, results: Results) -> dict[s
     for page in machine.of_features:
         writer.page(f"{folder}/{page.name}.html", page.template, machine=machine, **page.context())
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
-    # of the pinned version, where a case has several
-    of_case = {line["case"]: line for table in (machine.table, machine.shown) for _, line in table.iterrows()}
-    for case, line in of_case.items():
+    for case, line in machine.with_a_page.items():
         case_records = machine.records_by_case[case]
         record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
         _write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))

@@ -42,6 +42,12 @@ class Machine:
         return frames.frame(of_one_version(counting(self.records)))
 
     @cached_property
+    def with_a_page(self) -> dict[str, pd.Series]:
+        """Cases by name, with the row that the page shows: of the pinned version, where there are several. A case over ranks
+        is in no table and has no page."""
+        return {line["case"]: line for table in (self.table, self.shown) for _, line in table.iterrows()}
+
+    @cached_property
     def headlines(self) -> tuple[Comparison, ...]:
         return tuple(headlines.headlines(self.shown))
 

@@ -14,7 +14,7 @@ from tests.pages import browser, everything, keep, tab
 __all__ = ["browser", "tab"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     keep(folder / "results", in_blocks(everything()))

@@ -1,0 +1,48 @@
+"""What axe, a checker of the Web Content Accessibility Guidelines, finds on a page of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit import audited, one_of_each_kind, violations
+from tests.pages import in_a_browser
+
+__all__ = ["audited"]  # a fixture
+NAMED = {"index", "support", "figures", "cases", "claims", "reports", "transformer", "transformer-behind"}
+PLANTED = {
+    "image-alt": "<img src='data:,'>",
+    "color-contrast": "<p style='color: #999; background: #aaa'>pale</p>",
+    "label": "<details><summary>more</summary><input></details>",
+}
+VIEWS = [
+    (1280, "light"),
+    (390, "dark"),
+    pytest.param(1280, "dark", marks=pytest.mark.all_cells),
+    pytest.param(390, "light", marks=pytest.mark.all_cells),
+]
+
+
+@in_a_browser
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_no_page_keeps_a_reader_out(site: Path, audited: Any, width: int, scheme: str) -> None:
+    audited.set_viewport_size({"width": width, "height": 900})
+    audited.emulate_media(color_scheme=scheme)
+    pages = one_of_each_kind(site)
+    assert {path.stem for path in pages} >= NAMED
+    found = []
+    for path in pages:
+        audited.goto(path.as_uri())
+        found += [f"{path.relative_to(site)}: {line}" for line in violations(audited)]
+    assert not found, "\n".join(found)
+
+
+@in_a_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_planted_is_found(site: Path, audited: Any, scheme: str) -> None:
+    audited.emulate_media(color_scheme=scheme)
+    audited.goto((site / "machines" / "lab" / "reports.html").as_uri())
+    audited.evaluate("html => document.querySelector('main').insertAdjacentHTML('beforeend', html)", "".join(PLANTED.values()))
+    assert {line.split(": ")[0] for line in violations(audited)} == set(PLANTED)
