@@ -56,8 +56,10 @@ class HostPeak:
     def available() -> bool:
         return _CLEAR.exists() and os.access(_CLEAR, os.W_OK)
 
-    def start(self) -> None:
-        gc.collect()
+    def start(self, collect: bool = True) -> None:
+        """`collect`: unless the garbage in cycles was collected just now."""
+        if collect:
+            gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         _CLEAR.write_text("5")  # resets VmHWM to the present VmRSS (proc(5))
         self.before = status_bytes("VmRSS")

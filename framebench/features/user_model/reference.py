@@ -25,6 +25,7 @@ from framebench.features.user_model import checks
 from framebench.features.user_model.rounding import DOUBTFUL, ROUNDOFF, SECONDS, Draws, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
+from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
 from framebench.suite import user_file
 from framebench.suite.case import STILL, Case
@@ -87,7 +88,7 @@ def survey(case: Case, emit: Emit, few: bool = False) -> dict[str, Any]:
         raise told(error, module.user()) from error
     _write_references(user_workload.folder, case.framework, found)
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
-    return {"facts": facts, "values": observed.values}
+    return {"facts": facts, "values": observed.values, "held": status_bytes("VmHWM")}
 
 
 def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
@@ -329,4 +330,4 @@ def _drawn(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit, orders.get("few", False)))
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit, orders["few"]))
