@@ -40,7 +40,6 @@ from framebench.features.user_model.look import FirstLook
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
-from framebench.suite.registry import BASELINES
 from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
@@ -198,20 +197,10 @@ def show_first(records: list[Record], budget_bytes: int | None) -> None:
     from framebench.features.user_model import table as report
 
     rows = frames.frame(records)
-    report.first(rows, elsewhere_of(records), stilled_of(records)).terminal(err)
+    report.first(rows, report.beside(records)).terminal(err)
     if budget_bytes:
         say(report.within(rows, budget_bytes))
     say("step times follow; what is not in this table yet, too")
-
-
-def elsewhere_of(records: list[Record]) -> dict[str, int]:
-    """What the baseline holds beside its tensors, by holder."""
-    return next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
-
-
-def stilled_of(records: list[Record]) -> list[str]:
-    """The strategies that were verified without random numbers."""
-    return [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
 
 
 def show(
@@ -227,7 +216,7 @@ def show(
     if told := report.contradiction(rows):
         fail(told, 1)
     tables = [
-        report.table(rows, left_out, elsewhere_of(records), stilled_of(records)),
+        report.table(rows, left_out, report.beside(records)),
         *([report.batches(fits)] if fits else []),
     ]
     sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]

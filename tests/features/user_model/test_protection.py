@@ -9,7 +9,7 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.measure import UserModel
-from framebench.features.user_model.table import contradiction, holders
+from framebench.features.user_model.table import contradiction, holders, kept_by_kernels
 from tests.processes import framebench
 
 BEGINNING = """
@@ -91,6 +91,16 @@ def test_columns_that_contradict_each_other_stop_the_run() -> None:
     table = pd.DataFrame({"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]})
     assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(contradiction(table))
     assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
+
+
+def test_what_kernels_keep_is_told_with_the_ratio_that_it_hides() -> None:
+    import pandas as pd
+
+    each = [("fp32", 20.0, 0.0), ("amp_bf16", 24.0, 8.0)]
+    table = pd.DataFrame([{"strategy": n, "peak_bytes": p, "peak_ratio": p / 20, "kernel_bytes": k} for n, p, k in each])
+    (told,) = kept_by_kernels(table)
+    assert told.endswith("so many times the baseline's: amp_bf16 (0.80)")
+    assert kept_by_kernels(table[:1]) == []
 
 
 def test_holders_are_named_largest_first() -> None:
