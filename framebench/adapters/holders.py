@@ -65,7 +65,10 @@ def own_modules(file: str) -> list[ModuleType]:
     folder = Path(file).absolute().parent
     loaded = [sys.modules[NAME]] if NAME in sys.modules else []
     for module in [*sys.modules.values()]:
-        path = Path(getattr(module, "__file__", None) or "/")
+        where = getattr(module, "__file__", None) or ""
+        if not where.startswith(str(folder)):
+            continue
+        path = Path(where)
         if path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts and module not in loaded:
             loaded.append(module)
     return loaded

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from framebench.engine import page_cache as pages
 from framebench.engine import pending, references, runner
@@ -295,20 +295,28 @@ def _in_block(record: Record, timed: Timed) -> bool:
 
 def record(timed: Timed, run: Run, memory: Memory | None) -> Record:
     """Both halves of an arm, when the memory's process has ended."""
-    arm, outcomes, card = timed.arm, {"time": timed.outcome}, nvml.state()
+    outcomes, card = {"time": timed.outcome}, nvml.state()
     if memory:
-        outcomes["memory"] = memory.end(partial(run.told.phase, arm.case))
+        outcomes["memory"] = memory.end(partial(run.told.phase, timed.arm.case))
+    if not timed.cold or run.without_times or (nvml.gpus() and not run.compiles_alone):
+        timed.outcome.result.pop("first_step_s", None)  # it found compiled what the first block's compiled, or was not alone
+    return joined(timed.arm, outcomes, run, timed.turns, timed.load, card)
+
+
+def joined(
+    arm: Arm, outcomes: dict[str, Outcome], run: Run, turns: Turns | None = None, load: float | None = None,
+    card: dict[str, Any] | None = None,
+) -> Record:  # fmt: skip
+    """The record of an arm, by what its processes found."""
     fields, status, reason = runner.join(outcomes)
     if status == "timeout" and (cause := runner.too_slow(arm.case)):
         reason = f"{reason}; {cause}"
-    if not timed.cold or run.without_times or (nvml.gpus() and not run.compiles_alone):
-        fields.pop("first_step_s", None)  # it found compiled what the first block's compiled, or was not alone
     origin = runner.provenance_of(
-        arm.case, run.id, arm.environment, run.options, timed.load, outcomes, run.results, card, arm.planted
+        arm.case, run.id, arm.environment, run.options, load, outcomes, run.results, card, arm.planted
     )
     log = next((o.log for o in outcomes.values() if o.log), None)
     return Record(
-        case=arm.case.id, status=status, reason=reason, log_tail=log, provenance=origin, turns=timed.turns,
+        case=arm.case.id, status=status, reason=reason, log_tail=log, provenance=origin, turns=turns,
         spent_s=runner.spent(outcomes), **fields,
     )  # fmt: skip
 

@@ -91,13 +91,15 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
 
 
 class Memory:
-    """The process of its own that reads a case's peaks."""
+    """The process of its own that reads a case's peaks; as part `look` it verifies the case besides."""
 
-    def __init__(self, case: Case, environment: Environment, options: Options, scratch: Path, extra: float = 0.0) -> None:
+    def __init__(
+        self, case: Case, environment: Environment, options: Options, scratch: Path, extra: float = 0.0, part: str = "memory"
+    ) -> None:
         self.started, self.options = time.monotonic(), options
         scratch.mkdir(parents=True, exist_ok=True)
         variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
-        task = options.task(case, "memory", extra=extra)
+        task = options.task(case, part, extra=extra)
         log = scratch / f"memory-{time.monotonic_ns()}.log"
         self.before = nvml.used() if len(options.cores()) == 1 else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log)
@@ -159,7 +161,7 @@ def passed(outcome: Outcome) -> bool:
 
 def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | None]:
     """The halves as fields of a record, and the status that follows. A wrong result has no measurements."""
-    timed, memory = outcomes["time"], outcomes.get("memory", Outcome())
+    timed, memory = (outcomes.get(part, Outcome()) for part in ("time", "memory"))
     halves = timed.result | memory.result
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
     if "cold_peaks" in fields:

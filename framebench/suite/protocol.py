@@ -40,7 +40,7 @@ class Task:
     """One worker's orders."""
 
     case: str  # a full case id
-    part: str  # "time" | "memory"
+    part: str  # "time" | "memory" | "look": memory, and verification without times
     warmup: int = 3  # steps that do not count, of those that verification needs
     budget_s: float = 900.0  # a case whose steps would take longer altogether ends at once
     memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all

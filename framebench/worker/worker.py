@@ -33,7 +33,7 @@ from framebench.suite.protocol import Command, Effect, Failure, MemoryResult, Me
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
-from framebench.worker.observe import first_steps
+from framebench.worker.observe import begin_again, first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import again, verify
 
@@ -142,17 +142,30 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     }
 
 
+def look(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult | TimeResult:
+    """Memory first, as in a process that does nothing else; then the steps from the first weights are verified."""
+    found = measure_memory(adapter, task, emit)
+    emit({"phase": "verification"})
+    if adapter.case.stage.trains:
+        begin_again(adapter)
+    verification = verify(adapter, first_steps(adapter)[1], task.reference)
+    if not verification["passed"]:
+        return {"verification": verification}
+    result: dict[str, Any] = {**found, "verification": verification, "effect": effect_of(adapter)}
+    return result  # type: ignore[return-value]
+
+
 def peaks(adapter: Adapter) -> dict[str, int]:
     """Bytes by instrument of one step."""
     adapter.release()
-    if gc.isenabled():  # garbage in cycles is no state; where a strategy keeps the collector off, it stays
+    if collected := gc.isenabled():  # garbage in cycles is no state; where a strategy keeps the collector off, it stays
         gc.collect()
     host = HostPeak()
     on_host = HostPeak.available() and adapter.device() == "cpu"  # else the tensors are not in host memory
     live, elsewhere = adapter.live_bytes(), sum(adapter.elsewhere().values()) if adapter.device() == "cpu" else 0
     adapter.reset_peak()
     if on_host:
-        host.start()
+        host.start(collect=not collected)
     timed_step(adapter)
     peak_bytes = {name: size + elsewhere for name, size in adapter.own_peaks().items()}
     if on_host:
@@ -223,7 +236,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         if task.part == "time":
             result = measure_time(adapter, task, emit, commands, counter)
         else:
-            result = measure_memory(adapter, task, emit)
+            result = (look if task.part == "look" else measure_memory)(adapter, task, emit)
     except Abandoned:
         raise
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,17 @@ def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]
     found = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
     assert isinstance(found, list)
     assert found == pytest.approx([KNOWN] * 3, rel=0.01)
+
+
+SMALL = PROGRAMS / "instruments_small.py"
+
+
+@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+def test_small_regions_are_read_as_well_as_the_kernel_counts(environment: dict[str, Environment]) -> None:
+    """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the region's size."""
+    cores, page = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE")
+    errors = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
+    assert max(map(abs, errors)) <= cores * max(32, 2 * cores) * page + MIB // 8
 
 
 TORCH = PROGRAMS / "instruments_torch.py"

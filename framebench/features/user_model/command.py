@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,10 +36,10 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model import on_device
+from framebench.features.user_model.look import FirstLook
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
-from framebench.suite.registry import BASELINES
 from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
@@ -91,7 +92,7 @@ def try_(
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
     _refuse(rounds, max_batch and budget is None and device is None)
-    looked = None if as_json else lambda records: show_first(records, budget_bytes)
+    looked = None if as_json or not rounds else lambda records: show_first(records, budget_bytes)
     try:
         model = trial.look(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
@@ -130,33 +131,49 @@ def measure(
 ) -> tuple[list[Record], dict[str, str]]:
     """The records of this session, and why strategies were left out. `looked` gets the first of them, without times. Raises
     Fault."""
-    from framebench.analysis import frames
-
     began, environment = time.monotonic(), trial.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
-    with err.status(f"{model.file.name}: reference") as status:
-        seen = trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
+    seen = surveyed(model, environment, options, few=True)
     for line in (trial.in_short(model, seen["facts"]), *trial.notes(seen["facts"])):
         say(line)
     cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
         say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
-    arms, first = [Arm(case, environment) for case in cases], bool(looked and options.rounds)
     with (
-        CaseProgress(cases, where, err, blocks + first) as progress,
+        CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds)) as progress,
         measured.Run(secrets.token_hex(6), options, where, progress) as run,
     ):
+        settle = partial(settled, model, environment, options, seen["facts"])
+        look = FirstLook(run, began, settle, seen["held"], looked or (lambda records: None))
+        look.take([Arm(case, environment) for case in cases])
+        if options.rounds:
+            look.all_draws()
+            cases, left_out = trial.cases(model, named)
+            trial.measure([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
+        return [record for case in cases for record in run.records(Arm(case, environment))], left_out
 
-        def decided(left: list[Arm]) -> bool:
-            """Also where there are no times, and nothing is left to decide."""
-            rows = frames.frame([record for arm in left for record in run.records(arm)])
-            return run.without_times or bool(frames.decided(rows).all())
 
-        if looked and first:
-            trial.first_look(arms, run, looked, began)
-        trial.measure(arms, run, blocks, seconds, decided)
-        return [record for arm in arms for record in run.records(arm)], left_out
+def surveyed(model: UserModel, environment: Environment, options: runner.Options, few: bool = False) -> dict[str, Any]:
+    """What the reference's process found, and the phases of it shown. Raises Fault."""
+    with err.status(f"{model.file.name}: reference") as status:
+        return trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"), few)
+
+
+def settled(model: UserModel, environment: Environment, options: runner.Options, before: dict[str, Any]) -> None:
+    """All draws, and what is known only now. Raises Fault."""
+    facts = trial.reference(model, environment, options, lambda phase: None)["facts"]
+    for line in trial.notes(facts):
+        if line not in trial.notes(before):
+            say(line)
+
+
+def decided(run: measured.Run, left: list[Arm]) -> bool:
+    """Whether the times of these arms need no more blocks."""
+    from framebench.analysis import frames
+
+    rows = frames.frame([record for arm in left for record in run.records(arm)])
+    return bool(frames.decided(rows).all())
 
 
 def largest(
@@ -180,20 +197,10 @@ def show_first(records: list[Record], budget_bytes: int | None) -> None:
     from framebench.features.user_model import table as report
 
     rows = frames.frame(records)
-    report.first(rows, elsewhere_of(records), stilled_of(records)).terminal(err)
+    report.first(rows, report.beside(records)).terminal(err)
     if budget_bytes:
         say(report.within(rows, budget_bytes))
     say("step times follow; what is not in this table yet, too")
-
-
-def elsewhere_of(records: list[Record]) -> dict[str, int]:
-    """What the baseline holds beside its tensors, by holder."""
-    return next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
-
-
-def stilled_of(records: list[Record]) -> list[str]:
-    """The strategies that were verified without random numbers."""
-    return [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
 
 
 def show(
@@ -209,7 +216,7 @@ def show(
     if told := report.contradiction(rows):
         fail(told, 1)
     tables = [
-        report.table(rows, left_out, elsewhere_of(records), stilled_of(records)),
+        report.table(rows, left_out, report.beside(records)),
         *([report.batches(fits)] if fits else []),
     ]
     sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]

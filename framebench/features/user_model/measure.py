@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
 from framebench.extensions import worker_module
 from framebench.features.user_model import strategies as applicable
+from framebench.features.user_model.look import compiles
 from framebench.features.user_model.spec import VARIABLE
 from framebench.models.spec import OWN, workload
 from framebench.records.pins import REQUIREMENTS
-from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.registry import BASELINES
 from framebench.suite.strategy import FRAMEWORKS
@@ -38,7 +38,6 @@ PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 FUNCTIONS = ("model", "batch")
 OPTIONAL = ("optimizer", "blocks", "loss")
 MOST = 0.8  # of the memory that is free, for each process that runs the file
-LOOK_S = 40.0  # after which the first table is shown with what is in it
 PHASE = re.compile(r"memory ran out during (import of the file|model\(\)|batch\(\))")
 EXCEEDS = {
     "import of the file": "what it makes when it is imported alone exceeds", "model()": "the weights alone exceed",
@@ -127,14 +126,16 @@ def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reference(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
-    """What is in the model, once its baseline was run: `facts` and `values`. Raises Fault where nothing can be measured."""
+def reference(
+    model: UserModel, environment: Environment, options: Options, told: Callable[[str], None], few: bool = False
+) -> dict[str, Any]:
+    """What is in the model, once its baseline was run: `facts` and `values`. `few`: by the draws that a first look begins with.
+    Raises Fault where nothing can be measured."""
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
-        worker = Worker(
-            environment, worker_module("user_model", "reference"), {"case": case.id}, variables, Path(scratch) / "log"
-        )
+        orders = {"case": case.id, "few": few}
+        worker = Worker(environment, worker_module("user_model", "reference"), orders, variables, Path(scratch) / "log")
         outcome = worker.end(told, options.time_limit_s)
     if outcome.status != "ok":
         raise Fault(in_words(model, outcome))
@@ -165,31 +166,10 @@ def cases(
     return [case for case in wanted if case.strategy not in reasons], reasons
 
 
-def first_look(arms: list[Arm], run: blocks.Run, looked: Callable[[list[Record]], None], began: float) -> None:
-    """Memory and verification of each arm that compiles nothing, before any times; shown `LOOK_S` seconds after the command
-    began, once it has the next two. Memory is not measured again."""
-    quick = [arm for arm in arms if not compiles(arm)]
-    options, shown, measured = run.options, False, list[Record]()
-    run.options = replace(options, rounds=0)
-    for some in (quick[i : i + 2] for i in range(0, len(quick), 2)):
-        blocks.measure_group(Group(f"look/{some[0].case.id}", tuple(some)), run)
-        measured += [record for arm in some for record in run.records(arm)[-1:]]
-        if not shown and time.monotonic() - began > LOOK_S:
-            looked(measured)
-            shown = True
-    run.options = options
-    if not shown:
-        looked(measured)
-
-
 def _went_wrong(arm: Arm, run: blocks.Run) -> bool:
     """Seen in a first look, if there was one."""
     records = run.records(arm)
     return bool(records) and records[-1].status != "ok"
-
-
-def compiles(arm: Arm) -> bool:
-    return any(part.how.startswith("compile") for part in arm.case.parts)
 
 
 def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decided: Callable[[list[Arm]], bool]) -> None:

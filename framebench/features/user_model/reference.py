@@ -22,9 +22,10 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.features.user_model import checks
-from framebench.features.user_model.rounding import ROUNDOFF, SECONDS, Draws, explained, with_branches
+from framebench.features.user_model.rounding import DOUBTFUL, ROUNDOFF, SECONDS, Draws, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
+from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
 from framebench.suite import user_file
 from framebench.suite.case import STILL, Case
@@ -64,8 +65,9 @@ class _Rounded(Case):
         return (array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
 
-def survey(case: Case, emit: Emit) -> dict[str, Any]:
-    """Raises Fault where nothing can be compared with this model."""
+def survey(case: Case, emit: Emit, few: bool = False) -> dict[str, Any]:
+    """`few`: with the other roundings that a first look begins with. Raises Fault where nothing can be compared with this
+    model."""
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
     emit({"phase": "import"})
@@ -76,7 +78,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         _fits(facts, module.user())
         write(user_workload.folder / "own.json", facts)
         adapter, observed = _seen_twice(case, emit)
-        found, more = _tolerances(adapter, case, observed, emit)
+        found, more = _tolerances(adapter, case, observed, emit, few)
         facts |= more
         if case.stage.trains:
             facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
@@ -86,7 +88,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         raise told(error, module.user()) from error
     _write_references(user_workload.folder, case.framework, found)
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
-    return {"facts": facts, "values": observed.values}
+    return {"facts": facts, "values": observed.values, "held": status_bytes("VmHWM")}
 
 
 def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
@@ -106,13 +108,13 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
 
 
 def _tolerances(
-    adapter: Adapter, case: Case, observed: Observed, emit: Emit
+    adapter: Adapter, case: Case, observed: Observed, emit: Emit, few: bool
 ) -> tuple[dict[str, tuple[Observed, dict[str, Errors]]], dict[str, Any]]:
     """References with what rounding explains of each, by key: as the model draws, and without random numbers. And what was
     found out beside them."""
     random = adapter.still or adapter.draws()
     emit({"phase": "first steps, rounded otherwise"})
-    draws = Draws(SECONDS / (2 if random else 1))
+    draws = Draws(SECONDS / (2 if random else 1), few=few)
     lost, rounding = _sensitivity(adapter, case, observed, draws)
     found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
     if random and not adapter.still:
@@ -120,7 +122,7 @@ def _tolerances(
         adapter.still = True
         adapter = anew(adapter, case)
         still = first_steps(adapter)[1]
-        draws = Draws(SECONDS / 2)
+        draws = Draws(SECONDS / 2, few=few)
         lost_too, rounding = _sensitivity(adapter, case, still, draws)
         lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
     unsharp = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
@@ -274,11 +276,16 @@ def _sensitivity(adapter: Adapter, case: Case, observed: Observed, draws: Draws)
     for precision, off in ROUNDOFF.items():
         one = _loaded(case, {"roundoff": off}) if precision == "bf16" and case.framework == "jax" else adapter
         seen[precision] = [_drawn(one, case, seed, off) for seed in draws.of(precision)]
-    lost = _lost(seen["fp32"], observed, UNDETERMINED) | _lost(seen["bf16"], observed, GROWN)
-    scales = {precision: explained(drawn, observed, lost) for precision, drawn in seen.items()}
+    lost, doubtful = (
+        _lost(seen["fp32"], observed, share * UNDETERMINED) | _lost(seen["bf16"], observed, share * GROWN)
+        for share in (1.0, DOUBTFUL if draws.few else 1.0)
+    )
+    scales = {
+        precision: explained(drawn, observed, doubtful, draws.quantile(precision)) for precision, drawn in seen.items() if drawn
+    }
     rounded = once_rounded(observed, ROUNDOFF["bf16"])
     coarse = joined([scales["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])
-    return sorted(lost), {"fp32": with_branches(scales["fp32"], scales["coarse"]), "bf16": coarse}
+    return sorted(lost), {"fp32": with_branches(scales["fp32"], scales.get("coarse", {})), "bf16": coarse}
 
 
 def _lost(draws: list[Observed], observed: Observed, limit: float) -> set[str]:
@@ -323,4 +330,4 @@ def _drawn(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit, orders["few"]))

@@ -11,6 +11,8 @@ rounding explains.
    direction. So an error divided by the scale follows Student's distribution with as many degrees as there were draws.
 3. An error is called wrong beyond the quantile that a right one exceeds once in 1 / `FALSE_ALARM`. Fewer draws mean a wider
    tolerance, by Student's table and not by hand. Where steps are slow fewer are made (`Draws`).
+   A first look begins with `FEW` of the draws. However the others come out, the mean square of all n is at least k / n of that
+   of the k that were made: what is right by this bound is right by all of them. Anything else waits for the others.
 4. A family of tensors, the same weight of each block, has the largest scale among its members. The losses share theirs.
 5. Branches (a ReLU, a largest of several, a choice of experts) are taken otherwise in a few runs of many, which a scale from
    a few draws misses. They show in draws that round 2^7 times more coarsely, where what is smooth is off by 2^7 times as much.
@@ -39,6 +41,9 @@ ROUNDOFF = {"fp32": 2.0**-21, "coarse": 2.0**-14, "bf16": 2.0**-8}
 DRAWS = {"fp32": 4, "coarse": 4, "bf16": 12}  # even numbers. In float32 a wide tolerance is narrow still
 SIZES = {"fp32": "of float32's size", "coarse": "of 2^7 times that", "bf16": "of bfloat16's"}
 LEAST = {"fp32": 2, "coarse": 2, "bf16": 4}  # where the steps are slow
+FEW = {"fp32": 4, "coarse": 0, "bf16": 4}  # of a first look
+FEWEST = {"fp32": 1, "coarse": 0, "bf16": 2}  # of one where the steps are slow
+DOUBTFUL = 0.1  # of the limit beyond which a tensor is lost: another draw may show that it is
 SECONDS = 30.0  # of this process's own time, after which no more are drawn: a busy machine makes no tolerance wider
 BRANCHES = 4.0
 FALSE_ALARM = 1e-5  # of one comparison; a trial makes some thousand, many of which go together
@@ -46,25 +51,33 @@ FALSE_ALARM = 1e-5  # of one comparison; a trial makes some thousand, many of wh
 
 class Draws:
     """How many to make of each precision: `DRAWS`, or fewer where they are slow. Each precision may take its share of the time
-    and what those before it left."""
+    and what those before it left. `few`: those that a first look begins with."""
 
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.process_time) -> None:
-        self.seconds, self.clock, self.began = seconds, clock, clock()
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.process_time, few: bool = False) -> None:
+        self.few, self.most, self.least = few, FEW if few else DRAWS, FEWEST if few else LEAST
+        self.seconds, self.clock, self.began = seconds * sum(self.most.values()) / sum(DRAWS.values()), clock, clock()
         self.planned, self.made = 0, dict.fromkeys(DRAWS, 0)
 
     def of(self, precision: str) -> Iterator[int]:
-        """The seeds, one after the other; an even number of them."""
-        self.planned += DRAWS[precision]
-        until = self.began + self.seconds * self.planned / sum(DRAWS.values())
+        """The seeds, one after the other; an even number of them, where they are all that are made."""
+        self.planned += self.most[precision]
+        until = self.began + self.seconds * self.planned / sum(self.most.values())
         self.made[precision] = 0
-        for number in range(DRAWS[precision]):
-            if number >= LEAST[precision] and number % 2 == 0 and self.clock() > until:
+        for number in range(self.most[precision]):
+            if number >= self.least[precision] and (self.few or number % 2 == 0) and self.clock() > until:
                 return
             self.made[precision] = number + 1
             yield number
 
+    def quantile(self, precision: str) -> float:
+        """By how many scales a right computation may be off at most; of a few draws what is sure of it by now."""
+        made = self.made[precision]
+        return least_of(made, DRAWS[precision]) if self.few else student(made)
+
     def in_words(self) -> str:
-        """Which were fewer than they are elsewhere; empty if none."""
+        """Which were fewer than they are elsewhere; empty if none, or if the others are still to come."""
+        if self.few:
+            return ""
         few = [f"{made} of {DRAWS[name]} {SIZES[name]}" for name, made in self.made.items() if made < DRAWS[name]]
         within = f"only those were made that began within {self.seconds:.0f} s"
         told = f"steps are slow: of the runs with other roundings {within} ({', '.join(few)}), and tolerances are wider"
@@ -79,6 +92,11 @@ def student(degrees: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _beyond(middle, degrees) > FALSE_ALARM else (low, middle)
     return high
+
+
+def least_of(made: int, planned: int) -> float:
+    """The tolerance that all planned draws will give at least, in root mean squares of those that were made."""
+    return student(planned) * math.sqrt(made / planned)
 
 
 def _beyond(value: float, degrees: int) -> float:
@@ -102,9 +120,9 @@ def with_branches(fine: Errors, coarse: Errors) -> Errors:
     return scales
 
 
-def explained(draws: list[Observed], observed: Observed, lost: set[str]) -> Errors:
+def explained(draws: list[Observed], observed: Observed, lost: set[str], quantile: float) -> Errors:
     """What these draws explain of each family of tensors, without those that are lost. `tolerance` takes MULTIPLE times it."""
-    share = student(len(draws)) / MULTIPLE
+    share = quantile / MULTIPLE
     scales: Errors = {kind: {} for kind in observed.tensors}
     for kind, summaries in observed.tensors.items():
         left = {name: summary for name, summary in summaries.items() if name not in lost}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
+from framebench.adapters.base import LEAST, UNSEEN
 from framebench.analysis.comparison import Comparison, Shown, mib, missing, number
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
@@ -21,16 +22,34 @@ PEAKS = {"peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20), "peak_ratio": Shown
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20)}
+KERNELS = {"kernel_bytes": Shown("kernels MiB", ",.1f", 1 / 2**20)}
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 NAMED = 5  # holders in a note
 INSTRUMENT = {"peak_instrument": Shown("instrument")}
 
 
-def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int], still: Sequence[str] = ()) -> Comparison:
-    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply.
-    `elsewhere`: what the baseline holds beside its tensors, by holder. `still`: the strategies that were verified without
-    random numbers."""
-    first = df.iloc[0]
+@dataclass(frozen=True)
+class Beside:
+    """What records tell beside their rows. `elsewhere`: what the baseline holds beside its tensors, by holder. `kernels`: by
+    strategy what no object of Python shows beyond what the baseline has of it, which is what its kernels keep. `still`: the
+    strategies that were verified without random numbers."""
+
+    elsewhere: dict[str, int]
+    kernels: dict[str, int]
+    still: Sequence[str]
+
+
+def beside(records: list[Record]) -> Beside:
+    base = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
+    more = {r.parsed.strategy: r.elsewhere.get(UNSEEN, 0) - base.get(UNSEEN, 0) for r in records if r.peaks}
+    still = [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
+    return Beside(base, {name: size for name, size in more.items() if size > LEAST}, still)
+
+
+def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Comparison:
+    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
+    first, kernels = df.iloc[0], df["strategy"].map(told.kernels).fillna(0)
+    df = df.assign(kernel_bytes=kernels, elsewhere_bytes=df["elsewhere_bytes"] - kernels)
     saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
     return Comparison(
@@ -45,15 +64,17 @@ def table(df: pd.DataFrame, left_out: dict[str, str], elsewhere: dict[str, int],
         {"strategy": SHOWN["strategy"]}
         | PEAKS
         | {"cold_peak_bytes": SHOWN["cold_peak_bytes"]}
-        | (ELSEWHERE if elsewhere else {})
+        | (ELSEWHERE if told.elsewhere else {})
+        | (KERNELS if told.kernels else {})
         | saved
         | {name: SHOWN[name] for name in TIMES}
         | {name: SHOWN[name] for name in ("worst_error", "effect_proven")}
         | INSTRUMENT,
         left=1,
         notes=(
-            *holders(elsewhere),
-            *stilled(still),
+            *holders(told.elsewhere),
+            *kept_by_kernels(df),
+            *stilled(told.still),
             *lost,
             *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items()),
         ),
@@ -67,9 +88,9 @@ def _cells(df: pd.DataFrame) -> pd.DataFrame:
     return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
 
 
-def first(df: pd.DataFrame, elsewhere: dict[str, int], still: Sequence[str]) -> Comparison:
+def first(df: pd.DataFrame, told: Beside) -> Comparison:
     """Of memory and verification, while there are no times yet."""
-    whole = table(df, {}, elsewhere, still)
+    whole = table(df, {}, told)
     shown = {name: column for name, column in whole.shown.items() if name not in TIMES}
     return replace(whole, shown=shown, caption="Verified in a first look; step times follow.")
 
@@ -92,6 +113,20 @@ def holders(elsewhere: dict[str, int]) -> list[str]:
     named = ", ".join(f"{name} ({mib(size)} MiB)" for name, size in each[:NAMED])
     more = f" and {len(each) - NAMED} more ({mib(sum(size for _, size in each[NAMED:]))} MiB)" if len(each) > NAMED else ""
     return [f"held elsewhere, and part of every peak: {named}{more}"]
+
+
+def kept_by_kernels(df: pd.DataFrame) -> list[str]:
+    """What a strategy's kernels keep is a large part of a small model's peak, and a small one of a large model's."""
+    rows: list[dict[Any, Any]] = df[(df["kernel_bytes"] > 0) & df["peak_ratio"].notna()].to_dict("records")
+    if not rows:
+        return []
+    without = [(row["strategy"], row["peak_ratio"] * (1 - row["kernel_bytes"] / row["peak_bytes"])) for row in rows]
+    each = [f"{name} ({number(ratio, '.2f')})" for name, ratio in without]
+    return [
+        "kernels, part of the peak: what libraries keep for a strategy beyond what they keep in the baseline, as oneDNN does "
+        "for each kind of product in bfloat16. It grows with the number of different products, and neither with their size "
+        f"nor with the batch. Without it the peak would be so many times the baseline's: {', '.join(each)}"
+    ]
 
 
 def contradiction(df: pd.DataFrame) -> str | None:

@@ -15,6 +15,7 @@ from tests.conftest import asked
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "try_elsewhere.py"
+KERNELS = PROGRAM.with_name("try_kernels.py")
 MIB = 2**20
 BEGINNING = """
 import ctypes
@@ -136,6 +137,18 @@ def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any])
         return
     assert max(ours["holders"], key=ours["holders"].get) == holder
     assert ours["holders"][holder] == pytest.approx(size, abs=(4 if holder == UNSEEN else 0.1) * MIB)
+
+
+@pytest.mark.slow
+def test_what_kernels_keep_is_by_kinds_of_products_and_not_by_their_size(
+    environment: dict[str, Environment], tmp_path: Path
+) -> None:
+    """A few MiB in bfloat16, where the processor has units for it, that a small model must not be told to need by itself."""
+    small, wide, kinds, plain = run_inside(environment["torch"], KERNELS, str(tmp_path), variables=MALLOC_ENV)
+    assert plain == {}, "float32"
+    assert wide.get(UNSEEN, 0) == pytest.approx(small.get(UNSEEN, 0), abs=MIB), "sixteen times as many weights"
+    if small:
+        assert kinds[UNSEEN] == pytest.approx(2 * small[UNSEEN], rel=0.4), "twice as many kinds of products"
 
 
 FLAX = """

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.engine.runner import Options
-from framebench.engine.timed_process import CONTROL, Arm
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.measure import UserModel
-from framebench.features.user_model.table import contradiction, holders
-from framebench.suite.case import Case
+from framebench.features.user_model.table import contradiction, holders, kept_by_kernels
 from tests.processes import framebench
 
 BEGINNING = """
@@ -91,32 +85,22 @@ def test_two_files_of_one_name_share_no_results() -> None:
     assert one.folder == UserModel(Path("/a/mine.py"), "torch", 4, ()).folder
 
 
-def test_the_first_look_is_shown_in_time_and_without_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes a minute to compile is not in it; a slow strategy does not keep the others back."""
-    names = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
-    arms = [Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in names]
-    asked, shown, now = list[str](), list[list[str]](), [0.0]
-    run: Any = SimpleNamespace(options=Options(), records=lambda arm: [SimpleNamespace(case=arm.case.strategy)])
-
-    def measured(group: Any, run: Any, number: int = 0) -> None:
-        assert run.options.rounds == 0, "memory and verification alone"
-        asked.extend(arm.case.strategy for arm in (*group.always, *group.others))
-        now[0] += own.LOOK_S + 1
-
-    monkeypatch.setattr(own.blocks, "measure_group", measured)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    own.first_look(arms, run, lambda records: shown.append([r.case for r in records]), 0.0)
-    assert asked == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
-    assert shown == [["fp32", "checkpoint"]]
-    assert run.options == Options()
-
-
 def test_columns_that_contradict_each_other_stop_the_run() -> None:
     import pandas as pd
 
     table = pd.DataFrame({"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]})
     assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(contradiction(table))
     assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
+
+
+def test_what_kernels_keep_is_told_with_the_ratio_that_it_hides() -> None:
+    import pandas as pd
+
+    each = [("fp32", 20.0, 0.0), ("amp_bf16", 24.0, 8.0)]
+    table = pd.DataFrame([{"strategy": n, "peak_bytes": p, "peak_ratio": p / 20, "kernel_bytes": k} for n, p, k in each])
+    (told,) = kept_by_kernels(table)
+    assert told.endswith("so many times the baseline's: amp_bf16 (0.80)")
+    assert kept_by_kernels(table[:1]) == []
 
 
 def test_holders_are_named_largest_first() -> None:

@@ -1,0 +1,107 @@
+"""A first look at every strategy, before any times: what it needs, and whether it is right.
+
+An eager step has one process for both. Its peaks are read first, as in a process that does nothing else, and then its steps are
+verified from the first weights. What is built by a compiler has two, as in a block: the second finds it compiled. Tolerances
+begin with a few draws (`rounding.py`). Where these do not decide, all are made, and the strategy is looked at once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from framebench.engine import blocks, runner
+from framebench.engine.capacity import fits, free_memory
+from framebench.engine.groups import Group
+from framebench.engine.timed_process import Arm
+from framebench.instruments import nvml
+from framebench.records.record import Record
+
+SHOWN_S = 50.0  # after which the first table is shown with what is in it
+
+
+@dataclass
+class FirstLook:
+    """Of these arms, whose table is shown once it is whole or `SHOWN_S` seconds after the command began. `settle` makes all
+    draws; `held` is what a process of the baseline took."""
+
+    run: blocks.Run
+    began: float
+    settle: Callable[[], object]
+    held: int
+    shown: Callable[[list[Record]], None] = lambda records: None
+    settled: bool = False
+    found: list[Record] = field(default_factory=list)
+
+    def take(self, arms: list[Arm]) -> None:
+        """What compiles for minutes is not looked at, unless there will be no times."""
+        waiting = True
+        for some in self.parts([arm for arm in arms if self.run.without_times or not compiles(arm)]):
+            self.found += self.each(some) if eager(some[0]) else self.in_a_block(some)
+            if waiting and time.monotonic() - self.began > SHOWN_S:
+                self.shown(self.found)
+                waiting = False
+        if waiting:
+            self.shown(self.found)
+
+    def parts(self, arms: list[Arm]) -> Iterator[list[Arm]]:
+        """As many as there are cores, if there is memory; what has one process first."""
+        at_once = len(self.run.options.cores())
+        for wanted in (True, False):
+            alike = [arm for arm in arms if eager(arm) is wanted]
+            for i in range(0, len(alike), at_once):
+                some = alike[i : i + at_once]
+                roomy = fits([self.held], free_memory(), len(some) - 1)
+                yield from [some] if roomy else ([arm] for arm in some)
+
+    def each(self, some: list[Arm]) -> list[Record]:
+        records = looked_at(some, self.run)
+        if not self.settled and any(record.status == "wrong" for record in records):
+            self.all_draws()
+            again = [arm for arm, record in zip(some, records, strict=True) if record.status == "wrong"]
+            better = {record.case: record for record in looked_at(again, self.run)}
+            records = [better.get(record.case, record) for record in records]
+        for arm, record in zip(some, records, strict=True):
+            self.run.write(record, arm)
+        return records
+
+    def in_a_block(self, some: list[Arm]) -> list[Record]:
+        """Their verdicts are written at once: they wait for all draws."""
+        self.all_draws()
+        options, self.run.options = self.run.options, replace(self.run.options, rounds=0)
+        blocks.measure_group(Group(f"look/{some[0].case.id}", tuple(some)), self.run)
+        self.run.options = options
+        return [record for arm in some for record in self.run.records(arm)[-1:]]
+
+    def all_draws(self) -> None:
+        if not self.settled:
+            self.settle()
+            self.settled = True
+
+
+def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
+    """Each by a process of its own, all at once."""
+    load = runner.load_average()
+    with ExitStack() as stack:
+        alive = []
+        for arm in arms:
+            scratch = run.scratch / "look" / arm.case.id.replace("/", ".")
+            process = runner.Memory(arm.case, arm.environment, run.options, scratch, part="look")
+            stack.callback(process.kill)
+            alive.append((arm, process))
+        return [
+            blocks.joined(arm, {"memory": process.end(partial(run.told.phase, arm.case))}, run, load=load)
+            for arm, process in alive
+        ]
+
+
+def compiles(arm: Arm) -> bool:
+    return any(part.how.startswith("compile") for part in arm.case.parts)
+
+
+def eager(arm: Arm) -> bool:
+    """On the host; a card's memory is read from outside, too, while the process does nothing else."""
+    return arm.case.framework == "torch" and not compiles(arm) and not nvml.gpus()

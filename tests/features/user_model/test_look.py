@@ -1,0 +1,105 @@
+"""The first look: in which order, what waits for more draws, and that a process of both kinds reads the same peaks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from framebench.engine import runner
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.timed_process import CONTROL, Arm
+from framebench.features.user_model import look as looks
+from framebench.features.user_model.look import SHOWN_S, FirstLook
+from framebench.suite.case import Case
+
+NAMES = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
+
+
+class Told:
+    """A look whose processes end at once, each with what is said here, the same again and again at the end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0, **verdicts: list[str]) -> None:
+        self.written, self.shown, self.asked, self.draws, self.now = [], [], [], [], 0.0  # type: ignore[var-annotated]
+        self.seconds, self.verdicts = seconds, verdicts
+        run: Any = SimpleNamespace(
+            options=Options(), without_times=False, write=lambda record, arm: self.written.append(record)
+        )
+        self.look = FirstLook(run, 0.0, lambda: self.draws.append(len(self.asked)), 2**20, self.table)
+        monkeypatch.setattr(looks, "looked_at", self.looked_at)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(Options, "cores", lambda options: (1, 0))
+
+    def looked_at(self, arms: list[Arm], run: Any) -> list[Any]:
+        self.now += self.seconds
+        self.asked += [arm.case.strategy for arm in arms]
+        return [SimpleNamespace(case=arm.case.strategy, status=self.verdict(arm.case.strategy)) for arm in arms]
+
+    def verdict(self, name: str) -> str:
+        said = self.verdicts.get(name, ["ok"])
+        return said.pop(0) if len(said) > 1 else said[0]
+
+    def table(self, records: list[Any]) -> None:
+        self.shown.append([record.case for record in records])
+
+    def take(self) -> list[tuple[str, str]]:
+        self.look.take([Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES])
+        return [(record.case, record.status) for record in self.written]
+
+
+def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes a minute to compile is not in it; a slow strategy does not keep the others back."""
+    told = Told(monkeypatch, SHOWN_S + 1)
+    assert [name for name, _ in told.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
+    assert told.shown == [["fp32", "checkpoint"]]
+    assert not told.draws, "all were right by few draws"
+
+
+def test_without_haste_the_table_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch)
+    told.take()
+    assert told.shown == [["fp32", "checkpoint", "amp_bf16", "keep_grads"]]
+
+
+def test_what_few_draws_do_not_decide_waits_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record says that it is wrong; one that still is has its record. All draws are made once."""
+    told = Told(monkeypatch, checkpoint=["wrong", "ok"], keep_grads=["wrong"])
+    assert dict(told.take()) == {"fp32": "ok", "checkpoint": "ok", "amp_bf16": "ok", "keep_grads": "wrong"}
+    assert told.asked == ["fp32", "checkpoint", "checkpoint", "amp_bf16", "keep_grads"]
+    assert told.draws == [2]
+    assert len(told.written) == 4
+
+
+def test_what_needs_two_processes_waits_for_all_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
+
+    def measured(group: Any, run: Any) -> None:
+        groups.append((run.options.rounds, [arm.case.strategy for arm in group.always]))
+
+    monkeypatch.setattr(looks, "eager", lambda arm: arm.case.strategy == "fp32")
+    monkeypatch.setattr(looks.blocks, "measure_group", measured)
+    told.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
+    told.take()
+    assert (told.asked, told.draws) == (["fp32"], [1])
+    assert groups == [(0, ["checkpoint", "amp_bf16"]), (0, ["keep_grads"])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["fp32", "checkpoint+accumulate"])
+def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
+    """Those of the process that reads memory alone; and the steps that follow are right."""
+    case, found = Case.of(f"transformer/torch/train/{strategy}/b4/tiny"), {}
+    for part in ("memory", "look"):
+        found[part] = runner.Memory(case, environment["torch"], runner.USUAL, tmp_path / part, part=part).end(
+            lambda phase: None
+        )
+        assert found[part].status == "ok", found[part].reason
+    memory, look = (found[part].result for part in ("memory", "look"))
+    assert look["peaks"]["host.rss"] == pytest.approx(memory["peaks"]["host.rss"], rel=0.01, abs=2**18)
+    assert look["live_bytes"] == memory["live_bytes"]
+    assert look["verification"]["passed"]
+    assert look["effect"]["proven"]

@@ -1,0 +1,20 @@
+"""By how many bytes small regions of known size are misread."""
+
+import json
+import mmap
+
+from framebench.instruments.host import HostPeak
+
+MIB = 2**20
+
+
+def misread(size: int) -> int:
+    host = HostPeak()
+    host.start()
+    with mmap.mmap(-1, size) as region:
+        for at in range(0, size, mmap.PAGESIZE):
+            region[at] = 1
+    return host.grown() - size
+
+
+print(json.dumps([misread(size) for size in (MIB, 4 * MIB, 16 * MIB) for _ in range(5)]))
