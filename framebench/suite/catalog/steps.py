@@ -150,6 +150,7 @@ _EXECUTION = (
             Unsupported("fusion is no option of XLA's; no_jit is the nearest"),
             Native("jt.flags.no_fuse = 1"),
         ),
+        clashes={"rewrite": "Jittor finds oneDNN's convolutions by fusing, so a step written as 2-D ones reaches no fast kernel"},
     ),
     Strategy(
         "scan", ("train",), "execution", "identical layers compiled once and looped over", "loops in the program",
