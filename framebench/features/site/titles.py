@@ -43,13 +43,19 @@ def figure_title(name: str) -> str:
     return ": ".join(filter(None, (FIGURES.get(kind, ""), ", ".join(about))))
 
 
-def figure_order(name: str) -> tuple[int, int, int]:
-    """By workload, by scenario, by kind; what is of no workload comes last."""
+def subject(name: str) -> str:
+    """What a figure is of: `3D U-Net, training`."""
+    return figure_title(name).partition(": ")[2]
+
+
+def figure_order(name: str) -> tuple[int, int, str, int]:
+    """By workload, by scenario, by all else that it is of, by kind; what is of no workload comes last."""
 
     def place(choices: Sequence[str], whole: str) -> int:
         return next((i for i, choice in enumerate(choices) if f"-{choice}-" in whole), len(choices))
 
-    return place(spec.names(), f"-{name}-"), place(SCENARIO_ORDER, f"-{name}-"), place([*FIGURES], f"-{name}-")
+    whole = f"-{name}-"
+    return place(spec.names(), whole), place(SCENARIO_ORDER, whole), subject(name), place([*FIGURES], whole)
 
 
 VERDICTS = {
