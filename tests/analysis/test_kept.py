@@ -74,6 +74,9 @@ def test_the_code_is_all_that_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_every_function_that_draws_is_in_the_code() -> None:
     results = Results(RESULTS)
-    asked = {inspect.getsourcefile(inspect.unwrap(draw)) for _, draw, _ in figures.questions(results.table(results.machines[0]), results)}
+    asked = {
+        inspect.getsourcefile(inspect.unwrap(draw))
+        for _, draw, _ in figures.questions(results.table(results.machines[0]), results)
+    }
     assert len(asked) > 3
     assert asked <= {str(path) for path in kept._source()}

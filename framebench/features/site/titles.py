@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from framebench.models import spec
+from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.strategy import TITLES
 
 SCENARIOS = {
@@ -23,6 +24,14 @@ def title(name: str) -> str:
 
 def case_title(workload: str, framework: str, scenario: str, strategy: str, batch: int) -> str:
     return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
+
+
+TRYING = "tiny"  # the size for trying out, which says little of memory
+
+
+def at(batch: int, size: str) -> str:
+    """`4`, or `8, size full`."""
+    return f"{batch}" if size == DEFAULT_SIZE else f"{batch}, size {size}"
 
 
 FIGURES = {
