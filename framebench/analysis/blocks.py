@@ -82,12 +82,7 @@ class Blocks:
         """Log ratios by block of the pairs that are pooled."""
         logs: dict[Pair, list[float]] = defaultdict(list)
         for members in grouped(self.records).values():
-            of_pairs = {}
-            for r in members:
-                one, other = sorted((_anchor(r, members), r), key=lambda m: name(m, members))
-                if one is not other and (log := of_block(_by_round(one), _by_round(other))) is not None:
-                    of_pairs[name(one, members), name(other, members)] = log
-            for key, log in of_pairs.items():
+            for key, log in _of_pairs(members).items():
                 logs[key].append(log)
         return logs
 
@@ -108,6 +103,17 @@ class Blocks:
         """The same by the cases' ids, among records of one machine and of one version of each framework."""
         one, other = ([r for r in self.records if r.case == case] for case in (base, change))
         return self.ratio(one, other) if one and other else None
+
+
+def _of_pairs(members: Sequence[Record]) -> dict[Pair, float]:
+    """The log ratio of each arm of a block to its anchor, by their names in their order."""
+    names = {id(m): name(m, members) for m in members}
+    logs = {}
+    for r in members:
+        one, other = sorted((_anchor(r, members), r), key=lambda m: names[id(m)])
+        if one is not other and (log := of_block(_by_round(one), _by_round(other))) is not None:
+            logs[names[id(one)], names[id(other)]] = log
+    return logs
 
 
 def _anchor(r: Record, members: Sequence[Record]) -> Record:

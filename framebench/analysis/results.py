@@ -32,6 +32,7 @@ class Results:
 
     def __init__(self, root: Path, only: Collection[str] | None = None) -> None:
         self.root, self.only = root, only
+        self._tables: dict[tuple[str, str], pd.DataFrame] = {}
 
     def _meant(self, machine: str) -> bool:
         return self.only is None or machine in self.only
@@ -103,6 +104,11 @@ class Results:
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         chosen = self.machine(machine)
+        if (chosen, versions) not in self._tables:
+            self._tables[chosen, versions] = self._table(chosen, versions)
+        return self._tables[chosen, versions].copy()
+
+    def _table(self, chosen: str, versions: str) -> pd.DataFrame:
         records = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
         if not records:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")

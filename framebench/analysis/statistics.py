@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -82,16 +83,19 @@ def of_block(base: Mapping[int, float], change: Mapping[int, float]) -> float | 
 
 
 def pooled(pairs: Iterable[Sequence[float]]) -> Pool:
-    """Of log ratios by pair and block. A pair of one block tells nothing.
+    """Of log ratios by pair and block. A pair of one block tells nothing."""
+    several = [_spread(tuple(logs)) for logs in pairs if len(logs) > 1]
+    return Pool(float(np.median([s.variance for s in several])), sum(s.freedom for s in several)) if several else NOTHING
 
-    A variance of few blocks is below the true one more often than above it: each is divided by what its median would be.
-    """
+
+@cache  # the same pairs tell of how blocks differ for each ratio of a machine
+def _spread(logs: tuple[float, ...]) -> Pool:
+    """Of one pair. A variance of few blocks is below the true one more often than above it: it is divided by what its median
+    would be."""
     from scipy import special  # scipy.stats takes four times as long to import
 
-    several = [np.asarray(logs, dtype=float) for logs in pairs if len(logs) > 1]
-    freedom = [len(logs) - 1 for logs in several]
-    variances = [logs.var(ddof=1) / (special.chdtri(free, 0.5) / free) for logs, free in zip(several, freedom)]
-    return Pool(float(np.median(variances)), sum(freedom)) if several else NOTHING
+    freedom = len(logs) - 1
+    return Pool(float(np.asarray(logs, dtype=float).var(ddof=1) / (special.chdtri(freedom, 0.5) / freedom)), freedom)
 
 
 NOTHING = Pool()

@@ -115,7 +115,7 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(c.markdown() for c in comparisons if c.machine == name))
         say(f"every table: {target}")
-    every = generated(folder) if docs else []
+    every = generated(folder, comparisons if len(shown) == len(folder.records) else None) if docs else []
     for document in docs:
         try:
             document.write_text(refresh(document.read_text(), every))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from framebench.analysis import figures
 from framebench.analysis.figures import kept
+from framebench.analysis.results import Results
 from tests.drawing import frame, made
+from tests.material import RESULTS
 
 
 @pytest.fixture
@@ -61,8 +64,19 @@ def test_the_code_is_all_that_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """What figures are made by is fingerprinted, the models too, and a change is noticed."""
     every = {path.relative_to(kept.PACKAGE).as_posix() for path in kept._source()}
     assert {"analysis/figures/page.py", "features/explain/figure.py", "models/transformer/spec.py"} <= every
-    (tmp_path / "features").mkdir()
-    module = tmp_path / "features" / "one.py"
+    assert not [name for name in every if name.startswith("features/site/")], "pages draw nothing"
+    (tmp_path / "analysis").mkdir()
+    module = tmp_path / "analysis" / "one.py"
     monkeypatch.setattr(kept, "PACKAGE", tmp_path)
     prints = [module.write_text(text) and kept._code.__wrapped__() for text in ("a = 1\n", "a = 2\n", "a = 1\n")]
     assert prints[0] == prints[2] != prints[1]
+
+
+def test_every_function_that_draws_is_in_the_code() -> None:
+    results = Results(RESULTS)
+    asked = {
+        inspect.getsourcefile(inspect.unwrap(draw))
+        for _, draw, _ in figures.questions(results.table(results.machines[0]), results)
+    }
+    assert len(asked) > 3
+    assert asked <= {str(path) for path in kept._source()}

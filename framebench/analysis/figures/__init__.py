@@ -21,7 +21,7 @@ from framebench.analysis.figures.kept import once
 from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_source, svg
 from framebench.analysis.results import Results
 
-__all__ = ["COLOURS", "MARKERS", "Picture", "draw_all", "pareto", "pictures", "save_all", "svg"]
+__all__ = ["COLOURS", "MARKERS", "Picture", "draw_all", "pareto", "pictures", "processes", "save_all", "started", "svg"]
 
 Question = Callable[[pd.DataFrame], Figure | None]
 
@@ -61,9 +61,21 @@ def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figu
 
 
 def pictures(df: pd.DataFrame, results: Results | None = None, others: Iterable[str] = ()) -> list[Picture]:
-    """The same as text; drawn by as many processes as this one may use processors, since a figure takes half a second."""
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return [picture for picture in pool.map(written, *zip(*questions(df, results, others))) if picture]
+    """The same as text."""
+    with processes() as pool:
+        return list(started(pool, df, results, others))
+
+
+def processes() -> ProcessPoolExecutor:
+    """As many as this process may use processors, since a figure takes half a second."""
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
+
+
+def started(
+    pool: ProcessPoolExecutor, df: pd.DataFrame, results: Results | None = None, others: Iterable[str] = ()
+) -> Iterator[Picture]:
+    """The figures as text, which these processes draw from now on; whoever asks for one waits until it is there."""
+    return filter(None, pool.map(written, *zip(*questions(df, results, others))))
 
 
 def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:

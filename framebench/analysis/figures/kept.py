@@ -15,10 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from framebench import extensions
 from framebench.records.provenance import PACKAGE
 
 DRAWING = ("matplotlib", "seaborn", "pandas", "numpy", "adjustText")
-SOURCE = ("analysis", "features", "models", "records", "suite")
+SOURCE = ("analysis", "models", "records", "suite")
+REACHED = {"questions", "figures", "strategies", "workload"}  # what features add that draws, or that names what is drawn
 UNUSED_S = 30 * 86400  # after so long a picture that nobody asked for is removed
 
 
@@ -52,5 +54,6 @@ def _code() -> bytes:
 
 
 def _source() -> list[Path]:
-    """The modules that a figure's function can reach; what measures is told by the rows."""
-    return sorted(file for folder in SOURCE for file in (PACKAGE / folder).rglob("*.py"))
+    """The modules that a figure's function can reach; what measures is told by the rows. No feature reaches another."""
+    drawing = [extensions.FOLDER / name for name, feature in extensions.features().items() if REACHED & set(feature.adds)]
+    return sorted(file for folder in [*(PACKAGE / name for name in SOURCE), *drawing] for file in folder.rglob("*.py"))

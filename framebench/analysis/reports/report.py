@@ -33,12 +33,12 @@ def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]
     return [*report_of(table), *tables.claim_arms(table), *more]
 
 
-def generated(results: Results) -> list[Generated]:
-    """Everything that a document may ask for, of every machine."""
-    return [*for_documents(results), *(said for words in extensions.every("words") for said in words(results))]
+def generated(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Generated]:
+    """Everything that a document may ask for, of every machine. `of_all`: `of_records` of all, where they were made before."""
+    return [*for_documents(results, of_all), *(said for words in extensions.every("words") for said in words(results))]
 
 
-def for_documents(results: Results) -> list[Comparison]:
+def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Comparison]:
     """The tables among them."""
     caption = "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit."
     columns = Comparison.of_text(
@@ -46,4 +46,4 @@ def for_documents(results: Results) -> list[Comparison]:
     )
     every = [columns, *support.every_table()]
     more = [comparison for documents in extensions.every("documents") for comparison in documents(results)]
-    return [*of_records(results.records, results.root), *every, *more]
+    return [*(of_records(results.records, results.root) if of_all is None else of_all), *every, *more]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class Measured:
         """Whether the strategy was seen at work in every record, those of earlier blocks included."""
         return all(record.effect is None or record.effect.proven for record in self.every.get(case.id, []))
 
-    @property
+    @cached_property
     def on_cpu(self) -> bool:
         """Whether nothing here was measured on a GPU."""
         return all(r.provenance.hardware.get("device", "cpu") == "cpu" for several in self.every.values() for r in several)

@@ -60,6 +60,12 @@ class Unpublished(Exception):
     """There is nothing of asv's to show; the message says why."""
 
 
+def several_commits(results: Path) -> bool:
+    """Whether a machine measured more than one: with one, no series has two points."""
+    of_machines = [{file.name.partition("-")[0] for file in kept.glob("*-*.json")} for kept in (results / "asv").glob("*/")]
+    return any(len(commits) > 1 for commits in of_machines)
+
+
 def write(results: Path, target: Path) -> None:
     """Runs `asv publish` on `results`/asv and keeps its data under `target`. Raises Unpublished."""
     if not (results / "asv" / "benchmarks.json").exists():

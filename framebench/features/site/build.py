@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from framebench.analysis.results import Results
 from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
-from framebench.features.site.titles import figure_order
+from framebench.features.site.titles import figure_order, subject
 from framebench.features.site.writer import THIS_FOLDER, Writer
 from framebench.records.record import Record
 
@@ -45,7 +47,11 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     writer.common["without_asv"] = _write_asv(writer, results.root)
     writer.page("support.html", "support.html", comparisons=support.every_table())
-    drawn = [_write_machine(writer, machine, results) for machine in everywhere]
+    from framebench.analysis import figures  # takes seconds
+
+    with figures.processes() as pool:  # that draw while the pages are written here
+        pictures = [figures.started(pool, machine.shown, results) for machine in everywhere]
+        drawn = [_write_machine(writer, machine, of_machine) for machine, of_machine in zip(everywhere, pictures)]
     _write_front(writer, everywhere, drawn[0])
     return sorted(target.rglob("*.html"))
 
@@ -68,6 +74,9 @@ def _write_front(writer: Writer, everywhere: list[Machine], pictures_of_first: d
 
 def _write_asv(writer: Writer, results: Path) -> str:
     """asv's histories; returns why there are none, or "" if there are."""
+    none = "Each of them has one point so far: a history begins with the second commit that is measured"
+    if (results / "asv").exists() and not asv.several_commits(results):
+        return none
     try:
         with tempfile.TemporaryDirectory() as folder:
             asv.write(results, Path(folder) / "asv")
@@ -75,7 +84,7 @@ def _write_asv(writer: Writer, results: Path) -> str:
     except asv.Unpublished as reason:
         return str(reason)
     if not any(len(series.points) > 1 for benchmark in histories for series in benchmark.series):
-        return "Each of them has one point so far: a history begins with the second commit that is measured"
+        return none
     writer.page("asv/index.html", "asv.html", benchmarks=histories, without_asv="")
     return ""
 
@@ -90,17 +99,13 @@ def empty(target: Path) -> None:
     (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
-def _write_machine(writer: Writer, machine: Machine, results: Results) -> dict[str, Picture]:
-    """All of its pages; returns its figures."""
+def _write_machine(writer: Writer, machine: Machine, pictures: Iterable[Picture]) -> dict[str, Picture]:
+    """All of its pages; returns its figures by their files, which are the last to be asked for."""
     folder = machine_folder(machine.name)
     writer.page(f"{folder}/index.html", "machine.html", machine=machine)
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
         _write_workload(writer, machine, workload)
-    drawn = pictures(machine, results)
-    for file, picture in drawn.items():
-        writer.file(f"{folder}/{file}", picture.svg)
-    writer.page(f"{folder}/figures.html", "figures.html", machine=machine, pictures=drawn)
     for page in machine.of_features:
         writer.page(f"{folder}/{page.name}.html", page.template, machine=machine, **page.context())
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
@@ -108,14 +113,17 @@ def _write_machine(writer: Writer, machine: Machine, results: Results) -> dict[s
         case_records = machine.records_by_case[case]
         record = next(r for r in case_records if r.provenance.measured_at == line["measured_at"])
         _write_case(writer, machine, record, case_records, line, bounds.get((case, line["measured_at"])))
+    drawn = by_file(pictures)
+    for file, picture in drawn.items():
+        writer.file(f"{folder}/{file}", picture.svg)
+    subjects = {of: dict(several) for of, several in groupby(drawn.items(), lambda item: subject(item[1].name))}
+    writer.page(f"{folder}/figures.html", "figures.html", machine=machine, subjects=subjects)
     return drawn
 
 
-def pictures(machine: Machine, results: Results) -> dict[str, Picture]:
-    """The figures that the machine's rows can fill, by the file beside the machine's pages; the support matrix is a page."""
-    from framebench.analysis import figures  # takes seconds
-
-    drawn = sorted(figures.pictures(machine.shown, results), key=lambda picture: figure_order(picture.name))
+def by_file(pictures: Iterable[Picture]) -> dict[str, Picture]:
+    """By the file beside the machine's pages, in their order; the support matrix is a page."""
+    drawn = sorted(pictures, key=lambda picture: figure_order(picture.name))
     return {f"figures/{slug(picture.name)}.svg": picture for picture in drawn if picture.name != "support"}
 
 

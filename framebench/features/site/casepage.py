@@ -59,6 +59,7 @@ def pairs(title: str, caption: str, named_values: Iterable[tuple[str, Any]]) -> 
 
 def _key_numbers(r: pd.Series) -> Comparison:
     """The row of the comparison tables, spelt out."""
+    alone = r.to_frame().T
     return pairs(
         "Numbers",
         "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
@@ -70,8 +71,8 @@ def _key_numbers(r: pd.Series) -> Comparison:
             ("peak of the first step", _mib(r["cold_peak_bytes"])),
             ("step, median", _with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
             ("range over blocks", _interval_ms(r)),
-            ("step x base", relative(r.to_frame().T)[0]),
-            ("step x PyTorch's baseline", relative(r.to_frame().T, "torch_ratio")[0]),
+            ("step x base", relative(alone)[0]),
+            ("step x PyTorch's baseline", relative(alone, "torch_ratio")[0]),
             ("instructions of a step", number(r["instructions_per_step"], ",.0f")),
             ("of the reference product's rate", number(r["reference_share"], ".1%")),
             ("throughput", _with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),

@@ -15,6 +15,7 @@ from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.comparison import mib, missing, number
 from framebench.analysis.figures import fronts
 from framebench.analysis.tables import in_short, relative
+from framebench.features.site.titles import TRYING, at
 from framebench.suite.registry import BASELINES
 
 WIDTH, HEIGHT = 380, 250  # of a panel, in CSS pixels
@@ -102,6 +103,10 @@ class Drawn:
     @property
     def batch(self) -> int:
         return rows.usual_batch(self.group)
+
+    @property
+    def at(self) -> str:
+        return at(self.batch, str(self.group["size"].iloc[0]))
 
     @property
     def baseline(self) -> str:
@@ -245,11 +250,17 @@ def _apart(one: Point, other: Point) -> bool:
 
 
 def drawn(df: pd.DataFrame, order: Iterable[str]) -> list[Drawn]:
-    """Of one workload's rows: what can be drawn, scenarios in this order, each at its most usual size."""
-    drawings = []
-    for scenario in order:
-        mine = df[(df["scenario"] == scenario) & ~df["only_for_claims"]]
-        mine = mine[mine["size"] == mine["size"].mode().min()] if len(mine) else mine
-        if len(mine) and (one := Drawn(str(mine["workload"].iloc[0]), scenario, rows.shown(mine))).panels:
-            drawings.append(one)
-    return drawings
+    """Of one workload's rows: what can be drawn, scenarios in this order."""
+    used = df[~df["only_for_claims"]]
+    found = (_at_a_size(used[used["scenario"] == scenario], scenario) for scenario in order)
+    return [one for one in found if one]
+
+
+def _at_a_size(mine: pd.DataFrame, scenario: str) -> Drawn | None:
+    """Of one scenario: at its most usual size; at that for trying out only if no other can be drawn."""
+    counts = mine["size"].value_counts()
+    for size in sorted(counts.index, key=lambda size: (size == TRYING, -counts[size], size)):
+        one = Drawn(str(mine["workload"].iloc[0]), scenario, rows.shown(mine[mine["size"] == size]))
+        if one.panels:
+            return one
+    return None

@@ -19,8 +19,7 @@ from framebench.analysis.figures import page
 from framebench.analysis.tables import of_card
 from framebench.features.site.links import case_page
 from framebench.features.site.machine import Machine
-from framebench.features.site.titles import title
-from framebench.suite.case import DEFAULT_SIZE
+from framebench.features.site.titles import TRYING, at, title
 from framebench.suite.registry import BASELINES, find
 
 FILE = "static/data.js"
@@ -38,14 +37,13 @@ def groups(machine: Machine) -> Iterator[dict[str, Any]]:
     every = used[used["shared_bytes"].notna()].groupby(["workload", "scenario", "size", "batch"])
     made = [compared(rows.in_order(group)) for _, group in every]
     comparable = [group for group in made if len(group)]
-    for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == "tiny", -len(one))):
+    for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == TRYING, -len(one))):
         yield {"machine": machine.name, **_about(group.iloc[0]), **_constant(group), "rows": [*_points(machine.name, group)]}
 
 
 def _about(first: pd.Series) -> dict[str, str]:
-    batch = f"{first['batch']}" if first["size"] == DEFAULT_SIZE else f"{first['batch']}, size {first['size']}"
     scenario = str(first["scenario"])
-    return {"workload": title(str(first["workload"])), "scenario": title(scenario), "batch": batch}
+    return {"workload": title(str(first["workload"])), "scenario": title(scenario), "batch": at(first["batch"], first["size"])}
 
 
 def _constant(group: pd.DataFrame) -> dict[str, Any]:

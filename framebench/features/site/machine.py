@@ -14,7 +14,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
 from framebench.extensions import Page
 from framebench.features.site import casepage, drawn, headlines
-from framebench.features.site.titles import SCENARIO_ORDER, title
+from framebench.features.site.titles import SCENARIO_ORDER, TRYING, title
 from framebench.models import spec
 from framebench.records.record import Record
 
@@ -161,9 +161,10 @@ def of_workload(machine: Machine, workload: str) -> Comparison:
     """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
     mine = tables.used(machine.shown[machine.shown["workload"] == workload])
     scenarios = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
-    usual = mine.groupby("scenario")["batch"].transform(lambda batches: batches.mode().min())
-    order = mine.assign(place=mine["scenario"].map(scenarios.index), other=mine["batch"] != usual)
-    mine = mine.loc[order.sort_values(["place", "other", "batch", "size"], kind="stable").index]
+    trying = mine["size"] == TRYING
+    usual = mine.groupby(["scenario", trying])["batch"].transform(lambda batches: batches.mode().min())
+    order = mine.assign(place=mine["scenario"].map(scenarios.index), trying=trying, other=mine["batch"] != usual)
+    mine = mine.loc[order.sort_values(["place", "trying", "other", "batch", "size"], kind="stable").index]
     sizes = ["size"] if mine["size"].nunique() > 1 else []
     names = ["framework", "strategy", *CHOSEN, *sizes]
     lost = mine[mine["status"] != "ok"]

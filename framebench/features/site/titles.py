@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from framebench.models import spec
+from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.strategy import TITLES
 
 SCENARIOS = {
@@ -25,6 +26,14 @@ def case_title(workload: str, framework: str, scenario: str, strategy: str, batc
     return f"{title(framework)}, {strategy}: {title(workload)}, {title(scenario).lower()}, batch {batch}"
 
 
+TRYING = "tiny"  # the size for trying out, which says little of memory
+
+
+def at(batch: int, size: str) -> str:
+    """`4`, or `8, size full`."""
+    return f"{batch}" if size == DEFAULT_SIZE else f"{batch}, size {size}"
+
+
 FIGURES = {
     "memory-speed": "Memory and speed", "pareto": "Memory and speed against the baseline",
     "strategies": "What each strategy saves and costs", "batches": "The peak by batch",
@@ -43,13 +52,19 @@ def figure_title(name: str) -> str:
     return ": ".join(filter(None, (FIGURES.get(kind, ""), ", ".join(about))))
 
 
-def figure_order(name: str) -> tuple[int, int, int]:
-    """By workload, by scenario, by kind; what is of no workload comes last."""
+def subject(name: str) -> str:
+    """What a figure is of: `3D U-Net, training`."""
+    return figure_title(name).partition(": ")[2]
+
+
+def figure_order(name: str) -> tuple[int, int, str, int]:
+    """By workload, by scenario, by all else that it is of, by kind; what is of no workload comes last."""
 
     def place(choices: Sequence[str], whole: str) -> int:
         return next((i for i, choice in enumerate(choices) if f"-{choice}-" in whole), len(choices))
 
-    return place(spec.names(), f"-{name}-"), place(SCENARIO_ORDER, f"-{name}-"), place([*FIGURES], f"-{name}-")
+    whole = f"-{name}-"
+    return place(spec.names(), whole), place(SCENARIO_ORDER, whole), subject(name), place([*FIGURES], whole)
 
 
 VERDICTS = {

@@ -15,7 +15,7 @@ from framebench.analysis.results import Results
 from framebench.features.site import front
 from framebench.features.site.build import build
 from framebench.features.site.links import case_page
-from framebench.features.site.machine import machines
+from framebench.features.site.machine import machines, of_workload
 from framebench.features.site.titles import title
 from framebench.records.record import Record
 from tests.handmade import in_blocks
@@ -150,3 +150,6 @@ def test_the_size_for_trying_out_comes_last(tmp_path: Path) -> None:
     results = Results(tmp_path / "results")
     (machine,) = machines(results.records, results)
     assert [(g["batch"], len(g["rows"])) for g in front.groups(machine)] == [("4", 2), ("4, size tiny", 3)]
+    (first,) = machine.drawn["transformer"]
+    assert (first.at, len(first.panels[0].points)) == ("4", 2), "its page begins with the other size too"
+    assert [case.split("/")[-1] for case in of_workload(machine, "transformer").cases] == ["cpu"] * 2 + ["tiny"] * 3

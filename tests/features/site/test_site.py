@@ -273,6 +273,15 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     assert {value for s in peak.series for _, value in s.points} == stored
 
 
+def test_asv_is_asked_only_if_a_machine_has_two_commits(tmp_path: Path) -> None:
+    for name in ("one/0123-env.json", "one/0123-other.json", "one/machine.json", "two/4567-env.json"):
+        (tmp_path / "asv" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "asv" / name).write_text("{}")
+    assert not asv.several_commits(tmp_path)
+    (tmp_path / "asv" / "two" / "89ab-env.json").write_text("{}")
+    assert asv.several_commits(tmp_path)
+
+
 def histories(results: Path) -> Path:
     """A results folder with what asv keeps of one machine."""
     shutil.copytree(RESULTS / "asv", results / "asv")

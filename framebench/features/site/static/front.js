@@ -117,7 +117,7 @@ function present(group) {
 
 // ---- the chart: peak against throughput, what was not timed in lanes below
 
-const LEFT = 62, RIGHT = 16, TOP = 14, LANE = 20, BOTTOM = 44;
+const LEFT = 72, RIGHT = 22, TOP = 14, LANE = 20, BOTTOM = 44;
 const STEPS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1]]; // of the ticks in a decade, by how much room there is
 
 // Logarithmic; as many ticks as have room
@@ -172,8 +172,8 @@ function* axes(group, { width, lanes, floor, foot, x, y }) {
     yield rule(LEFT, end, y.at(tick), y.at(tick));
     yield word(number(tick, 2), { x: LEFT - 6, y: y.at(tick) + 4, "text-anchor": "end" });
   }
-  yield word(group.peak, { x: (LEFT + width) / 2, y: foot + 36, "text-anchor": "middle" });
-  if (y) yield word(`${group.unit} per second`, { x: -(TOP + floor) / 2, y: 14, transform: "rotate(-90)", "text-anchor": "middle" });
+  yield word(group.peak, { x: width - 2, y: foot + 36, "text-anchor": "end" });
+  if (y) yield word(`${group.unit} per second`, { x: -(TOP + floor) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" });
   if (lanes.length) yield rule(LEFT, end, floor + 4, floor + 4, "floor");
   if (lanes.length) yield word("not timed", { x: 2, y: floor + 20 });
 }
@@ -195,7 +195,7 @@ function chart(group, budget, width) {
     ...axes(group, place), ...limit(budget, place),
     ...bars.map(({ row, x }) => rule(x, x, ...row.range.map(place.y.at), `bar ${row.framework}`)),
     ...points.map((point) => dot(group, point, budget)),
-    ...labels(points.filter(({ row }) => row.rate !== undefined), width));
+    ...labels(points.filter(({ row }) => row.rate !== undefined), place));
 }
 
 function dot(group, { row, x, y }, budget) {
@@ -205,26 +205,37 @@ function dot(group, { row, x, y }, budget) {
   return drawn("a", { href: row.href, class: kind, "aria-label": said }, drawn("title", {}, said), shape);
 }
 
-// Names where they cover neither a point nor each other: the baselines first, then what nothing beats in its framework
-function labels(points, width) {
+// Names where they cover neither a point, a bar nor each other: the baselines first, then what nothing beats in its framework
+function labels(points, place) {
   const better = (one, other) => one.framework === other.framework && one.mib <= other.mib && one.rate > other.rate;
   const beaten = ({ row }) => points.some((point) => better(point.row, row));
   const order = [...points].sort((a, b) => b.row.base - a.row.base || beaten(a) - beaten(b));
-  const taken = points.map(({ x, y }) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
-  return order.map((point) => name(point, taken, width)).filter(Boolean);
+  const taken = points.flatMap(({ row, x, y }) => [box(x, y, 7, 7), ...(ranged(row) ? [barred(row, x, place)] : [])]);
+  return order.map((point) => name(point, taken, place)).filter(Boolean);
+}
+
+function box(x, y, across, up) {
+  return { left: x - across, right: x + across, top: y - up, bottom: y + up };
+}
+
+function barred(row, x, place) {
+  const [bottom, top] = row.range.map(place.y.at);
+  return { left: x - 2, right: x + 2, top, bottom };
 }
 
 // The name in the first place around the point that is free, which is then taken; nothing where none is
-function name({ row, x, y }, taken, width) {
-  const long = row.strategy.length * 6.4;
-  const places = [[8, 4], [-8 - long, 4], [-long / 2, -9], [-long / 2, 17]];
-  const boxes = places.map(([dx, dy]) => ({ left: x + dx, right: x + dx + long, top: y + dy - 10, bottom: y + dy + 2 }));
+function name({ row, x, y }, taken, { width, floor }) {
+  const half = row.strategy.length * 3.4; // a letter of 12 pixels is at most so wide on average, twice
+  const places = [["start", 9, 0], ["end", -9, 0], ["middle", 0, -14], ["middle", 0, 14], ["start", 7, -12], ["start", 7, 12]];
+  const middles = { start: half, middle: 0, end: -half };
+  const tried = places.map(([anchor, dx, dy]) => ({ anchor, dx, dy, ...box(x + dx + middles[anchor], y + dy, half, 7) }));
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
-  const free = (box) => box.left > LEFT && box.right < width && box.top > 0 && taken.every((other) => apart(box, other));
-  const box = boxes.find(free);
-  if (!box) return null;
-  taken.push(box);
-  return drawn("text", { class: "name", x: box.left, y: box.bottom - 2, "aria-hidden": "true" }, row.strategy);
+  const inside = (one) => one.left > LEFT && one.right < width && one.top > 0 && one.bottom < floor + 4;
+  const found = tried.find((one) => inside(one) && taken.every((other) => apart(one, other)));
+  if (!found) return null;
+  taken.push(found);
+  const where = { x: x + found.dx, y: y + found.dy + 4, "text-anchor": found.anchor };
+  return drawn("text", { class: "name", ...where, "aria-hidden": "true" }, row.strategy);
 }
 
 function legend(group) {
