@@ -58,6 +58,26 @@ def accumulation(adapter: Adapter) -> str:
     return in_words(*_fitted(whole, halves), alike)
 
 
+def remembered(adapter: Adapter) -> str:
+    """The buffer that a forward pass changes and on which the next one depends, as spectral norm's or a moving average; empty
+    if there is none. Asked after an update, since an average of weights that stay is what it was."""
+    adapter.restore()
+    with adapter.stilled():
+        adapter.step()
+    parts = adapter.workload.batch(adapter.config, adapter.case.batch)
+    one = _gradient(adapter, *parts, again=True)
+    before = _buffers(adapter)
+    other = _gradient(adapter, *parts, again=True)
+    changed = [name for name, array in _buffers(adapter).items() if not np.array_equal(array, before[name], equal_nan=True)]
+    adapter.restore()
+    return changed[0] if changed and apart(other, one)[1] > SAME else ""
+
+
+def _buffers(adapter: Adapter) -> dict[str, np.ndarray]:
+    names = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
+    return {name: array.copy() for name, array in adapter.weights() if name in names}
+
+
 def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
     """`shares` of the halves; `left`: what they leave of the batch's gradient, relative."""
     if left > SAME:
@@ -70,9 +90,11 @@ def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
     return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
 
 
-def _gradient(adapter: Adapter, x: Any, y: Any) -> Observed:
+def _gradient(adapter: Adapter, x: Any, y: Any, again: bool = False) -> Observed:
+    """From the first weights, or as they are."""
     adapter.inputs = adapter.put(x, y)
-    adapter.restore()
+    if not again:
+        adapter.restore()
     with adapter.stilled():
         loss, gradient = adapter.model_module.gradient_of(adapter)
     return Observed({"loss_0": loss}, {"gradient": summaries(gradient)})

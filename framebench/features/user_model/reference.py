@@ -136,6 +136,8 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
         "level": not moves(adapter.case, Wanted(observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),
         "accumulation": checks.DRAWN if other and facts.get("draws") else other,
+        "remembers": (name := checks.remembered(adapter)),
+        "blocks_change": bool(name) and getattr(adapter.model_module, "changed_by_blocks", lambda adapter: False)(adapter),
     }
 
 

@@ -47,6 +47,8 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
     if plan.micro_batches > 1 and facts.get("accumulation"):
         return str(facts["accumulation"])
+    if (name := facts.get("remembers")) and _runs_again(plan, facts):
+        return f"each forward pass changes {name}, on which the next one depends: another number of passes is other mathematics"
     if plan.precision in ("bf16", "fp16") and facts.get("unsharp", (0, 0.0))[1] > LOST:
         return "rounding moves most of the gradient by as much as it is: nothing could be verified"
     how = {part.how for part in plan.parts}
@@ -69,6 +71,12 @@ def draws_otherwise(plan: Strategy, framework: str | None) -> bool:
     Jittor's kernels in the order in which they are fused."""
     formats = {part.axis for part in plan.parts} & {"memory format"}
     return framework == "jittor" or plan.micro_batches > 1 or plan.precision != "fp32" or bool(formats)
+
+
+def _runs_again(plan: Strategy, facts: dict[str, Any]) -> bool:
+    """Whether what each forward pass changes is changed more often in a step than in the baseline's."""
+    recomputes = any(_needs_blocks(part, facts.get("framework")) for part in plan.parts)
+    return plan.micro_batches > 1 or (recomputes and bool(facts.get("blocks_change")))
 
 
 def _needs_blocks(part: Strategy, framework: str | None) -> bool:
