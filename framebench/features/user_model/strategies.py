@@ -40,7 +40,7 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     if any(_needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
     if facts.get("linen") and (plan.precision != "fp32" or any(part.axis == "recomputation" for part in plan.parts)):
-        return "a Linen module sets its own precision and recomputation, in the file"
+        return "a Linen module, or a function, sets its own precision and recomputation, in the file"
     if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
         return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
     if plan.micro_batches > 1 and facts.get("couples"):

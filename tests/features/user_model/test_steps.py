@@ -305,6 +305,40 @@ FILES = {
         ("checkpoint", "accumulate", "optimizer_in_backward"),
         left_out=("accumulate",),
     ),
+    "autocast in the model": File(
+        """
+        class Cast(Net):
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return super().forward(x).float()
+        def model():
+            return Cast()
+        """,
+        (*USUAL, "amp_bf16", "foreach"),
+    ),
+    "a loss with what is logged": File(
+        """
+        def loss(output, target):
+            value = F.cross_entropy(output, target)
+            return value, {"loss": value.item()}
+        """,
+        ("accumulate",),
+    ),
+    "a gradient in the loss": File(
+        """
+        class Forced(Net):
+            def forward(self, x):
+                x = x.detach().requires_grad_()
+                energy = super().forward(x)
+                (force,) = torch.autograd.grad(energy.sum(), x, create_graph=True)
+                return energy, force
+        def model():
+            return Forced()
+        def loss(output, target):
+            return F.cross_entropy(output[0], target) + output[1].square().mean()
+        """,
+        (*USUAL, "amp_bf16"),
+    ),
     "a model that its file compiles": File(
         """
         def model():
