@@ -196,8 +196,13 @@ class UserFile:
             raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
 
     def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
-        """A single number: what the file's `loss` says, or where it has none the output's own. Raises Fault."""
+        """A single number: what the file's `loss` says, or where it has none the output's own. What is logged may come with it,
+        after it or beside the name `loss`. Raises Fault."""
         loss_value = self.get("loss")(output, target) if "loss" in self else self.loss_of(output)
+        if isinstance(loss_value, tuple | list) and loss_value:
+            loss_value = loss_value[0]
+        elif isinstance(loss_value, Mapping):
+            loss_value = loss_value.get("loss", loss_value)
         if not isinstance(loss_value, types) or math.prod(loss_value.shape) != 1:
             what = (
                 f"{kind(loss_value)} of shape {tuple(loss_value.shape)}" if isinstance(loss_value, types) else kind(loss_value)

@@ -74,6 +74,8 @@ class TorchAdapter(Adapter):
         if case.workload == OWN:
             import_packages(case.user_file)
             warmed_up()
+            if not any(part.how.startswith("compile") for part in case.parts):
+                torch.compiler.set_stance("force_eager")  # a file may compile by itself: that is a strategy of its own
         self.blocks_before = host.large_blocks()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}

@@ -16,6 +16,7 @@ from framebench.adapters import rounding
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.process import TF32_AT_IMPORT
+from framebench.models.spec import OWN
 
 switch = Switches()
 
@@ -61,6 +62,10 @@ def _of_products(run: TorchAdapter, as_asked: Callable[[Evidence], bool]) -> Pro
 
 @switch
 def fp32(run: TorchAdapter) -> Proof:
+    """A user's file may cast products by itself: then weights and states tell that nothing else does."""
+    own: Any = run.case.spec
+    if run.case.workload == OWN and own.facts.get("narrow"):
+        return lambda e: real(e["weight_dtypes"]) == {"float32"} >= real(e["state_dtypes"])
     return _of_products(run, rounding.exact)
 
 

@@ -15,6 +15,7 @@ from framebench.suite.trees import split
 from framebench.worker.observe import Observed
 
 SAME = 1e-4  # relative: float32's rounding explains less, in the gradients of all weights together
+SAME_IN_BF16 = 2.0**-6  # where the file itself computes in a lower precision, as under an autocast of its own
 PROPORTIONAL = "momentum", "first moment"  # states that are the first step's gradient, but for a factor
 HALVES = 2
 SUM = "the loss is a sum over the batch, and accumulation divides it by the number of micro-batches: return the mean"
@@ -40,8 +41,14 @@ def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
     return math.inf if stray else math.sqrt(square / (sum(norm**2 for norm in norms.values()) or 1.0))
 
 
-def accumulation(adapter: Adapter) -> str:
-    """Why micro-batches are other mathematics for this model; empty where they are not.
+def narrow(adapter: Adapter) -> bool:
+    """Whether the file computes products in less than float32 by itself."""
+    products = adapter.observe().get("products") if adapter.case.framework == "torch" else None
+    return isinstance(products, dict) and not products.keys() <= {"float32", "float64", "complex64", "complex128"}
+
+
+def accumulation(adapter: Adapter, same: float = SAME) -> str:
+    """Why micro-batches are other mathematics for this model; empty where they are not. What is as close as `same` is alike.
 
     The batch's gradient is fitted by those of its halves, as they are before an optimizer clips them. For a mean both count one
     half; for a sum both count once; for a mean over unequal numbers of tokens by their share; and where samples look at each
@@ -54,25 +61,47 @@ def accumulation(adapter: Adapter) -> str:
     adapter.inputs = adapter.put(x, y)
     adapter.restore()
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
-    alike = abs(mean - whole.values["loss_0"]) <= SAME * abs(whole.values["loss_0"])
-    return in_words(*_fitted(whole, halves), alike)
+    alike = abs(mean - whole.values["loss_0"]) <= same * abs(whole.values["loss_0"])
+    return in_words(*_fitted(whole, halves), alike, same)
 
 
-def in_words(shares: np.ndarray, left: float, alike: bool) -> str:
+def remembered(adapter: Adapter) -> str:
+    """The buffer that a forward pass changes and on which the next one depends, as spectral norm's or a moving average; empty
+    if there is none. Asked after an update, since an average of weights that stay is what it was."""
+    adapter.restore()
+    with adapter.stilled():
+        adapter.step()
+    parts = adapter.workload.batch(adapter.config, adapter.case.batch)
+    one = _gradient(adapter, *parts, again=True)
+    before = _buffers(adapter)
+    other = _gradient(adapter, *parts, again=True)
+    changed = [name for name, array in _buffers(adapter).items() if not np.array_equal(array, before[name], equal_nan=True)]
+    adapter.restore()
+    return changed[0] if changed and apart(other, one)[1] > SAME else ""
+
+
+def _buffers(adapter: Adapter) -> dict[str, np.ndarray]:
+    names = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
+    return {name: array.copy() for name, array in adapter.weights() if name in names}
+
+
+def in_words(shares: np.ndarray, left: float, alike: bool, same: float = SAME) -> str:
     """`shares` of the halves; `left`: what they leave of the batch's gradient, relative."""
-    if left > SAME:
+    if left > same:
         return COUPLED
-    if np.allclose(shares, 1 / HALVES, atol=10 * SAME) and alike:
+    if np.allclose(shares, 1 / HALVES, atol=10 * same) and alike:
         return ""
-    if np.allclose(shares, 1, atol=10 * SAME):
+    if np.allclose(shares, 1, atol=10 * same):
         return SUM
     counted = " and ".join(f"{share:.0%}" for share in shares)
     return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
 
 
-def _gradient(adapter: Adapter, x: Any, y: Any) -> Observed:
+def _gradient(adapter: Adapter, x: Any, y: Any, again: bool = False) -> Observed:
+    """From the first weights, or as they are."""
     adapter.inputs = adapter.put(x, y)
-    adapter.restore()
+    if not again:
+        adapter.restore()
     with adapter.stilled():
         loss, gradient = adapter.model_module.gradient_of(adapter)
     return Observed({"loss_0": loss}, {"gradient": summaries(gradient)})

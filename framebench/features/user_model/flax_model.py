@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -72,9 +72,25 @@ def plain() -> nnx.Module:
     model = user().made("model")
     if isinstance(model, linen.Module):
         return Linen(model)
+    if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
+        return Plain(*model)
     if not isinstance(model, nnx.Module):
-        raise Fault(f"{user().line('model')}: model() must return a flax.nnx.Module or a flax.linen.Module, not {kind(model)}")
+        one = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
+        raise Fault(f"{user().line('model')}: model() must return {one}, not {kind(model)}")
     return model
+
+
+class Plain(nnx.Module):
+    """Weights in a tree of arrays, and the function that takes them first."""
+
+    def __init__(self, weights: Any, apply: Callable[..., Any]) -> None:
+        paths, self.form = jax.tree.flatten_with_path(weights)
+        self.apply = apply
+        self.weights = nnx.Dict({jax.tree_util.keystr(at, simple=True, separator="_"): nnx.Param(a) for at, a in paths})
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        values = [variable[...] for variable in self.weights.values()]
+        return self.apply(jax.tree.unflatten(self.form, values), *inputs, **named)
 
 
 class Linen(nnx.Module):
@@ -164,7 +180,7 @@ def facts(size_: int) -> dict[str, Any]:
         "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],
         "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
         "draws": any(nnx.state(model, nnx.RngState)) and any(isinstance(m, nnx.Dropout | Linen) for _, m in every),
-        "linen": isinstance(model, Linen),
+        "linen": isinstance(model, Linen | Plain),
         "input": list(x.shape),
         "target": next((list(array.shape) for array in trees.leaves(y)), []),
         "optimizer": "of the file" if _optimizer_given() else "SGD",

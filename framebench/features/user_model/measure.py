@@ -212,6 +212,10 @@ def notes(facts: dict[str, Any]) -> list[str]:
         said.append(f"{len(gets['ever'])} of {gets['weights']} weights get no gradient, such as {gets['ever'][0]}")
     elif gets["first"]:
         said.append(f"{gets['first']} of {gets['weights']} weights get no gradient in the first step: the second verifies them")
+    if facts.get("narrow"):
+        said.append("the file computes in a lower precision by itself: every strategy is compared as bfloat16 is")
+    if facts.get("compiled"):
+        said.append("the file compiles its model: strategies run it uncompiled, but for those that compile")
     if facts.get("level"):
         said.append("a step moves the loss by less than float32 shows: that weights are updated is seen by the weights alone")
     if facts.get("few_runs"):

@@ -79,7 +79,9 @@ def survey(case: Case, emit: Emit, few: bool = False) -> dict[str, Any]:
         write(user_workload.folder / "own.json", facts)
         adapter, observed = _seen_twice(case, emit)
         found, more = _tolerances(adapter, case, observed, emit, few)
-        facts |= more
+        facts |= more | {"narrow": checks.narrow(anew(adapter, case))}
+        if facts["narrow"]:  # its own rounding is that of a lower precision, whatever the strategy's
+            found = {key: (one, each | {"fp32": joined([each["fp32"], each["bf16"]])}) for key, (one, each) in found.items()}
         if case.stage.trains:
             facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
         adapter.still = False
@@ -131,11 +133,14 @@ def _tolerances(
 
 def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) -> dict[str, Any]:
     """Whether a step shows in the loss, which weights have no gradient, and whether micro-batches add up to the batch."""
-    other = "" if facts["couples"] else checks.accumulation(adapter)
+    same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
+    other = "" if facts["couples"] else checks.accumulation(adapter, same)
     return {
         "level": not moves(adapter.case, Wanted(observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),
         "accumulation": checks.DRAWN if other and facts.get("draws") else other,
+        "remembers": (name := checks.remembered(adapter)),
+        "blocks_change": bool(name) and getattr(adapter.model_module, "changed_by_blocks", lambda adapter: False)(adapter),
     }
 
 

@@ -40,13 +40,15 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
     if any(_needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
         return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
     if facts.get("linen") and (plan.precision != "fp32" or any(part.axis == "recomputation" for part in plan.parts)):
-        return "a Linen module sets its own precision and recomputation, in the file"
+        return "a Linen module, or a function, sets its own precision and recomputation, in the file"
     if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
         return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
     if plan.micro_batches > 1 and facts.get("couples"):
         return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
     if plan.micro_batches > 1 and facts.get("accumulation"):
         return str(facts["accumulation"])
+    if (name := facts.get("remembers")) and _runs_again(plan, facts):
+        return f"each forward pass changes {name}, on which the next one depends: another number of passes is other mathematics"
     if plan.precision in ("bf16", "fp16") and facts.get("unsharp", (0, 0.0))[1] > LOST:
         return "rounding moves most of the gradient by as much as it is: nothing could be verified"
     how = {part.how for part in plan.parts}
@@ -69,6 +71,12 @@ def draws_otherwise(plan: Strategy, framework: str | None) -> bool:
     Jittor's kernels in the order in which they are fused."""
     formats = {part.axis for part in plan.parts} & {"memory format"}
     return framework == "jittor" or plan.micro_batches > 1 or plan.precision != "fp32" or bool(formats)
+
+
+def _runs_again(plan: Strategy, facts: dict[str, Any]) -> bool:
+    """Whether what each forward pass changes is changed more often in a step than in the baseline's."""
+    recomputes = any(_needs_blocks(part, facts.get("framework")) for part in plan.parts)
+    return plan.micro_batches > 1 or (recomputes and bool(facts.get("blocks_change")))
 
 
 def _needs_blocks(part: Strategy, framework: str | None) -> bool:

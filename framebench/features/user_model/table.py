@@ -142,9 +142,9 @@ def contradiction(df: pd.DataFrame) -> str | None:
 
 
 def unproven(records: list[Record]) -> list[str]:
-    """Why strategies that compile were not seen at work, each in a sentence."""
+    """Why strategies were not seen at work as a whole, each in a sentence."""
     effects = {record.parsed.strategy: record.effect for record in records if record.effect and not record.effect.proven}
-    reasons = {name: not_compiled(effect.evidence) for name, effect in effects.items()}
+    reasons = {name: not_compiled(effect.evidence) or other_products(effect.evidence) for name, effect in effects.items()}
     return [f"{name}: effect not proven: {why}" for name, why in reasons.items() if why]
 
 
@@ -157,6 +157,17 @@ def not_compiled(evidence: dict[str, Any]) -> str:
     if breaks := evidence["graph_breaks"]:
         return f"{len(breaks)} graph breaks: {next(iter(breaks))[:150]}"
     return f"{evidence.get('products_outside_graphs', 0)} products were computed outside of the graphs"
+
+
+def other_products(evidence: dict[str, Any]) -> str:
+    """How many products of an observed step a lower precision did not reach; empty if none, or if they are not counted."""
+    products: Any = evidence.get("products")
+    if not isinstance(products, dict) or products.keys() <= {"float32"} or "float32" not in products:
+        return ""
+    full, every = products["float32"], sum(products.values())
+    return (
+        f"{full} of {every} products are still computed in float32, as those of PyTorch's attention with dropout are on a CPU"
+    )
 
 
 def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch.observe import asks_for_closure
@@ -21,7 +22,7 @@ from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault, UserFile, kind
 
 KIND = blocks.Kind(
-    modules=lambda module: list(module.modules()),
+    modules=lambda module: [m for m in module.modules() if not isinstance(m, ParametrizationList)],
     size=lambda module: sum(p.numel() for p in module.parameters()),
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
@@ -196,6 +197,7 @@ def facts(size: int) -> dict[str, Any]:
         "input": list(x.shape),
         "target": next((list(t.shape) for t in leaves(y)), []),
         **_of_optimizer(model),
+        "compiled": any(hasattr(m, "_orig_mod") or m._compiled_call_impl is not None for m in model.modules()),
         "sparse": [name for name, m in model.named_modules() if getattr(m, "sparse", False) is True][:1],
     }
 
@@ -217,6 +219,25 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     loss_value = adapter.backward_pass().item()
     given = [(name, p.grad) for name, p in adapter.model.named_parameters() if p.grad is not None]
     return loss_value, [(name, array(grad.to_dense() if grad.is_sparse else grad)) for name, grad in given]
+
+
+def changed_by_blocks(adapter: Any) -> bool:
+    """Whether the forward pass of a block changes a buffer in it. Batch norm's statistics change once, recomputed or not."""
+    seen = dict[nn.Module, list[Tensor]]()
+    changed = list[bool]()
+
+    def buffers(block: nn.Module) -> list[Tensor]:
+        return [b.clone() for m in block.modules() if not isinstance(m, NORMS) for b in m.buffers(recurse=False)]
+
+    def after(block: nn.Module, *_: Any) -> None:
+        changed.append(any(not torch.equal(a, b) for a, b in zip(seen[block], buffers(block))))
+
+    handles = [b.register_forward_pre_hook(lambda b, *_: seen.update({b: buffers(b)})) for b in adapter.blocks()]
+    handles += [block.register_forward_hook(after) for block in adapter.blocks()]
+    gradient_of(adapter)
+    for handle in handles:
+        handle.remove()
+    return any(changed)
 
 
 def watched(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:

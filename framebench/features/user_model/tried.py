@@ -21,7 +21,11 @@ HEAD = (
     "not tried, or otherwise",
 )
 ALLOWED = 0.03
-FOREIGN_HEAD = "model", "scenario", "try MiB", "plain loop MiB", "apart", "packages, and verdicts"
+RIGHT, UNPROVEN, UNSUPPORTED = "right", "right, effect not proven", "left out"
+FOREIGN_HEAD = (
+    "model", "scenario", "try MiB", "plain loop MiB", "apart", "strategies", "right", "not proven", "left out", "wrong",
+    "packages",
+)  # fmt: skip
 FRAMEWORK_PACKAGES = "torch", "jax", "optax", "jittor"
 BUG_HEAD = "bug", "fp32", "amp_bf16", "accumulate"
 
@@ -49,6 +53,7 @@ def foreign(rows: list[dict[str, Any]]) -> Comparison:
         f"batch of {rows[0]['batch']}. try: the baseline's peak as `framebench try` reads it. plain loop: the kernel's "
         f"high-water mark in a fresh process without framebench, less what the process holds once such a loop was run and "
         f"thrown away. {len(read) - len(beyond)} of {len(read)} agree to {ALLOWED:.0%}; the widest is {widest:.1%} apart. "
+        f"strategies: all by default that compile nothing; left out: those that do not apply. {in_all(read)}"
         f"{machines(read)}, at {', '.join(made)}."
     )
     return Comparison.of_text("Models of other people's packages", caption, FOREIGN_HEAD, [*map(of_foreign, rows)], left=2)
@@ -63,13 +68,29 @@ def machines(rows: list[dict[str, Any]]) -> str:
     return "On " + " and ".join(each)
 
 
+def in_all(rows: list[dict[str, Any]]) -> str:
+    every = [verdict for row in rows for verdict in row["verdicts"].values() if verdict != UNSUPPORTED]
+    wrong = sum(verdict not in (RIGHT, UNPROVEN) for verdict in every)
+    judged = sum(bool(row["verdicts"]) for row in rows)
+    return f"{wrong} of {len(every)} verdicts on {judged} models are wrong or none. "
+
+
 def of_foreign(row: dict[str, Any]) -> tuple[str, ...]:
     if "failed" in row:
-        return row["what"], row["scenario"], "-", "-", "-", row["failed"][:120]
+        return row["what"], row["scenario"], *["-"] * 8, row["failed"][:120]
     packages = ", ".join(f"{name} {version}" for name, version in row["packages"].items() if name not in FRAMEWORK_PACKAGES)
-    verdicts = ", ".join(f"{strategy}: {status}" for strategy, status in row["verdicts"].items())
-    beside = "; ".join(filter(None, [packages, verdicts]))
-    return row["what"], row["scenario"], mib(row["peak"]), mib(row["plain"]), f"{off(row):+.1%}", beside
+    peaks = mib(row["peak"]), mib(row["plain"]), f"{off(row):+.1%}"
+    return row["what"], row["scenario"], *peaks, *verdicts(row["verdicts"]), packages
+
+
+def verdicts(found: dict[str, str]) -> tuple[str, ...]:
+    """How many strategies were tried, and how many came out in each way; the others by name, with the reason."""
+    if not found:
+        return "not tried", *["-"] * 4
+    counted = [sum(verdict == kind for verdict in found.values()) for kind in (RIGHT, UNPROVEN, UNSUPPORTED)]
+    others = {name: verdict for name, verdict in found.items() if verdict not in (RIGHT, UNPROVEN, UNSUPPORTED)}
+    wrong = "; ".join(f"{name}: {verdict[:90]}" for name, verdict in others.items())
+    return str(len(found) - counted[2]), *map(str, counted), wrong or "0"
 
 
 def models(found: dict[str, Any]) -> Comparison:

@@ -101,6 +101,18 @@ FILES = {
         """,
         left_out=("checkpoint",),
     ),
+    "plain functions, and their weights in a tree": File(
+        """
+        def apply(weights, x):
+            hidden = jnp.tanh(x @ weights["layers"][0]["w"] + weights["layers"][0]["b"])
+            return hidden @ weights["layers"][1]["w"]
+        def model():
+            keys = jax.random.split(jax.random.key(0))
+            first = {"w": 0.3 * jax.random.normal(keys[0], (8, 16)), "b": jnp.zeros(16)}
+            return {"layers": [first, {"w": 0.3 * jax.random.normal(keys[1], (16, 5))}]}, apply
+        """,
+        left_out=("checkpoint",),
+    ),
     "several inputs, of which one has no samples": File(TWO, ("checkpoint", "accumulate", "multi_steps")),
     "several inputs, evaluated": File(TWO, ("amp_bf16",), scenario="eval"),
     "keywords, with the loss in what comes out": File(

@@ -255,6 +255,99 @@ FILES = {
         (*USUAL, "keep_grads", "amp_bf16"),
         left_out=("optimizer_in_backward", "amp_bf16"),
     ),
+    "weights that are parametrized": File(
+        """
+        from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+        class Normed(Net):
+            def __init__(self):
+                super().__init__()
+                for block in self.blocks:
+                    weight_norm(block.up)
+                spectral_norm(self.head)
+        def model():
+            return Normed()
+        """,
+        ("checkpoint", "accumulate"),
+        left_out=("accumulate",),
+    ),
+    "blocks with a state that each pass changes": File(
+        """
+        class Normed(Net):
+            def __init__(self):
+                super().__init__()
+                for block in self.blocks:
+                    nn.utils.spectral_norm(block.up)
+        def model():
+            return Normed()
+        """,
+        ("checkpoint", "accumulate", "keep_grads"),
+        left_out=("checkpoint", "accumulate"),
+    ),
+    "an average of the weights that follows them": File(
+        """
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+        class Teacher(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = Net()
+                self.mean = AveragedModel(self.net, multi_avg_fn=get_ema_multi_avg_fn(0.9)).requires_grad_(False)
+            def forward(self, x):
+                if self.training:
+                    self.mean.update_parameters(self.net)
+                with torch.no_grad():
+                    wanted = self.mean(x).softmax(1)
+                return self.net(x), wanted
+        def model():
+            return Teacher()
+        def loss(output, target):
+            return F.cross_entropy(output[0], target) + F.cross_entropy(output[0], output[1])
+        """,
+        ("checkpoint", "accumulate", "optimizer_in_backward"),
+        left_out=("accumulate",),
+    ),
+    "autocast in the model": File(
+        """
+        class Cast(Net):
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return super().forward(x).float()
+        def model():
+            return Cast()
+        """,
+        (*USUAL, "amp_bf16", "foreach"),
+    ),
+    "a loss with what is logged": File(
+        """
+        def loss(output, target):
+            value = F.cross_entropy(output, target)
+            return value, {"loss": value.item()}
+        """,
+        ("accumulate",),
+    ),
+    "a gradient in the loss": File(
+        """
+        class Forced(Net):
+            def forward(self, x):
+                x = x.detach().requires_grad_()
+                energy = super().forward(x)
+                (force,) = torch.autograd.grad(energy.sum(), x, create_graph=True)
+                return energy, force
+        def model():
+            return Forced()
+        def loss(output, target):
+            return F.cross_entropy(output[0], target) + output[1].square().mean()
+        """,
+        (*USUAL, "amp_bf16"),
+    ),
+    "a model that its file compiles": File(
+        """
+        def model():
+            net = Net()
+            net.blocks[0].compile()
+            return torch.compile(net)
+        """,
+        USUAL,
+    ),
     "dropout": File(RANDOM, (*USUAL, "foreach"), still=("accumulate",)),
     "samples that are drawn": File(
         """
@@ -292,7 +385,7 @@ PLANTED = {
 OFTEN = (
     "two inputs, and a description beside the weights", "keywords, with the loss in what comes out", "sparse gradients",
     "complex weights", "a rate that begins at 0", "two optimizers, each with its weights by their place", "a closure",
-    "dropout",
+    "blocks with a state that each pass changes", "dropout",
 )  # fmt: skip
 NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES]
 

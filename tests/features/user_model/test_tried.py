@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from framebench.features.user_model.tried import foreign
+from framebench.features.user_model.tried import RIGHT, UNPROVEN, UNSUPPORTED, foreign
 
 ROW: dict[str, Any] = {
     "model": "one", "scenario": "train", "what": "A model.", "batch": 4, "measured_at": "2026-11-26T12:00:00+00:00",
@@ -16,13 +16,19 @@ ROW: dict[str, Any] = {
 def test_a_peak_that_is_apart_counts_as_none_that_agrees() -> None:
     rows = [
         ROW,
-        ROW | {"model": "two", "peak": 92 * 2**20, "verdicts": {"fp32": "ok"}},
+        ROW
+        | {
+            "model": "two",
+            "peak": 92 * 2**20,
+            "verdicts": {"fp32": RIGHT, "keep": UNPROVEN, "out": UNSUPPORTED, "amp": "wrong: far"},
+        },
         ROW | {"model": "three", "failed": "it fell"},
     ]
     table = foreign(rows)
     assert "3 models" in table.caption
     assert "1 of 2 agree to 3%; the widest is 8.0% apart" in table.caption
     text = table.markdown()
-    assert "| 101.0 | 100.0 | +1.0% | theirs 1.0 |" in text
-    assert "| 92.0 | 100.0 | -8.0% | theirs 1.0; fp32: ok |" in text
-    assert "| - | - | - | it fell |" in text
+    assert "1 of 3 verdicts on 1 models are wrong or none" in table.caption
+    assert "| 101.0 | 100.0 | +1.0% | not tried | - | - | - | - | theirs 1.0 |" in text
+    assert "| 92.0 | 100.0 | -8.0% | 3 | 1 | 1 | 1 | amp: wrong: far | theirs 1.0 |" in text
+    assert "| - | - | - | - | - | - | - | - | it fell |" in text

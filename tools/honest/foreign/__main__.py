@@ -2,7 +2,8 @@
 
 Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
 baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes
-results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. The interpreters
+results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. With
+`--verdicts` every default strategy that compiles nothing is tried instead, for models that have none yet. The interpreters
 need the packages that the files import, which no environment here pins; a model whose package is missing keeps its row.
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from datetime import UTC, datetime
 from functools import cache
@@ -22,10 +22,16 @@ import typer
 
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment
+from framebench.engine.timed_process import Arm
+from framebench.features.user_model import command
 from framebench.features.user_model import measure as trial
+from framebench.features.user_model.look import compiles
+from framebench.features.user_model.strategies import strategies
+from framebench.features.user_model.tried import RIGHT, UNPROVEN, UNSUPPORTED
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
+from framebench.records.record import Record
 from framebench.suite.user_file import Fault, imported
 
 HERE = Path(__file__).parent
@@ -42,10 +48,10 @@ def main(
     jax: Annotated[str | None, typer.Option(help="one with those that the Flax files import")] = None,
     models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
     scenarios: Annotated[str, typer.Option(help="train, eval or both")] = "train,eval",
-    strategies: Annotated[str, typer.Option(help="that are verified, too, such as fp32,checkpoint")] = "",
+    verdicts: Annotated[bool, typer.Option(help="verdicts alone, of those that have peaks and none yet")] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
-    """Each model in each scenario; what the record has of others stays."""
+    """Each model in each scenario; what the record has of others stays. So what was interrupted goes on."""
     pythons = {"torch": torch, "jax": jax}
     rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
     for scenario in scenarios.split(","):
@@ -53,7 +59,10 @@ def main(
             file = MODELS / f"{name}.py"
             framework = "jax" if "jax" in imported(str(file)) else "torch"
             python = pythons[framework] or str(environments.ensure(framework, say=print).python)
-            row = tried(file, framework, scenario, python, strategies)
+            row = rows.get(f"{name}/{scenario}", {})
+            if verdicts and (row.get("verdicts") or "peak" not in row):
+                continue
+            row = judged(row, file, framework, scenario, python) if verdicts else tried(file, framework, scenario, python)
             print(json.dumps(row), flush=True)
             if "No module named" not in row.get("failed", ""):
                 rows[key(row)] = row
@@ -64,8 +73,8 @@ def key(row: Row) -> str:
     return f"{row['model']}/{row['scenario']}"
 
 
-def tried(file: Path, framework: str, scenario: str, python: str, strategies: str) -> Row:
-    """The row of one model: both peaks, and what became of each strategy, or why there are none."""
+def tried(file: Path, framework: str, scenario: str, python: str) -> Row:
+    """The row of one model: both peaks, or why there are none."""
     about = {
         "model": file.stem, "scenario": scenario, "what": file.read_text().split('"""')[1], "batch": BATCH,
         "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.commit(),
@@ -74,8 +83,7 @@ def tried(file: Path, framework: str, scenario: str, python: str, strategies: st
     try:
         plain = plain_loop(file, framework, scenario, python)
         row = about | {name: plain[name] for name in ("packages", "kept")} | {"plain": plain["peak"]}
-        row |= by_try(file, framework, scenario, python)
-        return row | {"verdicts": verdicts(file, scenario, python, strategies) if strategies else {}}
+        return row | by_try(file, framework, scenario, python) | {"verdicts": {}}
     except (RuntimeError, Fault, subprocess.TimeoutExpired) as error:
         return about | {"failed": str(error)[:300]}
 
@@ -106,14 +114,25 @@ def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[s
     return found
 
 
-def verdicts(file: Path, scenario: str, python: str, strategies: str) -> dict[str, str]:
-    """By strategy. Raises RuntimeError."""
-    with tempfile.TemporaryDirectory() as results:
-        said = printed([
-            sys.executable, "-m", "framebench.cli", "try", str(file), "--batch", str(BATCH), "--scenario", scenario,
-            "--rounds", "0", "--blocks", "1", "--json", "--results", results, "--env", python, "--strategies", strategies,
-        ], {"PYTHONPATH": str(ROOT)})  # fmt: skip
-    return {row["strategy"]: row["status"] for row in json.loads(said)}
+def judged(row: Row, file: Path, framework: str, scenario: str, python: str) -> Row:
+    """The row with what became of every default strategy that compiles nothing, or with why nothing did."""
+    model, environment = trial.look(file, BATCH, framework, scenario), interpreter(framework, python)
+    names = [name for name in strategies(scenario) if not compiles(Arm(model.case(name), environment))]
+    about = {"commit": provenance.commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
+    with trial.known(model), tempfile.TemporaryDirectory() as folder:
+        try:
+            options = runner.Options(rounds=0)
+            records, left_out = command.measure(model, ",".join(names), options, 1, 0.0, Path(folder), python)
+        except Fault as error:
+            return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
+    found = {record.parsed.strategy: verdict(record) for record in records}
+    return row | {"verdicts": found | dict.fromkeys(left_out, UNSUPPORTED), "judged": about}
+
+
+def verdict(record: Record) -> str:
+    if record.status != "ok":
+        return f"{record.status}: {(record.reason or '')[:200]}"
+    return RIGHT if record.effect and record.effect.proven else UNPROVEN
 
 
 def printed(command: list[str], variables: dict[str, str]) -> str:
