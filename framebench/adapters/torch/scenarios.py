@@ -30,13 +30,14 @@ def mode(context: Callable[[], Any], proof: Proof) -> Switch:
     return apply
 
 
+# of a compiled step the saved tensors are not seen, but the graph that would hold them is
 def _nothing_kept(e: Evidence) -> bool:
-    """Of a compiled step the saved tensors are not seen, but the graph that would hold them is."""
     return e["graph_nodes"] == 0 and not e["saved_tensors"]
 
 
 def _graph_kept(e: Evidence) -> bool:
-    return e["graph_nodes"] > e["blocks"] and (e["saved_tensors"] or 0) > e["blocks"]
+    saved = e["saved_tensors"]
+    return e["graph_nodes"] > e["blocks"] and (saved is None or saved > e["blocks"])
 
 
 switch["no_grad"] = mode(torch.no_grad, _nothing_kept)

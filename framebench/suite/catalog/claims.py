@@ -14,6 +14,8 @@ from framebench.suite.strategy import AlwaysOn, Native, Strategy, Unsupported, c
 
 arm = partial(Strategy, only_for_claims=True)
 COLLECTOR = everywhere(Native("Python's gc module, around the framework's step"))
+_COMPILED = ("compile", "compile_reduce_overhead", "compile_max_autotune")
+_NO_OPERATORS = dict.fromkeys(_COMPILED, "in a compiled graph no operator tells which rule ran")
 SMALLER = everywhere(Native("a smaller configuration of the same model file"))
 
 PRECISION = (
@@ -154,7 +156,7 @@ SCENARIOS = (
                 AlwaysOn("nothing is kept unless a derivative is asked for, whatever the rule"),
                 Native("jt.Function"),
             ),
-            how="custom_rule", options={"lean": name == "lean"}, workloads=("transformer",),
+            how="custom_rule", options={"lean": name == "lean"}, workloads=("transformer",), clashes=_NO_OPERATORS,
         )
         for name in ("lean", "wasteful")
     ),
