@@ -56,16 +56,19 @@ def report(
     notebooks: Annotated[
         list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
     ] = None,
-    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help="The folder for one of these.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(callback=folder_to_fill, help="Folder of the site, the figures or the notebooks.")
+    ] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(callback=documents, help="A document to make anew, from committed records.")
+        list[Path] | None,
+        typer.Option(callback=documents, help="Fill in the tables of a document anew, from committed records."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="not here: the tables of what was predicted for it, on the terminal")
+        str | None, typer.Option(help="Print the predictions that are kept for a device that is not here.")
     ] = None,
 ) -> None:
-    """The tables of the cases that are named; without any a summary, and all tables as results/tables/MACHINE.md. Or a site,
-    figures, notebooks."""
+    """Print the tables of the named cases. Without cases: print a summary, and write all tables to results/tables/MACHINE.md.
+    Options make a site, figures or notebooks instead."""
     from framebench.analysis.results import Results as Folder
 
     if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):

@@ -16,6 +16,8 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 
 GUESS_S = 20.0  # for a case that was never measured anywhere
+BESIDE = 49  # columns of a terminal that the bar, counts and times take beside the case
+LEAST = 20
 
 
 class CaseProgress(Listener):
@@ -26,12 +28,15 @@ class CaseProgress(Listener):
         self.expected = _expected_seconds(cases, results)
         self.left = dict.fromkeys(cases, blocks)
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("about {task.fields[left]} left"), console=console, transient=True,
+            BarColumn(10), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("about {task.fields[left]} left"),
+            TextColumn("{task.description}"), console=console, transient=True,
         )  # fmt: skip
         self.task = self.bar.add_task("", total=len(cases) * blocks, left=self.remaining())
+        self.begun = f"measuring {len(cases)} case{'s' * (len(cases) != 1)}" + (f", each {blocks} times" if blocks > 1 else "")
 
     def __enter__(self) -> CaseProgress:
+        if self.left:
+            self.console.print(f"{self.begun}: about {self.remaining()}", markup=False, highlight=False, soft_wrap=True)
         self.bar.start()
         return self
 
@@ -43,7 +48,12 @@ class CaseProgress(Listener):
         return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
     def phase(self, case: Case, what: str) -> None:
-        self.bar.update(self.task, description=f"{case.id} [{what}]".replace("[", r"\["), left=self.remaining())
+        self.bar.update(self.task, description=self.fitted(f"{case.id} [{what}]").replace("[", r"\["), left=self.remaining())
+
+    def fitted(self, told: str) -> str:
+        """Its end, where a line has no room for all: strategy and phase stand there."""
+        room = max(LEAST, self.console.width - BESIDE)
+        return told if len(told) <= room else f"…{told[1 - room :]}"
 
     def skipped(self, case: Case) -> None:
         """No more of it is measured."""

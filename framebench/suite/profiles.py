@@ -73,7 +73,7 @@ class Profile:
 
 PROFILES = {
     "first": Profile(
-        "training alone, the baselines and what saves most", "cpu", quick=True,
+        "training only: the baselines, and the strategies that save most", "cpu", quick=True,
         only=FIRST, rounds=5, limit_s=300.0, slow_limit_s=20.0,
     ),
     "tiny": Profile("as quick, in a second or two per case", "tiny", quick=True),

@@ -66,7 +66,9 @@ def advise(
     ] = None,
     ranks: Annotated[int | None, typer.Option(help="Predict strategies over this many ranks. The budget is per rank.")] = None,
     results: Results = runner.RESULTS,
-    every: Annotated[bool, typer.Option("--all", help="Also show the rest, other mathematics, and what is too large.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show the rest, strategies that compute something else, and what is too large.")
+    ] = False,
     sort: Annotated[str, typer.Option(help=SORTS, callback=_checked_sort)] = "speed",
     as_json: AsJson = False,
 ) -> None:

@@ -29,19 +29,22 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=READ)
 def claims(
     ids: Annotated[
-        list[str] | None, typer.Argument(help="such as A1, 'B1 memory', or words such as checkpointing; all if none is named")
+        list[str] | None, typer.Argument(help="Such as A1, 'B1 memory', or words such as checkpointing. Default: all.")
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="measure what is missing for them on this machine")] = False,
-    evidence: Annotated[bool, typer.Option(help="with --run: also what is only shown beside the verdicts")] = True,
-    cases: Annotated[bool, typer.Option(help="with --run: measure cases, not only run probes, listings and plans")] = True,
+    run: Annotated[bool, typer.Option("--run", help="Measure on this machine what is missing for these claims.")] = False,
+    evidence: Annotated[
+        bool, typer.Option(help="With --run: also what is shown beside the verdicts and decides nothing.")
+    ] = True,
+    cases: Annotated[bool, typer.Option(help="With --run: measure cases too, not only probes, listings and plans.")] = True,
     machine: Machine = None,
-    size: Annotated[str, typer.Option(help="of the cases: tiny to try things out, full for a GPU")] = DEFAULT_SIZE,
+    size: Annotated[str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")] = DEFAULT_SIZE,
     blocks: Blocks = 5,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="with --run: seconds for each of a case's two workers")] = 900.0,
+    time_limit: Annotated[float, typer.Option(min=0.01, help="With --run: seconds for each of a case's two workers.")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """What articles claim and users report about memory, what was measured, the verdict; of named ones also every arm."""
+    """What articles claim and users report about memory, what was measured, and the verdict. A named claim is shown with every
+    comparison behind it."""
     from framebench.analysis.results import Results as Folder
     from framebench.features.claims.claim import UnknownClaim
     from framebench.features.claims.entries import as_json as plain

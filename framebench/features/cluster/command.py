@@ -38,8 +38,8 @@ def plan(
         bool, typer.Option("--shell", help="Print one command per line, for GNU parallel, Snakemake or Kubernetes.")
     ] = False,
 ) -> None:
-    """What `framebench run` would measure, as units for several machines: one block of one group of cases each. What is done is
-    left out."""
+    """List what `framebench run` would measure, as units that several machines can share. A unit is one block of one group of
+    cases. Finished units are left out."""
     wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
     every = units.units(wanted, chosen(list(wanted.selectors), [], wanted.profile))
     left = units.unfinished(every, results, provenance.code())
@@ -61,7 +61,7 @@ def collect_(
     results: Annotated[Path, typer.Option(file_okay=False, help="The folder to add them to.")] = runner.RESULTS,
     machine: Annotated[str | None, typer.Option(help="A name for machines that are new there.")] = None,
 ) -> None:
-    """Add the records of several results folders to one. What is there already is not added again.
+    """Add the records of several results folders to one. Records that are already there are skipped.
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
     """

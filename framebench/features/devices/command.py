@@ -17,7 +17,7 @@ from framebench.features.devices.releases import command as reported_command  # 
 
 @app.command(rich_help_panel=BUDGET)
 def devices(results: Results = runner.RESULTS, as_json: AsJson = False) -> None:
-    """The devices that `--device` takes: what a case needs there is told without one. And how many answers are kept."""
+    """List the devices that `--device` takes, and how many predictions are kept for each. No such device is needed."""
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in DEVICES], indent=1))
         return

@@ -22,22 +22,29 @@ from framebench.suite.user_file import Fault
 def explain(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file")],
     against: Annotated[
-        str | None, typer.Option(help="another case, in a version if need be (CASE@0.9.2), or @0.9.2: how the peaks differ")
+        str | None,
+        typer.Option(help="Show how the peak differs from that of another case. A version may follow: CASE@0.9.2, or @0.9.2."),
     ] = None,
-    to: Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG file: the step's memory over time")] = None,
-    version: Annotated[str | None, typer.Option(help="of the framework, such as 0.9.2; by default the pinned one")] = None,
-    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: what its plan or simulation holds")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="of a file of your own")] = 8,
-    scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
-    strategy: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
+    to: Annotated[
+        Path | None, typer.Option(callback=file_to_write, help="An SVG file for a picture of memory over the step.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="Version of the framework, such as 0.9.2. Default: the pinned one.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Explain the prediction for a device that is not here, such as h100-80gb.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
+    scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
+    strategy: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Where the peak of one steady step comes from: what is held at the fullest moment, by kind, layer and phase.
+    """Where does the peak of a steady step come from? Shows what is held at the fullest moment, by kind, layer and phase.
 
-    With --against: what the peak has more of than that of another case, by layer and kind, to the byte. With --device: the
-    parts of the peak on a device that is not here, and the lines of the source that hold most.
+    With --against: how the peak differs from that of another case, by layer and kind, to the byte. With --device: the parts
+    of the peak on a device that is not here, and the lines of the source that hold most.
     """
     if device is not None:
         if against or to or version:

@@ -16,7 +16,7 @@ from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, defined
 
 LEAST_STEPS = 52  # framebench.features.growth.table has the reason, and is imported late
-OWN_STEP = "a Python file with `step(adapter)`, which is called in place of the case's own step"
+OWN_STEP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -27,15 +27,16 @@ def grow(
             help="workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or a training script"
         ),
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(help="after `--`: what your script is called with")] = None,
-    steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="whose memory is read, after the warm-up")] = 200,
+    arguments: Annotated[list[str] | None, typer.Argument(help="After `--`: the arguments of your script.")] = None,
+    steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="Steps to read, after the warm-up.")] = 200,
     step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=OWN_STEP)] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Does memory grow from step to step? Bytes per step, and what piles up: objects, storages, programs, and where they are
-    made. A step of your own script ends with its optimizer's. Exit code 1 if it grows, 3 if that is undecided."""
+    """Does memory grow from step to step? Prints the bytes that a step adds, and what piles up: objects, storages or programs,
+    and where they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
+    grows; 3: undecided."""
     try:
         if case.endswith(".py") and is_model(Path(case)):
             measured_growth = of_model(Path(case), steps, step, env, results)

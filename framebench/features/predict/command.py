@@ -39,25 +39,28 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=BUDGET)
 def predict(
     case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file")],
-    ranks: Annotated[int | None, typer.Option(help="of one rank of so many, which share the batch; 2 to 1024")] = None,
+    ranks: Annotated[int | None, typer.Option(help="Number of ranks that share the batch, 2 to 1024.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="that is not here, such as h100-80gb; `framebench devices` lists them")
+        str | None, typer.Option(help="A device that is not here, such as h100-80gb. `framebench devices` lists them.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="with --device: anew, whatever was told before")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="of a file of your own")] = 8,
-    scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
-    strategies: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
-    budget: Annotated[str | None, typer.Option(help="of a file of your own: also tried under this limit, such as 4GiB")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --device: predict again, even if this was answered before.")
+    ] = False,
+    batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
+    scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
+    strategies: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Of a file of your own: also run it under this limit, such as 4GiB.")
+    ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
-    """The peak of a case without running it: lower bound, fake tensors (PyTorch, eager), and what advise judges by, which are
-    records and searches; of a strategy over ranks the peak of the fullest rank.
+    """Predict the peak of a case without running it: its lower bound, a run on tensors without numbers (PyTorch), and the peak
+    by which `advise` judges. For a strategy over ranks it is the peak of the fullest rank.
 
-    With --device: what each of many cases needs on a device that is not here, such as
-    'transformer/*/train/*/b8/full'."""
+    With --device: what one or many cases need on a device that is not here, such as 'transformer/*/train/*/b8/full'."""
     if case.endswith(".py"):
         if device or ranks:
             fail(f"--ranks takes the suite's cases, and `framebench try {case} --device` a file", 2)

@@ -42,7 +42,7 @@ Threshold = Annotated[
 @versions_app.command()
 def run(
     framework: Annotated[str, typer.Option(help="Such as jax.")],
-    selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few standing ones.")] = None,
+    selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")] = None,
     profile: Profile = None,
     version: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all pinned versions.")] = None,
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
@@ -50,14 +50,16 @@ def run(
     results: Results = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")] = 900.0,
-    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: plan for it, and measure nothing")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Plan for a device that is not here, such as h100-80gb, and measure nothing.")
+    ] = None,
 ) -> None:
-    """Measure the same cases in several versions, as arms of one block. An interrupted run resumes.
+    """Measure the same cases in several versions, taking turns in the same blocks. An interrupted run resumes.
 
-    Exit code 1: some were wrong, crashed, or ran out of time.
-    With --device: what releases plan for a device that is not here, of JAX the last eight unless some are named by --version.
-    Exit code 3: some has no plan.
-    Without selectors and profile: training in fp32 and with checkpoints, evaluation, and 3-D convolution in bf16, the canary.
+    Exit code 1: a case was wrong, crashed, or ran out of time.
+    With --device: what releases plan for a device that is not here. For JAX the last eight, unless some are
+    named by --version. Exit code 3: a case has no plan.
+    Without cases and profile: training in fp32 and with checkpoints, evaluation, and a 3-D convolution in bf16.
     """
     if device is not None:
         raise typer.Exit(planned.run(framework, version, selectors or [], device, results))
@@ -95,15 +97,15 @@ def compare_(
     scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
     strategies: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
     blocks: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 3,
-    rounds: Annotated[int, typer.Option(min=0, help="Of a file of your own. 0: memory alone.")] = runner.Options.rounds,
+    rounds: Annotated[int, typer.Option(min=0, help="Of a file of your own. 0: memory only.")] = runner.Options.rounds,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Verdicts on every case that both versions have records of. Exit code 1: a regression; 3: too few blocks to tell.
+    """Compare every case of which both versions have records. Exit code 1: a regression; 3: too few blocks to tell.
 
-    Of a file of your own both versions are measured first, in the same blocks.
+    A file of your own is measured in both versions first, in the same blocks.
 
-    With --device: the plans of both releases for a device that is not here, to the byte. Exit code 3: some has no plan.
+    With --device: compare the plans of both releases for a device that is not here. Exit code 3: a case has no plan.
     """
     file = next((Path(text) for text in selectors or () if text.endswith(".py")), None)
     if file is not None:
