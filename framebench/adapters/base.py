@@ -278,6 +278,10 @@ class Adapter(ABC):
         """Why the case cannot come out right here, whatever is done, where the framework itself is known to err."""
         return None
 
+    def cause(self, names: list[str]) -> str | None:
+        """What the framework is known to compute wrong by itself, where it explains these tensors that came out so."""
+        return None
+
     def events(self) -> Events | None:
         """A stopwatch on the device, where there is a device beside the host and the framework shows its events."""
         return None

@@ -17,7 +17,7 @@ from framebench.adapters.holders import globals_of, held
 from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
-from framebench.adapters.torch.known_faults import known_fault
+from framebench.adapters.torch.known_faults import known_fault, of_norms
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.process import FUSED, set_up
@@ -374,6 +374,9 @@ class TorchAdapter(Adapter):
 
     def known_fault(self) -> str | None:
         return known_fault(self.case)
+
+    def cause(self, names: list[str]) -> str | None:
+        return of_norms(self.model, names) if self.case.plan.precision == "bf16" else None
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

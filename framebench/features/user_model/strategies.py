@@ -61,6 +61,8 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return "the model draws random numbers, and in a compiled step micro-batches and memory formats draw others"
     if facts.get("sparse") and how & {"foreach", "fused_optimizer"}:
         return f"{facts['sparse'][0]} has sparse gradients, which kernels for lists of tensors do not take"
+    if facts.get("complex") and "fused_optimizer" in how:
+        return f"{facts['complex'][0]} is complex, which the fused kernels do not take"
     if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
         return "is for convolutions over inputs of four axes"
     return None

@@ -197,6 +197,7 @@ def facts(size: int) -> dict[str, Any]:
         "input": list(x.shape),
         "target": next((list(t.shape) for t in leaves(y)), []),
         **_of_optimizer(model),
+        "complex": [name for name, p in model.named_parameters() if p.is_complex()][:1],
         "compiled": any(hasattr(m, "_orig_mod") or m._compiled_call_impl is not None for m in model.modules()),
         "sparse": [name for name, m in model.named_modules() if getattr(m, "sparse", False) is True][:1],
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_dot_product", "addmv", "mv", "dot", "_mkldnn", "mkldnn")
@@ -97,8 +97,11 @@ class Rounds(TorchDispatchMode):
         return tensor.mul_(self.factors(torch.empty_like(tensor)))
 
     def factors(self, like: Tensor) -> Tensor:
-        shares = torch.empty_like(like, dtype=like.dtype.to_real()).uniform_(-1, 1, generator=self.random)
-        alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
+        with (
+            _disable_current_modes()
+        ):  # these are none of the model's draws, which a step without chance replaces by their mean
+            shares = torch.empty_like(like, dtype=like.dtype.to_real()).uniform_(-1, 1, generator=self.random)
+            alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
         return shares.add_(alike).mul_(self.roundoff).add_(1)
 
 

@@ -185,7 +185,8 @@ FILES = {
         def optimizer(parameters):
             return torch.optim.Adam(parameters, lr=1e-3)
         """,
-        USUAL,
+        (*USUAL, "fused_optimizer"),
+        left_out=("fused_optimizer",),
     ),
     "a rate that begins at 0": File(
         """
@@ -372,6 +373,24 @@ PLANTED = {
         """,
         "checkpoint",
     ),
+    "layer norms that PyTorch adds up in bfloat16": (
+        """
+        class Normed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mix = nn.Linear(16, 16)
+                self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 16)
+            def forward(self, x):
+                return self.head(self.norm(self.mix(x))).tanh()
+        def model():
+            return Normed()
+        def batch(n):
+            return torch.randn(n, 4096, 16), torch.randn(n, 4096, 16)
+        def loss(output, target):
+            return (output - target).square().mean()
+        """,
+        "amp_bf16",
+    ),
     "micro-batches of which each is scaled": (
         """
         def loss(output, target):
@@ -432,4 +451,6 @@ def test_what_is_wrong_is_found_with_dropout_on(name: str, found: dict[str, Any]
     assert "fault" not in rows, rows["fault"]
     row = rows[PLANTED[name][1]]
     assert not row["passed"] if "passed" in row else "the loss is a sum over the batch" in row["left_out"]
+    if "norms" in name:
+        assert "adds up the gradients of a layer norm's weights, such as norm." in row["reason"]
     assert rows["fp32"]["passed"], rows["fp32"]["reason"]

@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from framebench.adapters.torch.still import Still
 from framebench.features.user_model.torch_rounding import POOL, Rounds
 
 ROUNDOFF = 2.0**-8
@@ -30,4 +31,6 @@ kinds = {
     "a part of one": (torch.rand(3, POOL) + 1)[:, 5:],
     "one number": torch.tensor(2.0),
 }
-print(json.dumps({name: moved(tensor) for name, tensor in kinds.items()}))
+with Still():  # where what the model draws is its mean
+    without_chance = moved(kinds["small"].clone())
+print(json.dumps({"without chance": without_chance} | {name: moved(tensor) for name, tensor in kinds.items()}))
