@@ -7,6 +7,8 @@ from framebench.suite.strategy import Native, Strategy, Unsupported, cells
 # of 8-bit optimizers, torchao's and bitsandbytes': numbers that share a scale, the least that are worth it, bytes of a scale and of the codes' table
 BLOCK, LEAST, SCALE, TABLE = 256, 4096, 4, 1024
 _FLOAT_LAYERS = "its layers keep and multiply floating-point weights only"
+# a step that compiles its update is watched by PyTorch's profiler
+_UNSEEN = "beside a compiled update nothing tells a product that was saved from one that is computed again"
 
 ROWS = (
     Strategy(
@@ -19,6 +21,7 @@ ROWS = (
         ),
         precision="8-bit moments", workloads=("transformer",),
         exceptions={"transformer/torch/tiny": f"no weight has {LEAST} numbers there, and smaller ones keep float32 moments"},
+        clashes=dict.fromkeys(("checkpoint_dots", "checkpoint_linear"), _UNSEEN),
     ),
     Strategy(
         "adamw_8bit_bnb", ("train",), "optimizer", "Adam's moments in 8 bits by bitsandbytes, with one table of codes for all weights",
