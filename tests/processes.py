@@ -47,13 +47,10 @@ CHEAP_XLA = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusi
 
 
 def quickly() -> dict[str, str]:
-    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next. PyTorch's cache
-    of traced graphs is left out: it forgets which attention kernels are allowed (pytorch/pytorch#185449), so that `compile`
-    undid `compile+sdpa_math` after it."""
+    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next."""
     kept = environments.cache() / "tests"
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     } | CHEAP_XLA

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARIES = ("matplotlib.pyplot", "pandas", "pydantic", "rich.console", "scipy.stats", "seaborn", "typer", "jinja2", "submitit")
-WITH_PAGES = ("", "claims", "site", "versions", "user_model")  # a site takes ten times as long as the rest
+WITH_PAGES = ("", "claims", "site")  # a site takes ten times as long as the rest
 FRAMEWORKS = {"torch", "jax", "flax", "optax", "jittor", "jittor_utils"}
 
 

@@ -39,6 +39,11 @@ def fewest(framework: str) -> list[Case]:
     return found
 
 
+def often(framework: str) -> list[Case]:
+    """The `fewest`, but of loading, which NumPy does for every framework, PyTorch's alone."""
+    return [c for c in fewest(framework) if framework == "torch" or c.scenario != "pipeline" or c.strategy == c.stage.baseline]
+
+
 def novelties(case: Case) -> set[tuple[object, ...]]:
     """Of a combination its pairs. Of a strategy its name, but for a number at the end, and its switch, in each scenario."""
     if len(case.plan.parts) > 1:

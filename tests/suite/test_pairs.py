@@ -26,13 +26,16 @@ from tests.processes import quickly
 from tests.suite.cells import compiled
 from tests.suite.pairs import once_broken, pairs, sample
 
-SAMPLE = {"torch": 8, "jax": 3, "jittor": 2}  # some seconds of each
+SAMPLE = {"torch": 6, "jax": 2, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 
 
 def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
     """What became of each case, by its id; of those that ended their process, nothing."""
-    variables = os.environ | environment.variables() | quickly() | dict(cases[0].support.env)
+    # PyTorch's cache of traced graphs forgets which attention kernels are allowed (pytorch/pytorch#185449): `compile` undid
+    # `compile+sdpa_math` after it
+    variables = os.environ | environment.variables() | quickly() | {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+    variables |= cases[0].support.env
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]
@@ -124,8 +127,16 @@ def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dic
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment: dict[str, Environment]) -> None:
     small = [case for case in sharing(framework) if case.size == "tiny" and not compiled(case)]
-    always = [case for case in pairs(framework) if once_broken(case)]
+    always = [case for case in small if once_broken(case)]
     check(environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework]))))
+
+
+@pytest.mark.all_cells
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Environment]) -> None:
+    """Those that are compiled, or of the next size, too."""
+    check(environment[framework], [case for case in pairs(framework) if once_broken(case)])
 
 
 @pytest.mark.all_cells

@@ -21,7 +21,7 @@ from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from tests.processes import ROOT, quickly, run_inside
-from tests.suite.cells import every, fewest, shares_a_process, usual
+from tests.suite.cells import every, fewest, often, shares_a_process, usual
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
@@ -134,7 +134,7 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", workloads())
 def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
-    cases = [c for c in fewest(framework) if c.workload == name]
+    cases = [c for c in often(framework) if c.workload == name]
     check(measured(environment[framework], cases), cases)
 
 
@@ -143,7 +143,7 @@ def test_every_strategy_is_right_and_proven(name: str, framework: str, environme
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", workloads())
 def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
-    above = fewest(framework)
+    above = often(framework)
     cases = [c for c in every(framework) if c.workload == name and shares_a_process(c) and c not in above]
     check(measured(environment[framework], cases), cases)
 

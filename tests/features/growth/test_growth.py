@@ -84,6 +84,7 @@ def named(found: dict[str, Any], kind: str, where: str) -> dict[str, Any]:
     return next(row for row in found["kept"] if (row["kind"], row["made_at"]) == (kind, where))
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
 def test_a_list_of_losses_with_their_graph(results: Path) -> None:
     """Each holds its forward pass: what it saved has no object in Python, but storages, and the operators that made them."""

@@ -25,7 +25,7 @@ from framebench.suite.selectors import parse, select
 from framebench.worker.verification import comparable
 from tests.processes import framebench, run_inside
 
-# one cell of DeepSpeed, which divides everything, and of JAX; below PyTorch's own, and ranks of JAX that are processes
+# one cell of DeepSpeed, which divides everything, and of JAX; below PyTorch's own
 SEEN = ("deepspeed_zero3", "fully_sharded")
 CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
@@ -127,10 +127,15 @@ UNDIVIDED = "tests.engine.undivided"
     "name",
     [
         "torch/train/fsdp",
-        "jax/train/fully_sharded_processes",
         *(
             pytest.param(name, marks=pytest.mark.all_cells)
-            for name in ("jax/train/fully_sharded", "torch/train/deepspeed_zero3", "torch/eval/fsdp", "jax/eval/fully_sharded")
+            for name in (
+                "jax/train/fully_sharded",
+                "jax/train/fully_sharded_processes",
+                "torch/train/deepspeed_zero3",
+                "torch/eval/fsdp",
+                "jax/eval/fully_sharded",
+            )
         ),
     ],
 )

@@ -18,10 +18,8 @@ PLANTED = {
     "label": "<details><summary>more</summary><input></details>",
 }
 VIEWS = [
-    (1280, "light"),
     (390, "dark"),
-    pytest.param(1280, "dark", marks=pytest.mark.all_cells),
-    pytest.param(390, "light", marks=pytest.mark.all_cells),
+    *(pytest.param(*view, marks=pytest.mark.all_cells) for view in ((1280, "light"), (1280, "dark"), (390, "light"))),
 ]
 
 

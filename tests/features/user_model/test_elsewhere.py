@@ -139,6 +139,7 @@ def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any])
     assert ours["holders"][holder] == pytest.approx(size, abs=(4 if holder == UNSEEN else 0.1) * MIB)
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
 def test_what_kernels_keep_is_by_kinds_of_products_and_not_by_their_size(
     environment: dict[str, Environment], tmp_path: Path

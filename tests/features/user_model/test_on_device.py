@@ -73,6 +73,7 @@ def optimizer():
 """
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
 def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"

@@ -10,6 +10,7 @@ from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "as_on_a_cpu.py"
+OFTEN = ("transformer/torch/train/checkpoint/b4/cpu", "unet3d/torch/train/accumulate/b4/cpu")
 CASES = {  # and how many bytes each weight has on the host, where a card's device memory has none of it: Adam's counter
     "transformer/torch/train/fp32/b4/cpu": 4,
     "transformer/torch/train/checkpoint/b4/cpu": 4,
@@ -20,8 +21,9 @@ CASES = {  # and how many bytes each weight has on the host, where a card's devi
 
 
 @pytest.mark.slow
-def test_two_ways_count_the_same(environment: dict[str, Environment]) -> None:
-    found = run_inside(environment["torch"], PROGRAM, *CASES)
+@pytest.mark.parametrize("cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cells)], ids=["some", "all"])
+def test_two_ways_count_the_same(cases: tuple[str, ...], environment: dict[str, Environment]) -> None:
+    found = run_inside(environment["torch"], PROGRAM, *cases)
     assert isinstance(found, dict)
-    for case, beside in CASES.items():
-        assert found[case]["predicted"] - found[case]["simulated"] == beside * found[case]["weights"], case
+    for case in cases:
+        assert found[case]["predicted"] - found[case]["simulated"] == CASES[case] * found[case]["weights"], case
