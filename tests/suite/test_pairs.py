@@ -28,6 +28,7 @@ from tests.suite.pairs import once_broken, pairs, sample
 
 SAMPLE = {"torch": 6, "jax": 2, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
+PARTS = 16  # of all pairs of a framework, each a test
 
 
 def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
@@ -141,9 +142,10 @@ def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Envi
 
 @pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "first"), [(f, i) for f in FRAMEWORKS for i in range(0, len(sharing(f)), AT_ONCE)])
-def test_every_pair_is_refused_or_right_and_proven(framework: str, first: int, environment: dict[str, Environment]) -> None:
-    check(environment[framework], sharing(framework)[first : first + AT_ONCE])
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_pair_is_refused_or_right_and_proven(framework: str, part: int, environment: dict[str, Environment]) -> None:
+    check(environment[framework], sharing(framework)[part::PARTS])
 
 
 def by_variables(cases: Iterable[Case]) -> list[list[Case]]:

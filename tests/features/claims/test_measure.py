@@ -103,6 +103,7 @@ def test_results_survive_the_round_trip(results: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "STEPS", 4)
     monkeypatch.setattr(claim_probes, "ROUNDS", 2)

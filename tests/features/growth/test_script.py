@@ -40,7 +40,8 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", [pytest.param(False, marks=pytest.mark.all_cells), True])
+@pytest.mark.all_cells
+@pytest.mark.parametrize("keep", [False, True])
 def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_path: Path) -> None:
     arguments = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]
     done = framebench("grow", str(script), *arguments, *(["--", "--keep"] if keep else []))

@@ -247,6 +247,7 @@ def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     assert "left out: checkpoint_linear: no products of matrices in batches" in said
 
 
+@pytest.mark.all_cells
 def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A layer that is off by a tenth in bfloat16 alone."""
     file = tmp_path / "odd.py"

@@ -25,7 +25,8 @@ PUBLISHED = {  # by torchvision's and Hugging Face's pages; heads of ten classes
 }  # fmt: skip
 TWO = ("xmem-mobenetv3small-258", "xmem-distilbert-distilgpt2-10")
 
-pytestmark = pytest.mark.slow
+# all in an environment of their own, which takes minutes to build
+pytestmark = [pytest.mark.slow, pytest.mark.all_cells]
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +41,10 @@ def found(judging: Environment) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.all_cells
 def test_models_have_the_published_numbers_of_parameters(found: dict[str, Any]) -> None:
     assert found["parameters"] == PUBLISHED
 
 
-@pytest.mark.all_cells
 def test_gradients_are_alive_between_steps_unless_dropped_at_the_end(found: dict[str, Any]) -> None:
     between = found["between"]
     assert between["start"] == between["before backward"]
@@ -53,7 +52,6 @@ def test_gradients_are_alive_between_steps_unless_dropped_at_the_end(found: dict
     assert gradients <= between["start"] - between["end"] < 1.1 * gradients  # each in blocks of 512 bytes
 
 
-@pytest.mark.all_cells
 def test_names_keep_logits_and_keys_and_values_of_the_last_step(found: dict[str, Any]) -> None:
     tokens = 2 * 16
     logits, keys_and_values = 4 * tokens * 50257, 4 * tokens * 6 * 3 * 768
@@ -61,7 +59,6 @@ def test_names_keep_logits_and_keys_and_values_of_the_last_step(found: dict[str,
     assert kept["between_steps"] - kept["weights"] > logits + keys_and_values
 
 
-@pytest.mark.all_cells
 def test_an_embedding_that_three_modules_share_is_one_on_the_card(found: dict[str, Any]) -> None:
     weights = 4 * PUBLISHED["t5-small"]
     assert weights <= found["kept"]["t5-small"]["weights"] < 1.001 * weights
