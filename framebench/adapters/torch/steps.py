@@ -171,9 +171,8 @@ def jit_script(run: TorchAdapter) -> Proof:
 def _by_products(run: TorchAdapter, e: Evidence) -> bool:
     """Attention in products around a softmax, one for each block that ran. Where blocks are not seen one by one, at least one
     for each; a compiler makes it part of a kernel, and leaves the products."""
-    softmaxes = max(
-        e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax")
-    )  # of which the latter may call the former
+    # the second may call the first
+    softmaxes = max(e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax"))
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
     return bool(max(softmaxes, e["operators"].get("bmm", 0) // 2) >= run.micro * e["blocks"] > 0)

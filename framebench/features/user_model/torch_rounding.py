@@ -97,9 +97,8 @@ class Rounds(TorchDispatchMode):
         return tensor.mul_(self.factors(torch.empty_like(tensor)))
 
     def factors(self, like: Tensor) -> Tensor:
-        with (
-            _disable_current_modes()
-        ):  # these are none of the model's draws, which a step without chance replaces by their mean
+        # none of the model's draws, which a step without chance replaces by their mean
+        with _disable_current_modes():
             shares = torch.empty_like(like, dtype=like.dtype.to_real()).uniform_(-1, 1, generator=self.random)
             alike = shares.new_empty(()).uniform_(-1, 1, generator=self.random)
         return shares.add_(alike).mul_(self.roundoff).add_(1)

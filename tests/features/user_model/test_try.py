@@ -311,6 +311,36 @@ def test_a_model_as_the_trainer_of_transformers_trains_it(tmp_path: Path, enviro
     assert "3 blocks (BertLayer), input 4 x 32, optimizer AdamW at its full rate of 5e-05, without its schedule" in said
 
 
+REPEATED = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 12), nn.Linear(12, 6)
+
+    def forward(self, x):
+        return x + self.down(self.up(x).tanh())
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.head = nn.ModuleList([Block() for _ in range(3)]), nn.Linear(6, 3)
+
+    def forward(self, x):
+        for block in (*self.blocks, *self.blocks):
+            x = block(x)
+        return self.head(x)
+
+def model():
+    return Net()
+"""
+
+
+def test_blocks_that_run_twice_prove_nothing_by_themselves(tmp_path: Path, environment: dict[str, Environment]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(TORCH.replace("def model():", "def before():") + REPEATED)
+    assert run_inside(environment["torch"], PROGRAMS / "try_repeated.py", str(file)) == [True, False]
+
+
 def test_what_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A loss that is a sum, which micro-batches divide once too often; and a model that does otherwise under autocast."""
     file = written(
