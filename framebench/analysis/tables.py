@@ -21,7 +21,7 @@ from framebench.suite.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
 READING = "How to read it: docs/reading.md."
-WITHOUT = "without times (`framebench run --rounds 0`)"
+WITHOUT = "without times (`--rounds 0`)"
 
 
 def mark(value: Any) -> str:

@@ -98,6 +98,7 @@ def draw(explanation: Explanation, to: Path | None) -> None:
         from framebench.features.explain import table as explained
 
         to.write_text(svg(explained.figure(explanation)), encoding="utf-8")
+        say(f"wrote {to}")
 
 
 def other(text: str, asked: Case) -> tuple[Case, str | None]:
@@ -126,3 +127,5 @@ def show(explanation: Explanation, base: Explanation | None = None, *, as_json: 
     else:
         for table in (explained.by_kind(explanation), explained.by_layer(explanation)):
             table.terminal(out)
+        if told := explained.kept_for_nothing(explanation):
+            say(told)

@@ -87,6 +87,17 @@ def by_kind(explanation: Explanation) -> Comparison:
     )
 
 
+def kept_for_nothing(explanation: Explanation) -> str:
+    """Of an evaluation that keeps what only a backward pass would need; empty if nothing is."""
+    saved = explanation.kinds.get("saved for backward", 0)
+    if not saved or Case.of(explanation.case).scenario != "eval":
+        return ""
+    return (
+        f"Nothing in an evaluation calls backward: without gradients, as by no_grad, {mib(saved, FINE)} of "
+        f"{mib(explanation.peak.bytes, FINE)} MiB would not be kept"
+    )
+
+
 def by_layer(explanation: Explanation) -> Comparison:
     """The largest holders at the peak. Layers that differ in a number alone share a line."""
     alike: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)

@@ -219,7 +219,8 @@ def show(
         report.table(rows, left_out, report.beside(records)),
         *([report.batches(fits)] if fits else []),
     ]
-    sentences = [*([report.within(rows, budget_bytes)] if budget_bytes else []), *report.unproven(records)]
+    fitting = [report.within(rows, budget_bytes)] if budget_bytes else []
+    sentences = [*fitting, report.verdicts(records), *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page
 

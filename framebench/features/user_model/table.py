@@ -141,6 +141,19 @@ def contradiction(df: pd.DataFrame) -> str | None:
     )
 
 
+def verdicts(records: list[Record]) -> str:
+    """How many strategies compute what the baseline does, and how many were seen at work; narrow tables drop these columns."""
+    newest = {record.case: record for record in records}
+    judged = [r for r in newest.values() if r.verification]
+    right = [r for r in judged if r.verification and r.verification.passed]
+    proven = [r for r in right if r.effect and r.effect.proven]
+    wrong = ", ".join(r.parsed.strategy for r in judged if r not in right)
+    return (
+        f"{len(right)} of {len(judged)} strategies compute the same, up to rounding; {len(proven)} of them were seen at work"
+        f"{f'; wrong: {wrong}' if wrong else ''}"
+    )
+
+
 def unproven(records: list[Record]) -> list[str]:
     """Why strategies were not seen at work as a whole, each in a sentence."""
     effects = {record.parsed.strategy: record.effect for record in records if record.effect and not record.effect.proven}

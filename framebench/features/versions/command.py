@@ -139,6 +139,7 @@ def judge(machine_records: list[Record], base: str, change: str, threshold: str 
     if as_json:
         typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
     else:
+        say(words.in_words(rows))
         few = len({row.case for row in rows}) == 1  # then all that was read is shown
         words.table(rows, words.causes_in(results), () if few else words.FOLDED).terminal(out)
     worse = [r for r in rows if r.verdict == rule.REGRESSION]

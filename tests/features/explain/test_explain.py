@@ -83,6 +83,16 @@ def test_the_picture_of_a_step_has_the_peak_of_each_framework(tmp_path: Path) ->
     assert [text.get_text() for axes in drawn.axes for text in axes.texts] == ["300 MiB", "200 MiB"]
 
 
+def test_an_evaluation_is_told_what_it_keeps_for_nothing() -> None:
+    saved = HOLDER | {"kind": "saved for backward", "bytes": 4 * 2**20}
+    about = FIELDS | {"timeline": [(0, 4 * 2**20, "forward")], "peak": {"event": 0, "bytes": 4 * 2**20, "phase": "forward"}}
+    one, other = (
+        Explanation(**about | {"case": f"transformer/torch/{of}/b4/cpu"}, holders=[saved]) for of in ("eval/grad", "train/fp32")
+    )
+    assert "no_grad, 4.00 of 4.00 MiB would not be kept" in explained.kept_for_nothing(one)
+    assert explained.kept_for_nothing(other) == ""
+
+
 def test_layers_that_differ_in_a_number_share_a_line() -> None:
     holders = [HOLDER | {"layer": f"blocks.{i}.fc1", "bytes": 2} for i in range(2)] + [HOLDER | {"bytes": 1}]
     table = explained.by_layer(Explanation(**FIELDS, holders=holders))

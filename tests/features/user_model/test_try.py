@@ -70,6 +70,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Envir
     done = framebench("try", str(ROOT / "examples/cnn.py"), *arguments)
     assert done.returncode == 0, done.stderr
     assert "3 of 3 strategies fit within 1,024.0 MiB" in done.stderr
+    assert "3 of 3 strategies compute the same, up to rounding; 3 of them were seen at work" in done.stderr
     assert "left out: checkpoint_linear: no products of matrices in batches" in done.stderr
     return json.loads(done.stdout), list(store.read_all(results)), (results / "page/index.html").read_text()
 
@@ -358,6 +359,7 @@ def model"""),
     assert done.returncode == 1, done.stderr
     found = {row["strategy"]: row["status"] for row in json.loads(done.stdout)}
     assert found == {"fp32": "ok", "amp_bf16": "wrong"}
+    assert "1 of 2 strategies compute the same, up to rounding; 1 of them were seen at work; wrong: amp_bf16" in done.stderr
     assert "left out: accumulate: the loss is a sum over the batch" in done.stderr
 
 
