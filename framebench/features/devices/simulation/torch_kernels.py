@@ -198,10 +198,17 @@ def _layer_norm_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     yield from _passing(*_copied(gradient), *_copied(values))
 
 
-def _softmax_backward(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
-    """The product of gradient and probabilities (`softmax_backward_cuda_out` in ATen/native/cuda/SoftMax.cu)."""
-    gradient, probabilities = args[:2]
-    yield from _passing(gradient.numel() * torch.promote_types(gradient.dtype, probabilities.dtype).itemsize)
+def _softmax(args: tuple[Any, ...], _: Card) -> Iterator[Taken]:
+    """Inputs are made contiguous (`host_softmax` and `host_softmax_backward` in ATen/native/cuda/SoftMax.cu)."""
+    yield from _passing(*(size for one in args[:2] if isinstance(one, Tensor) for size in _copied(one)))
+
+
+def _softmax_backward(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
+    """The product of gradient and probabilities is there all the while (`softmax_backward_cuda_out` in the same file)."""
+    product = args[0] * args[1]
+    yield product.nbytes, True
+    yield from _softmax((product, args[1]), card)
+    yield product.nbytes, False
 
 
 TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
@@ -210,6 +217,7 @@ TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
     "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
     "native_layer_norm_backward": _layer_norm_backward,
+    **dict.fromkeys(("_softmax", "_log_softmax", "_log_softmax_backward_data"), _softmax),
     "_softmax_backward_data": _softmax_backward,
     "convolution": _convolution,
 }

@@ -39,6 +39,7 @@ from framebench.features.devices.simulation.blocks import Settings
 from framebench.features.devices.simulation.torch_card import Card, Device
 from framebench.features.devices.simulation.torch_convolutions import described
 from framebench.features.devices.simulation.torch_device import NAME, as_card, replaced
+from framebench.features.devices.simulation.torch_eager import OnCard
 from framebench.features.devices.simulation.torch_snapshot import snapshot
 from framebench.features.devices.simulation.torch_watch import Life, Watch
 
@@ -114,6 +115,7 @@ def card_of(device: Device, release: tuple[int, int], settings: Settings) -> Ite
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
         stack.enter_context(watch)
+        stack.enter_context(OnCard())
         yield where, watch
 
 
