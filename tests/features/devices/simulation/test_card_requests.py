@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "card_requests.py"
 KEPT = list(histories(ROOT / "results"))
-TIED = "transformer/torch/train/fp32/b8/full"  # its output layer has the embedding's weights
-WEIGHTS = 4 * 50304 * 768  # of that embedding
 Request = tuple[str, int, int]
 
 
@@ -43,16 +40,7 @@ def of_card(history: History) -> list[tuple[str, int]]:
     return lasting((action, size, at) for action, size, at in history.events if size > SMALL and "segment" not in action)
 
 
-@pytest.mark.parametrize("history", [one for one in KEPT if one.case != TIED], ids=lambda one: one.case)
+@pytest.mark.parametrize("history", KEPT, ids=lambda one: one.case)
 def test_requests_come_in_the_card_s_order_with_its_sizes(simulated: Any, history: History) -> None:
     """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool, none too many."""
     assert lasting(simulated[history.case]) == of_card(history)
-
-
-def test_a_tied_weight_s_two_gradients_are_added_in_new_memory(simulated: Any) -> None:
-    """A known difference: the simulation adds them in place, which changes no peak of this case."""
-    history = next(one for one in KEPT if one.case == TIED)
-    more = Counter(of_card(history)) - Counter(lasting(simulated[TIED]))
-    assert set(more) == {("alloc", WEIGHTS), ("free_requested", WEIGHTS)}
-    assert more["alloc", WEIGHTS] == 4, "one each step"
-    assert not Counter(lasting(simulated[TIED])) - Counter(of_card(history))
