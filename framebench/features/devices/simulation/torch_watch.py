@@ -133,9 +133,10 @@ class Watch(TorchDispatchMode):
             self.died(self.take(self.card.blas_lt_workspace, "cuBLASLt", "temporaries"))
 
     def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
-        """Where two gradients meet, autograd writes their sum over the first if nothing else holds it (`can_accumulate_inplace`
-        in torch/csrc/autograd/input_buffer.cpp); a view's base holds it. It never does so to tensors that a mode follows, as here: they are added, and
-        the first dies at once. So a sum that no line of a program asks for gets no block until it is seen what happens next."""
+        """Where two gradients meet, autograd writes their sum over the first if nothing else holds it, as its base holds a view
+        (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does so to tensors that a mode follows, as
+        here: they are added, and the first dies at once. So a sum that no line of a program asks for gets no block until it is
+        seen what happens next."""
         whole = {t.untyped_storage().nbytes() for t in (first, second, out) if isinstance(t, Tensor)}
         owner = self.known.get(first.untyped_storage()._cdata) if isinstance(second, Tensor) else None
         if owner is None or first._is_view() or whole != {first.numel() * first.element_size()} or line_of(sys._getframe(1)):
