@@ -15,6 +15,12 @@ class Device(Protocol):
     @property
     def compute_capability(self) -> tuple[int, int]: ...
 
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def threads_per_core(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class Card:
@@ -24,6 +30,8 @@ class Card:
     release: tuple[int, int] = (2, 13)
     described: str = ""  # as cuDNN is told of it; empty: it is not asked
     cudnn: int = 91700  # as `torch.backends.cudnn.version` prints it
+    cores: int = 0  # streaming multiprocessors; 0: what depends on them is left out
+    threads_per_core: int = 0
 
     @property
     def prefers_cudnn_attention(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from framebench.features.devices.simulation import torch_sums
 from framebench.features.devices.simulation.torch_card import Card
 from framebench.features.devices.simulation.torch_convolutions import workspaces
 from framebench.features.devices.simulation.torch_device import layout
@@ -67,6 +68,8 @@ def as_allocated(operator: str, results: list[Any], args: tuple[Any, ...], card:
     (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
     if operator == "convolution_backward":
         return _convolution_backward(results, args, card)
+    if operator == "embedding_dense_backward":
+        return torch_sums.of_embedding(results, args)
     return results[::-1] if operator == "native_dropout" else results
 
 
@@ -220,4 +223,5 @@ TEMPORARIES: dict[str, Callable[[tuple[Any, ...], Card], Iterator[Taken]]] = {
     **dict.fromkeys(("_softmax", "_log_softmax", "_log_softmax_backward_data"), _softmax),
     "_softmax_backward_data": _softmax_backward,
     "convolution": _convolution,
+    "sum": torch_sums.of_columns,
 }

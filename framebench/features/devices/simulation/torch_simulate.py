@@ -96,7 +96,10 @@ def _register() -> torch.library.Library:
 @contextmanager
 def card_of(device: Device, release: tuple[int, int], settings: Settings) -> Iterator[tuple[torch.device, Watch]]:
     """In here tensors have no numbers, and those on the device are counted."""
-    watch = Watch(Card(device.compute_capability, release, described(device)), Allocator(settings))
+    card = Card(
+        device.compute_capability, release, described(device), cores=device.cores, threads_per_core=device.threads_per_core
+    )
+    watch = Watch(card, Allocator(settings))
     clear = torch.clear_autocast_cache
 
     def cleared() -> None:

@@ -24,23 +24,35 @@ def simulated(environment: dict[str, Environment]) -> Any:
     return run_inside(environment["torch"], PROGRAM, *(one.case for one in KEPT))
 
 
-def lasting(requests: Iterable[Request]) -> list[tuple[str, int]]:
-    """Without what is given back before anything else is asked for: such are workspaces of convolutions. Sizes as PyTorch's
-    allocator rounds them."""
+def rounded(requests: Iterable[Request]) -> list[Request]:
+    """As PyTorch's allocator rounds sizes."""
+    return [(action, -(-size // 512) * 512, address) for action, size, address in requests]
+
+
+def of_card(history: History) -> list[Request]:
+    return rounded((action, size, at) for action, size, at in history.events if size > SMALL and "segment" not in action)
+
+
+def lasting(requests: Iterable[Request]) -> list[Request]:
+    """Without what is given back before anything else is asked for: such are workspaces of convolutions."""
     kept: list[Request] = []
-    for action, size, address in requests:
-        if kept and (kept[-1][0], action, kept[-1][2]) == ("alloc", "free_requested", address):
+    for request in requests:
+        if kept and (kept[-1][0], request[0], kept[-1][2]) == ("alloc", "free_requested", request[2]):
             kept.pop()
         else:
-            kept.append((action, -(-size // 512) * 512, address))
-    return [(action, size) for action, size, _ in kept]
+            kept.append(request)
+    return kept
 
 
-def of_card(history: History) -> list[tuple[str, int]]:
-    return lasting((action, size, at) for action, size, at in history.events if size > SMALL and "segment" not in action)
+def without_addresses(requests: Iterable[Request]) -> list[tuple[str, int]]:
+    return [(action, size) for action, size, _ in requests]
 
 
 @pytest.mark.parametrize("history", KEPT, ids=lambda one: one.case)
 def test_requests_come_in_the_card_s_order_with_its_sizes(simulated: Any, history: History) -> None:
-    """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool, none too many."""
-    assert lasting(simulated[history.case]) == of_card(history)
+    """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool, none too many. Of a model
+    with convolutions those alone that are kept: which workspaces cuDNN takes is another question."""
+    ours, card = rounded(simulated[history.case]), of_card(history)
+    if not history.case.startswith("transformer"):
+        ours, card = lasting(ours), lasting(card)
+    assert without_addresses(ours) == without_addresses(card)
