@@ -23,11 +23,12 @@ def publish(
     results: Results = runner.RESULTS,
 ) -> None:
     """Move predictions of results/own/planned to results/planned, which git tracks: answers of these sources, of the suite's
-    cases."""
+    cases that the framework has."""
     names = {find(name).name for name in device or ()}
 
     def chosen(planned: Planned) -> bool:
-        ours = Case.of(planned.case).workload != spec.OWN and planned.outcome != "failed"
+        case = Case.of(planned.case)
+        ours = case.workload != spec.OWN and case.support.supported and planned.outcome != "failed"
         return ours and (not names or planned.device in names) and current(planned)
 
     moved = store.publish(results, chosen)

@@ -27,7 +27,8 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
             group = groups.setdefault((case.workload, case.scenario, case.size, case.batch), {})
             group[case.framework, case.strategy] = planned
     for (workload, scenario, size, batch), peaks in sorted(groups.items()):
-        known = [name for name in names(scenario) if any(strategy == name for _, strategy in peaks)]
+        told = {strategy for (_, strategy), planned in peaks.items() if planned.outcome in ("planned", "refused")}
+        known = [name for name in names(scenario) if name in told]
         if len(known) >= FEWEST:
             what = f"{workload} {scenario}, batch {batch}, size {size}, on one {device.title}"
             yield _table(f"What strategies save: {what}", peaks, known, device)
@@ -69,10 +70,10 @@ def _bytes(planned: Planned | None) -> int | None:
 
 
 def _reasons(peaks: Peaks) -> Iterator[str]:
-    """Why there is no prediction, each reason once."""
+    """Why there is no prediction of what the framework has, each reason once."""
     reasons: dict[str, list[str]] = {}
     for (framework, strategy), planned in sorted(peaks.items()):
-        if planned.outcome in ("not planned", "failed"):
+        if planned.outcome in ("not planned", "failed") and Case.of(planned.case).support.supported:
             reasons.setdefault(planned.reason or planned.outcome, []).append(f"{framework} {strategy}")
     for reason, those in reasons.items():
         yield f"not predicted: {', '.join(those)}: {reason}"

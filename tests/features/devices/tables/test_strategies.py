@@ -29,16 +29,18 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
     every = [
         simulated("fp32", 1000), simulated("checkpoint", 500), plan("fp32", 2000), plan("checkpoint", 500),
         simulated("compile", None, outcome="not planned", reason="a compiler decides"),
-        simulated("fp32", 7, batch=4), plan("checkpoint", 1, version="0.0.1"),
+        simulated("fp32", 7, batch=4), plan("checkpoint", 1, version="0.0.1"), simulated("accumulate", 400),
+        planned(case="transformer/jax/train/compile/b8/full", framework_version=pinned_version("jax"), peak_bytes=None,
+                outcome="not planned", reason="always so", source=None, parts={}),
     ]  # fmt: skip
     (table,) = tables(every, H100)
     rows = [tuple(row) for row in table.data.to_numpy()]
     assert rows == [
         ("fp32", "1,000.0", "1.00", "1,100.0", "2,000.0", "1.00"),
         ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
-        ("compile", "-", "-", "-", "-", "-"),
-    ]
-    assert any("not predicted: torch compile: a compiler decides" in note for note in table.notes)
+        ("accumulate", "400.0", "0.40", "500.0", "-", "-"),
+    ], "no row without a number"
+    assert table.notes == ("not predicted: torch compile: a compiler decides",), "JAX has no such strategy: docs/strategies.md"
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
