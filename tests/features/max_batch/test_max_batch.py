@@ -16,7 +16,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.features.max_batch.measure import Search, _conclusion, chosen, find
 from framebench.features.max_batch.oom_recovery import Evaluation, evaluator
-from framebench.instruments.limits import Order
+from framebench.features.max_batch.order import Order
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.strategy import FRAMEWORKS
