@@ -15,7 +15,7 @@ from framebench.records.pins import pinned_versions
 from framebench.suite.case import UnknownCase
 from framebench.suite.hypothetical import named
 from framebench.suite.selectors import parse, select
-from tests.features.user_model.test_try import written
+from tests.features.user_model.small_file import written
 from tests.processes import framebench
 
 MESSAGE = "mine.py is a file, and this takes the suite's cases alone"
@@ -27,6 +27,7 @@ def test_where_a_file_is_not_taken_it_is_told_what_takes_it(asked: object) -> No
         asked("folder/mine.py")  # type: ignore[operator]
 
 
+@pytest.mark.all_cells
 @pytest.mark.slow
 def test_a_file_is_explained(tmp_path: Path) -> None:
     file = written(tmp_path)
@@ -49,11 +50,11 @@ TEACHER = (
 def test_a_file_is_predicted_without_being_run_and_then_within_a_budget(tmp_path: Path) -> None:
     """To the byte, but for what the step makes: weights, gradients, momentum and the teacher's 4 MiB."""
     file = written(tmp_path, *TEACHER)
-    asked = ["predict", str(file), "--batch", "16", "--strategies", "fp32,accumulate,checkpoint", "--json"]
+    asked = ["predict", str(file), "--batch", "16", "--strategies", "fp32,checkpoint", "--json"]
     done = framebench(*asked)
     assert done.returncode == 0, done.stderr
     assert "left out: checkpoint: there is no class" in done.stderr
-    fp32, _ = json.loads(done.stdout)
+    (fp32,) = json.loads(done.stdout)
     assert fp32["case"] == "own/torch/train/fp32/b16/mine"
     lasting = 4 * (3 * (6 * 8 + 8 + 8 * 3 + 3) + 16 * 9 + 1024 * 1025)
     (row,) = fp32["predictions"]
