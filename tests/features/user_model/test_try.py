@@ -183,6 +183,7 @@ def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None
     assert "4 blocks (Block)" in said
 
 
+@pytest.mark.all_cells
 def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """Of a model with dropout, which is off then."""
     file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
@@ -255,6 +256,7 @@ def test_blocks_that_run_twice_prove_nothing_by_themselves(tmp_path: Path, envir
     assert run_inside(environment["torch"], PROGRAMS / "try_repeated.py", str(file)) == [True, False]
 
 
+@pytest.mark.all_cells
 def test_what_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A loss that is a sum, which micro-batches divide once too often; and a model that does otherwise under autocast."""
     file = written(
