@@ -176,7 +176,11 @@ ONE, SOME = 140 * MIB, 220 * MIB
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("framework", "budget"), [("torch", ONE), *(pytest.param(f, SOME, marks=pytest.mark.all_cells) for f in FRAMEWORKS)]
+    ("framework", "budget"),
+    [
+        pytest.param("torch", ONE, id="one sample"),
+        *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cells) for f in FRAMEWORKS),
+    ],
 )
 def test_a_real_search(framework: str, budget: int, environment: dict[str, Environment], results: Path) -> None:
     """The bracket holds: one fits by its measured peak, the next does not, and without a limit it needs more than before."""
