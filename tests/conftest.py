@@ -39,16 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # the files of more than ten seconds, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
-    "suite/test_strategies.py", "asv/test_asv.py", "features/user_model/test_try.py", "features/ranks/test_measure.py",
-    "features/user_model/test_opened.py", "features/predict/test_predict.py", "suite/test_new_workload.py",
-    "features/max_batch/test_max_batch.py", "features/devices/simulation/test_torch_plan.py", "adapters/test_undone.py",
-    "features/growth/test_growth.py", "features/growth/test_script.py", "house/test_features.py",
-    "features/user_model/test_steps.py", "features/user_model/test_cases.py", "features/site/test_visible.py",
-    "features/user_model/test_flax_steps.py", "features/devices/xla/test_jax_plan.py", "engine/test_faults.py",
-    "cli/test_cli.py", "features/user_model/test_protection.py", "features/user_model/test_elsewhere.py", "suite/test_pairs.py",
-    "features/explain/test_explain.py", "features/site/test_accessible.py", "features/user_model/test_look.py",
-    "features/user_model/test_on_device.py", "house/test_wheel.py", "published/test_notebooks.py", "analysis/test_figures.py",
-    "engine/test_environments.py", "features/ranks/test_predicted.py", "features/devices/judge/test_models.py",
+    "suite/test_strategies.py", "asv/test_asv.py", "features/user_model/test_try.py", "suite/test_new_workload.py",
+    "features/max_batch/test_max_batch.py", "features/predict/test_predict.py", "features/user_model/test_steps.py",
+    "features/growth/test_growth.py", "adapters/test_undone.py", "features/user_model/test_opened.py", "suite/test_pairs.py",
+    "features/ranks/test_measure.py", "house/test_features.py", "features/devices/xla/test_jax_plan.py",
+    "features/site/test_visible.py", "features/devices/simulation/test_torch_plan.py", "features/user_model/test_cases.py",
+    "cli/test_cli.py", "engine/test_faults.py", "features/user_model/test_elsewhere.py",
+    "features/user_model/test_protection.py", "features/user_model/test_flax_steps.py", "features/explain/test_explain.py",
+    "features/site/test_accessible.py", "features/user_model/test_on_device.py", "features/user_model/test_told.py",
+    "house/test_wheel.py", "published/test_notebooks.py", "analysis/test_figures.py", "engine/test_environments.py",
+    "features/user_model/test_look.py", "features/ranks/test_predicted.py", "features/devices/judge/test_models.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent
 

@@ -113,25 +113,9 @@ def optimizer_bytes(case: Case) -> int:
     return kept - ("mu_bf16" in options(case)) * sum(gradient_bytes(case).values()) // 2
 
 
-def mixed_precision_adam(parameters: int) -> int:
-    """16 bytes per parameter: the model states of Adam in mixed precision (Rajbhandari et al. 2020, ZeRO, section 3.1).
-
-    Parameters and gradients in 16 bits, 2 + 2; a copy of the parameters, momentum and variance in float32, 4 + 4 + 4. With
-    autocast, as in the cases here, parameters and gradients stay in float32, 4 + 4, beside the two moments, 4 + 4: also 16.
-    """
-    return (2 + 2 + 4 + 4 + 4) * parameters
-
-
-def published_bytes(case: Case) -> int:
-    """Korthikanti et al. 2022, equation 1, times the layers: s b h (34 + 5 a s / h) bytes in 16 bits, dropout included."""
-    c = case.config
-    s, b, h, a = c.length, case.batch, c.width, c.heads
-    return c.layers * round(s * b * h * (34 + 5 * a * s / h))
-
-
 def adjusted_bytes(case: Case) -> int:
-    """The same without dropout (its masks: 2 s h, and of the scores a s^2; its output beside them 2 a s^2), in float32: every
-    tensor is twice as wide. What is left is 2 s b h (32 + 2 a s / h) bytes."""
+    """Of a Transformer's blocks, by Korthikanti et al. 2022, equation 1, without dropout (its masks: 2 s h, and of the scores
+    a s^2; its output beside them 2 a s^2) and in float32: every tensor is twice as wide. 2 s b h (32 + 2 a s / h) bytes."""
     c = case.config
     s, b, h, a = c.length, case.batch, c.width, c.heads
     return c.layers * round(2 * s * b * h * (32 + 2 * a * s / h))

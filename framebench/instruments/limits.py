@@ -1,4 +1,4 @@
-"""A budget of memory: what a probe worker is ordered to do within it, and how the kernel enforces it on the host.
+"""A budget of memory: how the kernel enforces it on the host.
 
 A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the compilers took theirs before the
 limit is set, so the process may map what it has mapped, less the tensors alive, plus the budget. Standard library only.
@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import re
-import signal
-from dataclasses import asdict, dataclass
-from typing import Literal
 
 from framebench.instruments import nvml
 from framebench.instruments.host import status_bytes
-from framebench.suite.case import Case
 
-UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
 # as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; examples: tests/adapters/recorded.py
 OUT_OF_MEMORY = re.compile(
     r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED"
@@ -28,20 +22,6 @@ OUT_OF_MEMORY = re.compile(
 REFUSED = re.compile(
     r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I
 )  # by oneDNN, by XLA's YNNPACK
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a probe worker is to do. Without a budget it does the same without a limit."""
-
-    do: Literal["fit", "evaluate"]
-    case: str  # an id whose batch may be any
-    budget: int | None  # bytes
-    samples: int = 0  # evaluate: of so many, which are the same whatever the batch
-    first: int = 0  # evaluate: the first that is not yet done
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def mapped() -> int:
@@ -79,22 +59,6 @@ def ran_out(error: BaseException, limited: bool) -> bool:
     message = str(error)
     refused = limited and REFUSED.search(message)
     return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(message))
-
-
-def die_plainly() -> None:
-    """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
-    import resource
-
-    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
-        signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def set_before_import(case: Case, budget: int | None) -> None:
-    """What must be in the environment before the framework is imported: JAX takes its limit on a GPU as a share of the card."""
-    total = card_bytes()
-    if case.framework == "jax" and budget is not None and total is not None:
-        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
 
 
 def card_bytes() -> int | None:

@@ -31,6 +31,6 @@ def processor_seconds(results: Path) -> float:
 
 def test_reading_and_tabulating_is_linear(tmp_path: Path) -> None:
     """Ten times the records take about ten times as long; a quadratic step would take a hundred times as long."""
-    small, large = copies(150, tmp_path / "small"), copies(1500, tmp_path / "large")
+    small, large = copies(100, tmp_path / "small"), copies(1000, tmp_path / "large")
     processor_seconds(small)  # imports and caches
     assert processor_seconds(large) / processor_seconds(small) < 25

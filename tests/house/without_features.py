@@ -1,7 +1,7 @@
 """What is left of framebench without each of its features: `python without_features.py COPY RESULTS SITE`.
 
 COPY has the package `framebench`, RESULTS is a results folder, SITE a folder for some sites. Prints a line of JSON for each
-feature, and one for none: {"without": name, "commands": [...], "strategies": [...], "tables": [...], "pages": n, "error": text}
+feature, and one for none, with the keys `without` (its name), `commands`, `strategies`, `tables`, `pages` and `error` (text).
 Each is a process of its own that begins with the libraries imported.
 """
 
@@ -19,8 +19,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("matplotlib.pyplot", "pandas", "pydantic", "rich.console", "scipy.stats", "seaborn", "typer", "jinja2", "submitit")
-WITH_PAGES = ("", "claims", "site")  # a site takes ten times as long as the rest
+LIBRARIES = (  # modules, by whose import packages are as much in memory as framebench uses of them
+    "adjustText", "asv.commands.run", "asv.main", "filelock", "jinja2", "matplotlib.pyplot", "pandas", "psutil",
+    "pydantic.types", "rich.progress", "rich.table", "scipy.stats", "seaborn", "submitit", "typer.main", "typer.rich_utils",
+)  # fmt: skip
+WITH_PAGES = ("claims", "site")  # a whole site, of which tests/features/site has some, takes as long as all the rest
 FRAMEWORKS = {"torch", "jax", "flax", "optax", "jittor", "jittor_utils"}
 
 
@@ -75,7 +78,7 @@ def left(results: Path, site: Path | None) -> dict[str, Any]:
         "commands": sorted(get_command(app).commands),  # type: ignore[attr-defined]
         "strategies": sorted({name for _, name in STRATEGIES | OVER_RANKS}),
         "tables": [table.key for table in for_documents(found)],
-        "pages": len(build(found, site)) if build else 0,
+        "pages": [str(page.relative_to(site)) for page in build(found, site)] if build and site else [],
     }
 
 

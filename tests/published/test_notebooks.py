@@ -30,6 +30,7 @@ MACHINE = "xeon-2core"  # whose records the committed notebooks show
 UPGRADED = "zen4-2core"  # but of releases, which were measured anew there
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
 Rows = list[Any]
+OFTEN = ("strategies", "versions")  # which `make test` runs; of the others it looks at the finding and at the source
 EVERY = pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: path.stem)
 
 
@@ -157,6 +158,7 @@ def test_there_is_one_for_each_family_of_questions() -> None:
 def test_the_finding_is_what_the_records_say(source: Path, rows: Rows) -> None:
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
     assert findings(committed) == [f"**{FINDINGS[source.stem](rows)}**"], "or stale: make notebooks"
+    assert [cell.source for cell in committed.cells] == [cell.source for cell in jupytext.read(source).cells], "stale"
 
 
 def findings(made: nbformat.NotebookNode) -> list[str]:
@@ -181,7 +183,13 @@ def test_the_finding_stands_above_its_picture(source: Path) -> None:
 
 
 @pytest.mark.slow
-@EVERY
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.all_cells)
+        for path in notebook.sources()
+    ],
+)
 def test_each_runs_on_the_committed_results_without_a_framework(source: Path) -> None:
     made = notebook.execute(source, ROOT / "results", UPGRADED if source.stem == "versions" else MACHINE, NO_FRAMEWORK)
     assert made.cells[-1].outputs[0].text == "set()\n"

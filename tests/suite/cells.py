@@ -40,8 +40,12 @@ def fewest(framework: str) -> list[Case]:
 
 
 def often(framework: str) -> list[Case]:
-    """The `fewest`, but of loading, which NumPy does for every framework, PyTorch's alone."""
-    return [c for c in fewest(framework) if framework == "torch" or c.scenario != "pipeline" or c.strategy == c.stage.baseline]
+    """The `fewest`. Of loading, which NumPy does for every framework, and of what a claim alone asks for, PyTorch's if there
+    is one."""
+    if framework == "torch":
+        return fewest(framework)
+    there = {(c.scenario, c.strategy) for c in fewest("torch") if c.scenario == "pipeline" or c.plan.only_for_claims}
+    return [c for c in fewest(framework) if (c.scenario, c.strategy) not in there or c.strategy == c.stage.baseline]
 
 
 def novelties(case: Case) -> set[tuple[object, ...]]:

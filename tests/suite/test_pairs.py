@@ -26,7 +26,7 @@ from tests.processes import quickly
 from tests.suite.cells import compiled
 from tests.suite.pairs import once_broken, pairs, sample
 
-SAMPLE = {"torch": 6, "jax": 2, "jittor": 2}  # some seconds of each
+SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 PARTS = 16  # of all pairs of a framework, each a test
 

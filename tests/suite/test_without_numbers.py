@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from framebench.suite.user_file import blamed, kind
+from framebench.features.user_model.functions import kind
+from framebench.suite.user_file import blamed
 from framebench.suite.without_numbers import in_words
 
 

@@ -20,10 +20,10 @@ import torch
 import torch._dynamo  # which optimizers import: once, before processes are forked
 
 from framebench import adapters
+from framebench.features.user_model import functions
 from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.reference import survey
 from framebench.features.user_model.spec import VARIABLE
-from framebench.suite import user_file
 from framebench.suite.case import Case
 from framebench.suite.user_file import defined
 from framebench.worker.observe import first_steps
@@ -58,7 +58,7 @@ def say(file: Path | str, seed: int, strategy: str, **said: Any) -> None:
 
 def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
     """The survey, then verdicts."""
-    user_file.SEED = seed  # type: ignore[misc]
+    functions.SEED = seed  # type: ignore[misc]
     names = [name for name in ("optimizer", "blocks") if name in defined(str(file))]
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = folder

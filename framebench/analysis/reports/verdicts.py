@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
@@ -18,14 +17,12 @@ from framebench.analysis.statistics import (
     Quantity,
     Ratio,
     of_peaks,
-    over_blocks,
     same_work,
     verdict,
 )
 from framebench.analysis.tables import READING
 from framebench.records.record import Record
 
-FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
 INSTRUCTIONS = Quantity("instructions", "", WORK, "other work", "other work")
 SAME_WORK = "same work"
 FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  # for people
@@ -64,16 +61,6 @@ def of_time(
         return None
     pairs = [(b.step_time_s, c.step_time_s) for b, c in blocks_of_both(base, change) if b.step_time_s and c.step_time_s]
     return judged(quantity, ratio, *map(geometric_mean, zip(*pairs)))
-
-
-def of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = FIRST) -> Verdict | None:
-    """Of the processes of one block, which compile one after the other."""
-    pairs = blocks_of_both(base, change)
-    times = [(b.first_step_s, c.first_step_s) for b, c in pairs if b.first_step_s and c.first_step_s]
-    if not times:
-        return None
-    ratio = over_blocks([math.log(c / b) for b, c in times])
-    return judged(quantity, ratio, *map(geometric_mean, zip(*times)))
 
 
 def of_memory(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = PEAK) -> Verdict | None:

@@ -8,9 +8,10 @@ from typing import Literal
 
 from framebench.features.claims import plans
 from framebench.features.claims.claim import Arm
-from framebench.features.claims.measures import Exponent, Fall, Measure, OfProbe, Ratio, Ref, SmallestStep, Steepest
+from framebench.features.claims.measures import Exponent, Fall, Measure, OfProbe, Ratio, SmallestStep, Steepest
 from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.probed import Found
+from framebench.features.claims.refs import Ref
 from framebench.features.claims.rule import Effect, Target
 from framebench.features.claims.samples import PEAK, Quantity
 from framebench.features.claims.store import SNIPPET

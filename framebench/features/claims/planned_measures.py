@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from framebench.features.claims import plans
-from framebench.features.claims.measures import Nothing, Ref, Store, all_of, place
+from framebench.features.claims.measures import Nothing, Store
 from framebench.features.claims.plans import CARD, FULL, Plan, bounds, planned_ratio
+from framebench.features.claims.refs import Ref, all_of, place
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import ADDED, PEAK
 from framebench.suite.case import Case

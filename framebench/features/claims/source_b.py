@@ -27,10 +27,11 @@ from framebench.features.claims.arms import (
     times,
 )
 from framebench.features.claims.claim import Advice, Arm, Claim
-from framebench.features.claims.measures import Apart, Difference, OfTheWay, Ratio, Ref, Value
+from framebench.features.claims.measures import Apart, Difference, OfTheWay, Ratio, Value
 from framebench.features.claims.needs import CARD, FULL, FULL_ON_A_CARD, Needs
 from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.probed import counts_over, of_all
+from framebench.features.claims.refs import Ref
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import ADDED, HOST, KEPT, PARAMETERS, PEAK, RESERVED, TIME, evidence, observed, share
 

@@ -16,10 +16,10 @@ from framebench.features.claims.arms import (
     times,
 )
 from framebench.features.claims.claim import Advice, Arm, Claim
-from framebench.features.claims.measures import Ref
 from framebench.features.claims.needs import CARD, Needs
 from framebench.features.claims.planned_measures import PlannedPeak
 from framebench.features.claims.probed import counts_over, difference, of_all, ran
+from framebench.features.claims.refs import Ref
 from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import ALIVE, HOST, PLAN, Quantity, fullest
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 
 from framebench.adapters.jax.hlo import Buffer, Instruction, Positions
-from framebench.instruments.memory_timeline import Account
+from framebench.features.explain.account import Account
 
 MARK = "layer:"  # before a module's path among the names of an operation
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs

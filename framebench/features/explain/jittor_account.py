@@ -19,7 +19,8 @@ from jittor import Var
 
 from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
 from framebench.adapters.jittor.probe import probe
-from framebench.instruments.memory_timeline import Account, Value
+from framebench.features.explain.account import Account
+from framebench.instruments.memory_timeline import Value
 from framebench.suite.trees import leaves
 
 HOW = (

@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.storages import Storages
-from framebench.instruments.memory_timeline import Account, Value
+from framebench.features.explain.account import Account
+from framebench.instruments.memory_timeline import Value
 
 HOW = (
     "every storage that an operator made, until it was dropped; an event is an operator or a storage dropped. What kernels "

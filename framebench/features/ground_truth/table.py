@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from framebench.analysis.comparison import Comparison, Shown, mib, number
-from framebench.analysis.lower_bound import adjusted_bytes, layers, lower_bound, mixed_precision_adam, published_bytes
+from framebench.analysis.lower_bound import adjusted_bytes, layers, lower_bound
 from framebench.analysis.tables import conditions, relative, timing
 from framebench.records.record import case_of as case_named
 from framebench.suite.case import Case
@@ -107,6 +107,13 @@ def activations(table: pd.DataFrame) -> Comparison:
     return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
 
+def published_bytes(case: Case) -> int:
+    """Korthikanti et al. 2022, equation 1, times the layers: s b h (34 + 5 a s / h) bytes in 16 bits, dropout included."""
+    c = case.config
+    s, b, h, a = c.length, case.batch, c.width, c.heads
+    return c.layers * round(s * b * h * (34 + 5 * a * s / h))
+
+
 def measured(table: pd.DataFrame, strategy: str) -> pd.DataFrame:
     chosen = (table["workload"] == "transformer") & (table["scenario"] == "train") & (table["size"] == "cpu")
     chosen &= (table["strategy"] == strategy) & (table["status"] == "ok") & table["peak_bytes"].notna()
@@ -135,6 +142,15 @@ def recomputation(table: pd.DataFrame) -> Comparison:
     shown = {name: Shown(name) for name in ("machine", "workload", "framework", "batch", "size")}
     shown["relative"] = Shown("time x fp32")
     return Comparison("Time of full recomputation", caption, checkpoint_rows, shown, left=3)
+
+
+def mixed_precision_adam(parameters: int) -> int:
+    """16 bytes per parameter: the model states of Adam in mixed precision (Rajbhandari et al. 2020, ZeRO, section 3.1).
+
+    Parameters and gradients in 16 bits, 2 + 2; a copy of the parameters, momentum and variance in float32, 4 + 4 + 4. With
+    autocast, as in the cases here, parameters and gradients stay in float32, 4 + 4, beside the two moments, 4 + 4: also 16.
+    """
+    return (2 + 2 + 4 + 4 + 4) * parameters
 
 
 def states() -> Comparison:

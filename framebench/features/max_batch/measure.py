@@ -20,8 +20,8 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome
+from framebench.features.max_batch.order import Order
 from framebench.features.max_batch.probes import Answer, Progress, carry_out, first_line
-from framebench.instruments.limits import Order
 from framebench.records import provenance, store
 from framebench.records.search import MIB, Fit, Probe
 from framebench.suite import protocol

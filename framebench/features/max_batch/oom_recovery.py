@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
+from framebench.features.max_batch.order import Order
 from framebench.features.max_batch.probes import Answer, Progress, carry_out, first_line
-from framebench.instruments.limits import Order
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 

@@ -15,7 +15,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.extensions import worker_module
-from framebench.instruments.limits import UNDER, Order
+from framebench.features.max_batch.order import UNDER, Order
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import signal
 from typing import Any, TypedDict
 
 from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
+from framebench.features.max_batch.order import UNDER, Order
 from framebench.instruments import limits
-from framebench.instruments.limits import UNDER, Order, die_plainly, mapped, set_before_import
+from framebench.instruments.limits import card_bytes, mapped
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport, FitResult
 from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
@@ -107,6 +110,22 @@ def _attempt(adapter: Adapter) -> tuple[Found, str]:
     finally:
         adapter.release()
         gc.collect()
+
+
+def set_before_import(case: Case, budget: int | None) -> None:
+    """What must be in the environment before the framework is imported: JAX takes its limit on a GPU as a share of the card."""
+    total = card_bytes()
+    if case.framework == "jax" and budget is not None and total is not None:
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
+
+
+def die_plainly() -> None:
+    """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
+    import resource
+
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def run(order: Order, emit: Emit) -> dict[str, Any]:

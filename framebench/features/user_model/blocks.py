@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.suite.user_file import Fault, UserFile
+from framebench.features.user_model.functions import UserFile
+from framebench.suite.user_file import Fault
 
 
 @dataclass(frozen=True)

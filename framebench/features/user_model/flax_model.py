@@ -18,12 +18,13 @@ from jax import Array
 from framebench.adapters.jax.states import keys
 from framebench.features.user_model import blocks, flax_rounding
 from framebench.features.user_model.flax_rounding import floating
+from framebench.features.user_model.functions import UserFile, kind
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
 from framebench.models.spec import OWN, SEED, workload
 from framebench.suite import trees
 from framebench.suite.trees import called, mapped
-from framebench.suite.user_file import Fault, UserFile, kind
+from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called

@@ -11,9 +11,10 @@ import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.features.user_model import blocks
+from framebench.features.user_model.functions import UserFile, kind
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import leaves, mapped
-from framebench.suite.user_file import Fault, UserFile, kind
+from framebench.suite.user_file import Fault
 
 KIND = blocks.Kind(
     modules=lambda module: module.modules(),

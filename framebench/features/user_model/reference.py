@@ -21,18 +21,18 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.features.user_model import checks
+from framebench.features.user_model import checks, functions
+from framebench.features.user_model.functions import UserFile, kind
 from framebench.features.user_model.rounding import DOUBTFUL, ROUNDOFF, SECONDS, Draws, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
-from framebench.suite import user_file
 from framebench.suite.case import STILL, Case
 from framebench.suite.tensors import errors, largest
 from framebench.suite.tolerance import Errors, joined
 from framebench.suite.trees import leaves
-from framebench.suite.user_file import Fault, UserFile, kind, line_of
+from framebench.suite.user_file import Fault, line_of
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.verification import Wanted, moves
 from framebench.worker.worker import Emit, WorkerError, serve
@@ -161,11 +161,11 @@ def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
     on_host = limits.card_bytes() is None
     if on_host and limit is not None:
         limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
-    user_file.LISTENERS.append(lambda part: emit({"phase": part}))
+    functions.LISTENERS.append(lambda part: emit({"phase": part}))
     try:
         yield
     finally:
-        user_file.LISTENERS.pop()
+        functions.LISTENERS.pop()
         if on_host and limit is not None:
             limits.limit_growth(limit)
 

@@ -16,10 +16,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch.observe import asks_for_closure
 from framebench.features.user_model import blocks
+from framebench.features.user_model.functions import UserFile, kind
 from framebench.features.user_model.torch_rounding import imitated as imitated
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import called, leaves, mapped
-from framebench.suite.user_file import DoesNotApply, Fault, UserFile, kind
+from framebench.suite.user_file import DoesNotApply, Fault
 
 KIND = blocks.Kind(
     modules=lambda module: [m for m in module.modules() if not isinstance(m, ParametrizationList)],

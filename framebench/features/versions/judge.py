@@ -9,22 +9,25 @@ Throughput has no verdict of its own: it is work / step time, and what looks for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from scipy import stats
 
-from framebench.analysis.blocks import Blocks
+from framebench.analysis.blocks import Blocks, blocks_of_both
 from framebench.analysis.reports import verdicts
-from framebench.analysis.reports.verdicts import FIRST, INSTRUCTIONS, SAME_WORK, Verdict
+from framebench.analysis.reports.verdicts import INSTRUCTIONS, SAME_WORK, Verdict
 from framebench.analysis.selection import counting, measured_at
-from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, verdict
+from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, over_blocks, verdict
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
 Key = tuple[str, str]  # machine and case
+FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
 QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
 REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
@@ -163,10 +166,20 @@ def _quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: li
     elif quantity.name == TIME.name:
         comparison = verdicts.of_time(base, change, blocks, quantity)
     else:
-        comparison = verdicts.of_first_steps(base, change, quantity)
+        comparison = _of_first_steps(base, change, quantity)
     if comparison is None:
         return row._replace(reason="there are no peaks of both" if quantity.name == PEAK.name else APART)
     return _filled(row, comparison, {quantity.more: REGRESSION, quantity.less: IMPROVEMENT})
+
+
+def _of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: Quantity) -> Verdict | None:
+    """Of the processes of one block, which compile one after the other."""
+    pairs = blocks_of_both(base, change)
+    times = [(b.first_step_s, c.first_step_s) for b, c in pairs if b.first_step_s and c.first_step_s]
+    if not times:
+        return None
+    ratio = over_blocks([math.log(c / b) for b, c in times])
+    return verdicts.judged(quantity, ratio, *map(geometric_mean, zip(*times)))
 
 
 def _work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:

@@ -19,8 +19,8 @@ from framebench.engine.runner import Options
 from framebench.features.advise import show
 from framebench.features.advise.advice import Question, advise
 from framebench.features.max_batch.measure import judge
+from framebench.features.max_batch.order import Order
 from framebench.features.max_batch.probes import carry_out
-from framebench.instruments.limits import Order
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case

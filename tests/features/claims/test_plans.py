@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from framebench.features.claims.measures import Nothing, Ref
+from framebench.features.claims.measures import Nothing
 from framebench.features.claims.planned_measures import Planned, PlannedPeak, PlannedReport
 from framebench.features.claims.plans import Plan, bounds, planned_ratio, reported, reported_file
+from framebench.features.claims.refs import Ref
 from framebench.features.claims.rule import Target, decide
 
 FILE = Path("made-up.json")

@@ -17,10 +17,11 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.features.explain import command, figure
 from framebench.features.explain import table as explained
+from framebench.features.explain.account import Account
 from framebench.features.explain.measure import Unexplained, explain, obstacle
 from framebench.features.explain.record import Explanation
 from framebench.instruments.host import HostPeak
-from framebench.instruments.memory_timeline import Account, Value
+from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
 from tests.processes import framebench, run_inside
 

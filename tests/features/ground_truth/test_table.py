@@ -34,6 +34,10 @@ def test_the_published_formula_by_hand() -> None:
     assert ground_truth.published_bytes(case) == c.layers * 4 * c.length * (34 * c.width + 5 * c.heads * c.length)
 
 
+def test_sixteen_bytes_per_parameter() -> None:
+    assert ground_truth.mixed_precision_adam(7_500_000_000) == 120e9  # the example of Rajbhandari et al. (2020), section 3.1
+
+
 def test_without_a_card_nothing_is_claimed() -> None:
     for found in ([], records()):
         rows = ground_truth.speeds(frames.frame(found)).rows

@@ -150,9 +150,12 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
 @pytest.mark.parametrize(
     "cases",
     [
-        [*(f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")), "resnet50/torch/train/fp32/b8/cpu"],
+        ["transformer/torch/train/checkpoint/b4/cpu"],
         pytest.param(
-            [*(f"transformer/torch/train/{s}/b4/cpu" for s in ("accumulate", "amp_bf16")), "unet3d/torch/train/fp32/b4/cpu"],
+            [
+                *(f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "accumulate", "amp_bf16")),
+                *("resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"),
+            ],
             marks=pytest.mark.all_cells,
         ),
     ],

@@ -225,12 +225,14 @@ def test_claims_scroll_with_the_page_and_verdicts_are_coloured(seen: Path, tab: 
 
 
 @in_a_browser
-def test_the_list_of_claims_can_be_filtered_and_each_page_is_short(seen: Path, tab: Any) -> None:
+def test_the_list_of_claims_can_be_filtered_and_the_largest_pages_are_short(seen: Path, tab: Any) -> None:
     show(tab, seen, CLAIMS)
     rows = tab.locator("#ledger tbody tr")
     tab.get_by_label("Filter").fill("precondition")
     assert 0 < tab.locator("#ledger tbody tr:visible").count() < rows.count()
-    for page in sorted((seen / CLAIMS.with_suffix("")).glob("*.html")):
+    pages = sorted((seen / CLAIMS.with_suffix("")).glob("*.html"), key=lambda page: page.stat().st_size)
+    assert len(pages) > 100
+    for page in pages[-15:]:
         show(tab, seen, page.relative_to(seen))
         assert tab.evaluate("document.documentElement.scrollHeight") < 4000, page.name
 

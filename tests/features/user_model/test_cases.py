@@ -37,9 +37,7 @@ class Known:
 
 PADDED = "tokens are unequal: in the batch's loss its halves count"
 CASES = {
-    "distillation": Known(
-        holder="the global `TEACHER` of distillation.py", held=4 * 1536 * 1537 * 4, least=4 * 1536 * 1537 * 4
-    ),
+    "distillation": Known(holder="the global `TEACHER` of distillation.py", held=4 * 768 * 769 * 4, least=4 * 768 * 769 * 4),
     "relational": Known(
         holder="the attributes `receive` and `send` of the model", held=2 * 90 * 89 * 90 * 4, least=2 * 90 * 89 * 90 * 4
     ),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
+from tests.conftest import asked
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "try_steps.py"
@@ -140,15 +141,25 @@ FILES = {
 OFTEN = ("dropout that is left on", "several inputs, of which one has no samples")  # the others after changes of an adapter
 
 
+@pytest.fixture(scope="module")
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+) -> dict[str, Any]:
+    """By the file's name, what became of each that is asked for."""
+    folders, files = {}, []
+    for name in sorted(asked(request)):
+        folders[name] = tmp_path_factory.mktemp("steps")
+        (folders[name] / "mine.py").write_text(BEGINNING + "\n" + textwrap.dedent(FILES[name].more))
+        files.append([str(folders[name] / "mine.py"), FILES[name].scenario, FILES[name].strategies])
+    told = run_inside(environment["jax"], PROGRAM, json.dumps(files), "jax")
+    assert isinstance(told, dict)
+    return {name: told[str(folder / "mine.py")] for name, folder in folders.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES])
-def test_a_step_in_flax_is_verified_as_people_write_it(name: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
-    file, mine = FILES[name], tmp_path / "mine.py"
-    mine.write_text(BEGINNING + "\n" + textwrap.dedent(file.more))
-    asked = [[str(mine), file.scenario, file.strategies]]
-    found = run_inside(environment["jax"], PROGRAM, json.dumps(asked), "jax")
-    assert isinstance(found, dict)
-    rows: dict[str, Any] = found[str(mine)]
+def test_a_step_in_flax_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
+    file, rows = FILES[name], found[name]
     assert "fault" not in rows, rows["fault"]
     for strategy, row in rows.items():
         assert ("left_out" in row) == (strategy in file.left_out), row

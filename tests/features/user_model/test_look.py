@@ -89,7 +89,7 @@ def test_what_needs_two_processes_waits_for_all_draws(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["fp32", "checkpoint+accumulate"])
+@pytest.mark.parametrize("strategy", [pytest.param("fp32", marks=pytest.mark.all_cells), "checkpoint+accumulate"])
 def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
     """Those of the process that reads memory alone; and the steps that follow are right."""
     case, found = Case.of(f"transformer/torch/train/{strategy}/b4/tiny"), {}

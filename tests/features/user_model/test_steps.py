@@ -45,6 +45,18 @@ PLANTED = {
         """,
         "amp_bf16",
     ),
+    "a layer that is off by a quarter in bfloat16 alone": (
+        """
+        class Odd(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) * (1.25 if torch.is_autocast_enabled("cpu") else 1.0)
+        def model():
+            net = Net(off=0.2)
+            net.head = Odd(16, 5)
+            return net
+        """,
+        "amp_bf16",
+    ),
     "micro-batches of which each is scaled": (
         """
         def loss(output, target):
@@ -58,7 +70,7 @@ PLANTED = {
 OFTEN = (
     "two inputs, and a description beside the weights", "keywords, with the loss in what comes out", "sparse gradients",
     "complex weights", "a rate that begins at 0", "two optimizers, each with its weights by their place", "a closure",
-    "blocks with a state that each pass changes", "dropout",
+    "blocks with a state that each pass changes", "dropout", "keywords, evaluated",
 )  # fmt: skip
 NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES]
 

@@ -173,7 +173,7 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
 
 @pytest.mark.parametrize(
     ("lacking", "quantity"),
-    [({"peaks": {}}, PEAK), ({"step_s": [], "turns": None}, TIME), ({"first_step_s": None}, verdicts.FIRST)],
+    [({"peaks": {}}, PEAK), ({"step_s": [], "turns": None}, TIME), ({"first_step_s": None}, judge.FIRST)],
 )
 def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
     """The other quantities stand, but that without a block there is no first step of one either."""
@@ -243,7 +243,7 @@ def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
     drifting = [times(r, 3.0 ** (i // 2)) for i, r in enumerate(found)]
     alone = times(rounds(originals(1)[0], 1, session="alone")[0], 100)
     for row in judge.rows_of([*drifting, alone], OLD, NEW):
-        if row.quantity in (TIME.name, verdicts.FIRST.name):
+        if row.quantity in (TIME.name, judge.FIRST.name):
             assert row.base_value
             assert row.change_value
             assert row.ratio == pytest.approx(row.change_value / row.base_value)

@@ -10,8 +10,10 @@ from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "as_on_a_cpu.py"
-OFTEN = ("transformer/torch/train/checkpoint/b4/cpu", "unet3d/torch/train/accumulate/b4/cpu")
+OFTEN = ("transformer/torch/train/checkpoint/b4/tiny", "unet3d/torch/train/accumulate/b4/tiny")
 CASES = {  # and how many bytes each weight has on the host, where a card's device memory has none of it: Adam's counter
+    "transformer/torch/train/checkpoint/b4/tiny": 4,
+    "unet3d/torch/train/accumulate/b4/tiny": 0,
     "transformer/torch/train/fp32/b4/cpu": 4,
     "transformer/torch/train/checkpoint/b4/cpu": 4,
     "transformer/torch/eval/no_grad/b4/cpu": 0,

