@@ -56,6 +56,13 @@ def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
     return framework_rows[less].sort_values("shared_ratio", kind="stable")
 
 
+def with_price(found: Sequence[Any]) -> list[Any]:
+    """Of strategies that save memory the first; where that was not timed, also the first that was: the least memory that has a
+    price."""
+    timed = [row for row in found if pd.notna(row.time_ratio)]
+    return [*found[:1], *(row for row in timed[:1] if row is not found[0])]
+
+
 def cost(row: Any) -> str:
     """What it takes in time."""
     if pd.isna(row.time_ratio):

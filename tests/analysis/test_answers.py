@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from framebench.analysis import frames, rows
-from framebench.analysis.answers import answering, compared, least
+from framebench.analysis.answers import answering, compared, least, with_price
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import answer
 from framebench.features.advise.advice import advise
@@ -101,3 +101,28 @@ def test_the_answer_says_a_fault_once_and_what_was_not_timed() -> None:
     assert nothing[4] == "nothing"
     (lost,) = answer(frames.of_rows(frames.rows(broken[:1]))).rows
     assert lost[2] == "not measured"
+
+
+TIMES = {"fp32": 1.0, "accumulate": 1.2}
+PRICED = [r._replace(time_ratio=TIMES.get(r.strategy)) for r in OTHER]
+
+
+def test_the_least_memory_has_a_price_beside_it() -> None:
+    table = frames.of_rows(PRICED)
+    ((_, found),) = least(compared(rows.shown(table)))
+    assert [row.strategy for row in with_price(found)] == ["checkpoint", "accumulate"]
+    ((_, timed),) = least(compared(rows.shown(frames.of_rows([r._replace(time_ratio=1.5) for r in OTHER]))))
+    assert [row.strategy for row in with_price(timed)] == ["checkpoint"]
+    assert [row.strategy for row in with_price(found[:1])] == ["checkpoint"]
+    assert with_price([]) == []
+
+
+def test_the_answer_has_a_row_for_the_least_and_one_for_the_least_that_was_timed() -> None:
+    made_of = answer(frames.of_rows(PRICED))
+    assert [*made_of.data["strategy"]] == ["checkpoint", "accumulate"]
+    first, second = made_of.data["time"]
+    assert (first, second) == ("not timed", "~1.20")
+    assert "the least that was" in made_of.caption
+    timed = answer(frames.of_rows([r._replace(time_ratio=1.5) for r in OTHER]))
+    assert len(timed.data) == 1
+    assert "the least that was" not in timed.caption

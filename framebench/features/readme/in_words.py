@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import compared, cost, least
+from framebench.analysis.answers import compared, cost, least, with_price
 from framebench.analysis.comparison import mib
 from framebench.analysis.results import Results
 from framebench.features.readme import stands_out
@@ -52,9 +52,7 @@ def line(framework: str, saving: list[Any]) -> str:
     """The least memory; where that was not timed, also the least of what was."""
     if not saving:
         return f"{framework}: no strategy saves memory."
-    timed = [row for row in saving if pd.notna(row.time_ratio)]
-    shown = saving[:1] if saving[0] in timed[:1] else [*saving[:1], *timed[:1]]
-    return f"{framework}: {', or '.join(map(_needs, shown))}."
+    return f"{framework}: {', or '.join(map(_needs, with_price(saving)))}."
 
 
 def _needs(row: Any) -> str:
