@@ -15,6 +15,7 @@ from framebench.suite.registry import SCENARIOS, find
 from framebench.suite.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
 
 DEFAULT_SIZE = "cpu"
+FULL_SIZE = "full"  # of a published model: what a device that is not here is asked for
 DECODED = 32
 STILL = "/still"  # ends the key of values that were computed without random numbers
 BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")

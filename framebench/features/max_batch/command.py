@@ -17,7 +17,7 @@ from framebench.features.max_batch import oom_recovery
 from framebench.models import spec
 from framebench.records.search import Fit
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.user_file import Fault
 
@@ -58,7 +58,7 @@ def max_batch_(
     workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
     if device is not None:
-        baseline = given if given.strategy else given._replace(strategy=SCENARIOS[stage].baseline)
+        baseline = given._replace(strategy=given.strategy or SCENARIOS[stage].baseline, size=given.size or FULL_SIZE)
         within = parse_bytes(budget) if budget else None
         raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, within, results, as_json))
     if budget is None:

@@ -19,20 +19,44 @@ from framebench.features.devices.fit import advised
 from framebench.features.devices.fit.fitting import Offer, Search, errors
 from framebench.features.devices.plans import planning
 from framebench.features.devices.plans.planned import Planned
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.models.spec import workload
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.registry import find as strategy_of
 from framebench.suite.registry import in_use
 from framebench.suite.selectors import select
 
+PACE = "PyTorch's take some 10 s each on a calm machine, JAX's up to a minute."
+
 
 def advise_on_device(given: Parts, device: str, budget: int | None, results: Path, as_json: bool) -> bool:
-    """Print what fits. Returns whether nothing does. Raises UnknownCase and UnknownDevice."""
+    """Print what fits: at the batch that is named; up to the largest batch, where a size is named and no batch; or at the usual
+    batch of the full size. Returns whether nothing does. Raises UnknownCase and UnknownDevice."""
     card = find(device)
+    given = _with_size(given)
     cases, left_out = candidates(given, card)
     if given.batch is not None:
         return fit_on_device(cases, left_out, device, budget, results, as_json)
+    say(
+        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each; "
+        f"at one batch: framebench advise '{_asked(given)}' --device {device}"
+    )
     searches = [Search(case, card, errors(results)[case.framework], budget) for case in cases]
     return _show(largest(searches, results), None, left_out, as_json)
+
+
+def _with_size(given: Parts) -> Parts:
+    """Where neither size nor batch is named, those of the published model."""
+    sizes = workload(given.workload or "transformer").sizes
+    if given.size is not None or FULL_SIZE not in sizes:
+        return given
+    return given._replace(size=FULL_SIZE, batch=given.batch or sizes[FULL_SIZE].base)
+
+
+def _asked(given: Parts) -> str:
+    """At the usual batch of its size."""
+    name, size = given.workload or "transformer", given.size or DEFAULT_SIZE
+    batch = workload(name).sizes[size].base
+    return f"{name}/{given.framework or '*'}/{given.scenario or 'train'}/{given.strategy or '*'}/b{batch}/{size}"
 
 
 def fit_on_device(
@@ -86,6 +110,9 @@ def largest(searches: Sequence[Search], results: Path) -> list[Offer]:
 
 def _plan(cases: Sequence[Case], device: Device, results: Path, environment: Environment | None = None) -> list[Planned]:
     """With progress. Interrupted, it ends the command."""
+    kept = len(planning.take_up(cases, device, results))
+    if kept < len(cases):
+        say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time. {PACE}")
     with err.status(f"{device.title}: {len(cases)} cases") as status:
         count = 0
 

@@ -72,6 +72,23 @@ def test_without_a_batch_the_largest_comes_first(predicted: Callable[[Size], lis
     assert "tf32" not in {case.strategy for case in asked}, "unless it is named"
 
 
+def test_without_size_and_batch_it_is_the_published_model(predicted: Callable[[Size], list[Case]]) -> None:
+    """At its usual batch, which is planned already, and not the size for processors."""
+    asked = predicted(lambda case: GIB)
+    assert told("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
+    assert {(case.batch, case.size) for case in asked} == {(64, "full")}
+    assert {case.framework for case in asked} == {"torch", "jax"}
+
+
+def test_it_is_said_first_how_much_is_planned(predicted: Callable[[Size], list[Case]], tmp_path: Path) -> None:
+    predicted(lambda case: GIB * case.batch)
+    asks = ("advise", "transformer/torch/train/{fp32,checkpoint}/*/full", "--device", "a100-40gb", "--results", str(tmp_path))
+    said = " ".join(told(*asks).stderr.split())
+    assert "Looking for the largest batch of each of 2 strategies" in said
+    assert "framebench advise 'transformer/torch/train/{fp32,checkpoint}/b8/full' --device a100-40gb" in said
+    assert "0 of 2 cases are kept; others are planned now, 2 at a time." in said
+
+
 def test_at_a_batch_each_has_its_answer(predicted: Callable[[Size], list[Case]]) -> None:
     sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
     predicted(lambda case: sizes[case.strategy])
@@ -105,9 +122,8 @@ def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], lis
 
 def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[Case]]) -> None:
     asked = predicted(lambda case: GIB * case.batch)
-    assert offers("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")[0]["case"].endswith(
-        "/fp32/b13/cpu"
-    )
+    asks = ("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")
+    assert offers(*asks)[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in asked} == {"fp32"}
 
 
