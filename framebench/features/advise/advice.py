@@ -48,7 +48,7 @@ class Question:
     batch: int | None = None
     size: str = "cpu"
     shape: Any = None
-    by: Literal["speed", "memory"] = "speed"  # what offers are sorted by
+    by: Literal["speed", "memory", "batch"] = "speed"  # what offers are sorted by
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
@@ -158,6 +158,10 @@ def _by_memory(offers: Iterable[Offer]) -> list[Offer]:
     return sorted(offers, key=lambda o: (o.peak.needs, o.case))
 
 
+def _by_batch(offers: Iterable[Offer]) -> list[Offer]:
+    return sorted(offers, key=lambda o: (-o.case.batch, o.peak.needs, o.case))
+
+
 def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question) -> Evidence:
     """The rows that bear on the question; of a model that is only described, those that compute the same. Speeds of a device of
     another kind, or of another model, are none of the question's."""
@@ -183,7 +187,7 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
     speeds = max(relevant, key=lambda rows: len({(r.framework, r.strategy) for r in rows if r.throughput}))
     offers = answers(_evidence_of(asked, speeds, question), question, searches)
-    order = _by_speed if question.by == "speed" else _by_memory
+    order = {"speed": _by_speed, "memory": _by_memory, "batch": _by_batch}[question.by]
     fitting, beyond = order(o for o in offers if o.fits), _by_memory(o for o in offers if not o.fits)
     return Advice(
         question, (speeds or asked)[0].machine,

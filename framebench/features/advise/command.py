@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast
 
 import typer
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits."
 
 
-SORTS = "`speed`: fastest first. `memory`: least memory first."
+SORTS = "`speed`: fastest first. `memory`: least memory first. `batch`: largest batch first."
 
 
 def _checked_sort(sort: str) -> str:
-    if sort not in ("speed", "memory"):
-        fail(f"--sort {sort!r}: choose speed or memory", 2)
+    if sort not in ("speed", "memory", "batch"):
+        fail(f"--sort {sort!r}: choose speed, memory or batch", 2)
     return sort
 
 
@@ -95,7 +95,7 @@ def advise(
     shape = _shape(workload, parameters, sequence, width, layers, vocabulary)
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
-        "memory" if sort == "memory" else "speed",
+        cast(Literal["speed", "memory", "batch"], sort),
     )  # fmt: skip
     raise typer.Exit(_answered(question, have, machine, results, every, as_json))
 

@@ -54,7 +54,8 @@ def order(advice: Advice) -> str:
     """What those that fit are sorted by."""
     if advice.question.by == "speed" and any(o.throughput for o in advice.fitting):
         return "fastest first"
-    return "largest batch first" if advice.question.by == "speed" and advice.question.batch is None else "least memory first"
+    by, batch = advice.question.by, advice.question.batch
+    return "largest batch first" if by == "batch" or (by == "speed" and batch is None) else "least memory first"
 
 
 def _cells(o: Offer, budget: int) -> tuple[str, ...]:
@@ -95,6 +96,9 @@ def short(o: Offer) -> str:
     return f"{o.case.framework} {o.case.strategy} at batch {o.case.batch} ({o.peak.kind} {mib(o.peak.value)} MiB)"
 
 
+TRY = "`framebench max-batch` tries it, and may find more"
+
+
 def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
     """The answer in words, first of all. `roomiest`: the largest batch that fits at all, where the one asked for does not."""
     if not advice.fitting:
@@ -104,10 +108,10 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
     how = {
         "search": "was tried under an enforced limit",
         "record": "follows from its measured peak",
-        "prediction": "is predicted",
+        "prediction": f"is predicted with room to spare ({TRY})",
     }
     least = "allows the largest batch" if order(advice).startswith("largest") else "needs least"
-    fast = least if q.by == "memory" else f"{least}; no speed was measured that could rank it"
+    fast = least if q.by != "speed" else f"{least}; no speed was measured that could rank it"
     if q.by == "speed" and best.speed and best.throughput:
         at = "" if best.speed.case == best.case.id else f", measured at b{best.speed.batch} {best.speed.size}"
         fast = f"is fastest: {rate(best.speed)}{at}"

@@ -241,3 +241,12 @@ def test_one_measured_batch_brackets_the_others() -> None:
         assert offer.peak.low is not None
         assert offer.peak.low <= (eight.host_rss_bytes or 0) <= offer.peak.needs
         assert offer.peak.low >= lower_bound(offer.case).total
+
+
+def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
+    found = [made("torch", s, b, peak, 1.0) for s, peak in (("fp32", 400), ("checkpoint", 200)) for b in (4, 8)]
+    advice = asked(found, replace(QUESTION, budget=4 * MIB, batch=None, by="batch"))
+    batches = [o.case.batch for o in advice.fitting]
+    assert len(set(batches)) > 1
+    assert batches == sorted(batches, reverse=True)
+    assert show.order(advice) == "largest batch first"
