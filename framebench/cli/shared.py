@@ -206,7 +206,9 @@ def machine_of(folder: Folder, named: str | None, answers: Callable[[str], bool]
         fail(str(error), 1 if isinstance(error, NoRecords) else 2)
     if others := [name for name in folder.machines if name != chosen and named is None]:
         here = provenance.machine_name()
-        why = ", this one" if chosen == here else f", as this one, {here}, has no such records" if here in others else ""
+        first = here if here in others else folder.machines[0]
+        lacking = f", as {'this one, ' if first == here else ''}{first}{',' * (first == here)} has no such records"
+        why = ", this one" if chosen == here else lacking if first != chosen else ""
         say(f"machine {chosen}{why}; --machine takes the records of another: {', '.join(others)}")
     return chosen
 

@@ -135,6 +135,9 @@ def test_this_machine_answers_where_it_can_and_else_the_published_one(results: P
         in other.stderr
     )
     assert framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "elsewhere")
+    told = [framebench("show", case, "--results", str(results)).stderr for case in ("transformer/torch/train/fp32", TRAIN.id)]
+    assert sorted("has no such records" in one for one in told) == [False, True], "of one of them the first machine has none"
     everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
     assert "  here, 1\n" in everybody
     assert "  published, 2.13.0" in everybody

@@ -12,6 +12,15 @@ from framebench.engine import installed, runner
 from framebench.engine.progress import CaseProgress
 from framebench.features.compare import measure
 from framebench.suite import selectors
+from framebench.suite.case import DEFAULT_SIZE, Case
+
+TINY = "tiny"
+
+
+def _usual(case: Case) -> str:
+    """Of the size that people compare."""
+    batch = case.spec.preset(DEFAULT_SIZE).base
+    return f"for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
 
 
 @app.command("compare", rich_help_panel=MEASURE)
@@ -38,6 +47,8 @@ def compare_(
         fail(f"{over.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
     for difference in measure.differences(*pair):
         say(f"note: the cases differ in {difference}")
+    if small := next((case for case in pair if case.size == TINY), None):
+        say(f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a process; {_usual(small)}")
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
     named = " ".join(["compare", base, change, f"{blocks} blocks", *([f"--env {env}"] if env else []), str(options)])
     with session(results, named) as opened:
