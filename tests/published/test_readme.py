@@ -26,7 +26,8 @@ def prose(text: str) -> str:
 def sentences(text: str) -> list[list[str]]:
     """Their words, of each paragraph and each line of a list."""
     parts = re.split(r"\n\s*\n|\n(?=- )", prose(text))
-    split = (re.split(r"(?<=[.?!:])\s+(?=[A-Z*`\[]|asv|cuDNN|framebench|[a-z-]+\.md|\d)", " ".join(part.split())) for part in parts)
+    begins = r"(?<=[.?!:])\s+(?=[A-Z*`\[]|asv|cuDNN|framebench|[a-z-]+\.md|\d)"
+    split = (re.split(begins, " ".join(part.split())) for part in parts)
     return [words for part in split for one in part if (words := re.findall(r"\S*\w\S*", one))]
 
 
@@ -37,7 +38,9 @@ def test_the_readme_is_about_a_thousand_words_in_short_sentences() -> None:
     assert median(lengths) <= 15
 
 
-GUIDES = ("budget", "commands", "data", "explain", "findings", "growth", "peak", "predict", "reading", "strategies", "try", "versions")
+GUIDES = (
+    "budget", "commands", "data", "explain", "findings", "growth", "peak", "predict", "reading", "strategies", "try", "versions"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GUIDES)
