@@ -97,7 +97,7 @@ def detail(entry: Entry) -> Comparison:
     return Comparison.of_text(
         f"{entry.name}: {entry.says}",
         f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.judged}. Transfers to a GPU? {transfers(entry)}. "
-        f"{entry.remark} {entry.recommendation}",
+        f"{' '.join(entry.reasons)} {entry.recommendation}",
         LINES,
         tuple(arm(one) for one in entry.lines),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),
