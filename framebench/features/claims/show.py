@@ -93,13 +93,13 @@ def count(records: Sequence[str]) -> str:
 
 
 def detail(entry: Entry) -> Comparison:
-    """One claim's arms, the deciding ones first."""
+    """The answer, and one claim's arms, the deciding ones first."""
     return Comparison.of_text(
-        f"{entry.name}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.judged}. Transfers to a GPU? {transfers(entry)}. "
-        f"{' '.join(entry.reasons)} {entry.recommendation}",
+        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}; claimed: {entry.claimed} "
+        f"({entry.metric}).\nWhat to do: {entry.recommendation}",
+        f"Transfers to a GPU? {transfers(entry)}. {' '.join(entry.reasons)}",
         LINES,
-        tuple(arm(one) for one in entry.lines),
+        tuple(arm(one) for one in sorted(entry.lines, key=lambda one: not one.decides)),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),
         machine=entry.machine,
     )

@@ -123,6 +123,7 @@ def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) ->
         told = found.remark
         assert "Beside: " not in detail(found).caption, "the table above has the arm"
         assert "recomputed" in " ".join(row[0] for row in detail(found).rows)
+        assert [row[1] for row in detail(found).rows] == sorted((row[1] for row in detail(found).rows), reverse=True)
         if workload == "transformer":
             assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
     assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told

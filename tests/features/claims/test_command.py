@@ -106,6 +106,7 @@ def test_one_claim_is_shown_with_its_arms(results: Path, arguments: list[str]) -
     told = REGISTRY.chosen(arguments)
     assert [f"m: {claim.name}: {claim.says}" in re.sub(r"\s+", " ", printed) for claim in told] == [True] * len(told)
     assert printed.count("decides ┃") == len(told)
+    assert len(re.findall(r"Verdict: .*?What to do: .*?decides ┃", printed, re.DOTALL)) == len(told), "the answer comes first"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def kept(predictions: Sequence[Planned], title: str = "Predictions kept") -> Com
         return None
     caption = (
         f"{older.total()} of {count.total()} were made by older code of framebench, or with other figures of the device. "
-        "framebench predict CASES --device NAME makes one of these again, and takes the others as they are."
+        "Such a prediction is made again when `framebench predict CASES --device NAME` asks for it."
     )
     rows = tuple((*place, str(count[place]), str(older[place])) for place in order)
     return Comparison.of_text(title, caption, ("device", "release", "cases", "by older code"), rows, left=2)
