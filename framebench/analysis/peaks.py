@@ -129,7 +129,7 @@ def _by_parts(r: Row, case: Case) -> Peak:
     peak, fixed = float(r.step_bytes or 0), measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     line = fixed + (peak - fixed) * case.batch / r.batch
     low, high = sorted((max(line, least.total), max(least.total + peak - measured_bound.total, least.total)))
-    method = f"line through batch {r.batch} and what no batch changes"
+    method = f"scaled from batch {r.batch}, weights and states fixed"
     return Peak("predicted", method, max(line, least.total), low, high)
 
 

@@ -41,24 +41,15 @@ WIDE = 120  # columns that the support matrix takes with its reasons
 @app.command("list", rich_help_panel=READ)
 def list_(
     selectors: Selectors = None,
-    strategies: Annotated[bool, typer.Option("--strategies", help="Show the support matrix, with reasons.")] = False,
+    strategies: Annotated[
+        bool, typer.Option("--strategies", help="What each framework has, and why not: of all cases, or of those named.")
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the cases of a profile or a selector, or the support matrix."""
+    """List cases, or with --strategies what a framework has and why it lacks the rest: `list --strategies '*/jittor'`."""
     if strategies:
-        from framebench.analysis.reports import support
-
-        if as_json:
-            rows = [
-                {"scenario": scenario, **dict(zip(support.SUPPORT, support.supported(stage, name)))}
-                for scenario, stage in SCENARIOS.items()
-                for name in [*names(scenario), *(name for where, name in OVER_RANKS if where == scenario)]
-            ]
-            typer.echo(json.dumps(rows, indent=1))
-        else:
-            for part in support.every_table() if out.width >= WIDE else support.in_short():
-                part.terminal(out)
+        _strategies(chosen(selectors, [], profile, size="*"), as_json)
         return
     chosen_cases = chosen(selectors, profiles.profile(), profile)
     if as_json:
@@ -71,6 +62,21 @@ def list_(
     for case in chosen_cases:
         note = "" if case.support.supported else f"  unsupported: {case.support.why}"
         typer.echo(f"{case.id}{note}")
+
+
+def _strategies(cases: Sequence[Case], as_json: bool) -> None:
+    """Of these cases, or else of all."""
+    from framebench.analysis.reports import support
+
+    if as_json:
+        every = [(s, name) for s in SCENARIOS for name in (*names(s), *(name for where, name in OVER_RANKS if where == s))]
+        places = dict.fromkeys((c.scenario, c.strategy) for c in cases) or every
+        rows = [{"scenario": s, **dict(zip(support.SUPPORT, support.supported(SCENARIOS[s], name)))} for s, name in places]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    in_full = support.every_table if out.width >= WIDE else support.in_short
+    for part in support.of_cases(cases) if cases else in_full():
+        part.terminal(out)
 
 
 def _folded(cases: Sequence[Case], width: int) -> Iterator[str]:

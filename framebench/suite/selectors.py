@@ -57,8 +57,16 @@ def select(selector: str, size: str = DEFAULT_SIZE, among: list[Case] | None = N
         matching_cases = [c for c in matching_cases if fnmatchcase(c.id.split("/")[place], patterns[place])]
         if not matching_cases:
             suggestions = few(list(valid), patterns[place])
-            raise UnknownCase(f"no {name} {patterns[place]!r} in {selector!r}; choose from: {suggestions}")
+            said = f"no {name} {patterns[place]!r} in {selector!r}; choose from: {suggestions}"
+            raise UnknownCase(f"{said}{_misplaced(patterns[place], place)}")
     return matching_cases
+
+
+def _misplaced(asked: str, place: int) -> str:
+    """Where a part belongs that is right but for its place."""
+    kinds = {"framework": FRAMEWORKS, "scenario": SCENARIOS, "strategy": {name for _, name in STRATEGIES}}
+    right = [(kind, at) for at, (kind, valid) in enumerate(kinds.items(), 1) if asked in valid and at != place]
+    return "".join(f". {asked!r} is a {kind}: write '{'*/' * at}{asked}'" for kind, at in right[:1])
 
 
 def few(valid: Sequence[str], asked: str, between: str = ", ") -> str:

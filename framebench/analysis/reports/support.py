@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from framebench.analysis.comparison import Comparison
 from framebench.models import spec
+from framebench.suite.case import Case
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
-from framebench.suite.strategy import FRAMEWORKS, Scenario, Strategy
+from framebench.suite.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 
 SUPPORT = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
 GENERATED = "Generated from framebench/suite/registry.py."
 
 
@@ -75,12 +77,52 @@ def _exclusions() -> Comparison:
 
 def in_short() -> Iterator[Comparison]:
     """For a narrow terminal: what each framework has, without how or why."""
-    caption = "How, or why not: docs/strategies.md, `--json`, or a terminal of 120 columns."
+    caption = "How, or why not: framebench list --strategies '*/jittor', or docs/strategies.md."
     for scenario, stage in SCENARIOS.items():
         full = (supported(stage, name) for name in in_use(scenario))
         rows = [(name, *(text.partition(":")[0] for text in cells), does) for name, does, _, *cells, _ in full]
         head = ("strategy", *FRAMEWORKS, "what it does")
         yield Comparison.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
+
+
+def of_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
+    """What each framework has of the strategies of these cases, and why it lacks the others. Combinations, and what only tests
+    an article's sentence, are shown where nothing else was named."""
+    places: dict[tuple[str, str, str], list[Case]] = {}
+    for case in cases:
+        places.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
+    usual = {place: same for place, same in places.items() if "+" not in place[2] and not same[0].plan.only_for_claims}
+    for framework in FRAMEWORKS:
+        yield from _of_framework(framework, [same for place, same in (usual or places).items() if place[0] == framework])
+
+
+def _of_framework(framework: str, places: Sequence[list[Case]]) -> Iterator[Comparison]:
+    """Each of `places` has the cases of one strategy in one scenario."""
+    there: dict[str, dict[str, list[str]]] = {}
+    lacking: dict[str, dict[str, None]] = {}
+    for same in places:
+        cell = _cell(same)
+        if cell.supported:
+            how = f"{cell.kind}: {cell.why}" if len(places) <= FEW else cell.kind
+            there.setdefault(how, {}).setdefault(same[0].scenario, []).append(same[0].strategy)
+        else:
+            lacking.setdefault(cell.why, {})[same[0].strategy] = None
+    if there:
+        example = next(iter(next(iter(there.values())).values()))[-1]
+        told = f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. Words: docs/strategies.md."
+        caption = told if len(places) > FEW else ""
+        rows = [("; ".join(f"{s}: {', '.join(found)}" for s, found in each.items()), how) for how, each in there.items()]
+        yield Comparison.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
+    if lacking:
+        absent = [(", ".join(found), why) for why, found in lacking.items()]
+        yield Comparison.of_text(f"{TITLES[framework]} does not have", "", ("strategies", "why"), absent)
+
+
+def _cell(same: Sequence[Case]) -> Cell:
+    """The strategy's, unless none of these cases can have it: then why not there."""
+    cell = same[0].plan.cells[same[0].framework]
+    refused = not isinstance(cell, AlwaysOn) and not any(case.support.supported for case in same)
+    return same[0].support if cell.supported and refused else cell
 
 
 def every_table() -> list[Comparison]:

@@ -43,14 +43,14 @@ def claims(
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """What articles claim and users report about memory, what was measured, and the verdict. A named claim is shown with every
-    comparison behind it."""
+    """What articles claim and users report about memory, what was measured, and the verdict. Several claims are a list; one is
+    shown with every comparison behind it."""
     from framebench.analysis.results import Results as Folder
     from framebench.features.claims.claim import UnknownClaim
     from framebench.features.claims.entries import as_json as plain
     from framebench.features.claims.ledger import ledger
     from framebench.features.claims.registry import REGISTRY
-    from framebench.features.claims.show import detail, parts, table
+    from framebench.features.claims.show import detail, in_short, parts
 
     if size not in (valid_sizes := sorted({p.size for p in profiles.PROFILES.values()})):
         fail(f"no size {size!r}; sizes: {', '.join(valid_sizes)}", 2)
@@ -65,12 +65,13 @@ def claims(
     entries = entries or ledger(folder, where, size, ids or [])
     if as_json:
         typer.echo(json.dumps([plain(entry) for entry in entries], indent=1))
+    elif len({entry.id for entry in entries}) == 1:
+        for entry in entries:
+            detail(entry).terminal(out)
     else:
         for name in dict.fromkeys(entry.machine for entry in entries):
             for part in parts([entry for entry in entries if entry.machine == name]):
-                table(part).terminal(out)
-        for entry in entries if ids else ():
-            detail(entry).terminal(out)
+                in_short(part).terminal(out)
     raise typer.Exit(bool(failed))
 
 

@@ -104,7 +104,8 @@ class Entry:
     recommendation: str
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
-    remark: str  # who disagrees or what is not met, what is missing, and facts from documents
+    reasons: tuple[str, ...]  # who disagrees or what is not met, what is missing, and facts from documents
+    arms_told: tuple[str, ...]  # arms of cards and beside, in words
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -116,6 +117,10 @@ class Entry:
     def name(self) -> str:
         """`A1`, or `B2 memory`."""
         return f"{self.id} {self.part}".strip()
+
+    @property
+    def remark(self) -> str:
+        return " ".join((*self.reasons, *self.arms_told))
 
     @property
     def judged(self) -> str:
@@ -224,5 +229,5 @@ def hull(lines: Sequence[Line]) -> tuple[float | None, float | None, float | Non
 
 def as_json(entry: Entry) -> dict[str, Any]:
     """For programs: the entry, `measured`, `low` and `high` as numbers, its arms below."""
-    fields = asdict(entry) | {"measured": entry.value, "text": entry.measured}
+    fields = asdict(entry) | {"measured": entry.value, "text": entry.measured, "remark": entry.remark}
     return fields | {"lines": [asdict(one) | {"measured": one.value, "text": one.measured} for one in entry.lines]}

@@ -12,7 +12,7 @@ from framebench.features.claims.entries import Entry, Line, counted, hull, quali
 from framebench.features.claims.lines import applies, line
 from framebench.features.claims.needs import Conditions
 from framebench.features.claims.registry import REGISTRY
-from framebench.features.claims.remarks import remark
+from framebench.features.claims.remarks import remarks
 from framebench.features.claims.rule import NOT_MEASURED, UNMET, Verdict, summary
 from framebench.features.claims.store import NAMES, Measured
 from framebench.suite.case import DEFAULT_SIZE
@@ -43,7 +43,7 @@ def entry(claim: Claim, measured: Measured, size: str, with_cards: Sequence[Meas
     return Entry(
         claim.id, claim.part, claim.source, claim.says, verdict, qualifier(verdict, lines, claim.transfers_to_gpu),
         claim.claimed, claim.metric, *hull([one for one in alike if one.low is not None] or alike),
-        alike[0].form if alike else "", advice(claim, lines), claim.transfers_to_gpu, claim.why, remark(claim, lines, where),
+        alike[0].form if alike else "", advice(claim, lines), claim.transfers_to_gpu, claim.why, *remarks(claim, lines, where),
         command(claim, lines, verdict, size), tuple(dict.fromkeys(files)), tuple(lines), measured.machine, size,
         measured.protocol,
     )  # fmt: skip

@@ -10,8 +10,9 @@ from framebench.features.claims.needs import Conditions
 from framebench.features.claims.rule import DOES_NOT_RUN, UNMET, sides
 
 
-def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
-    """What the numbers cannot say, and the numbers that decide nothing: no arm is withheld."""
+def remarks(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the numbers cannot say, and the numbers that decide nothing: no arm is withheld. Second: what a list of
+    arms says too."""
     deciding = [one for one in lines if one.decides]
     met = [one for one in deciding if one.verdict != UNMET]
     printed = [one for one in lines if one.decides or one.value is not None or one.verdict == DOES_NOT_RUN]
@@ -19,9 +20,12 @@ def remark(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> str:
     why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
     proof = claim.definition and f"By definition: {claim.definition}"
     gaps = ("; ".join(filter(None, (claim.needs.lacking(), _unmet(claim, deciding)))), _missing(met), why)
-    told = (_on_cards(met), beside([one for one in lines if not one.decides]))
-    parts = (disagree, proof, _undecided(met), *gaps, *told, *_circumstances(printed, looked_up))
-    return " ".join(part if part.endswith(".") else f"{part}." for part in (*parts, claim.note) if part)
+    own = _sentences(disagree, proof, _undecided(met), *gaps, claim.note, *_circumstances(printed, looked_up))
+    return own, _sentences(_on_cards(met), beside([one for one in lines if not one.decides]))
+
+
+def _sentences(*parts: str) -> tuple[str, ...]:
+    return tuple(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
 def _missing(met: Sequence[Line]) -> str:

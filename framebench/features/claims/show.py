@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
@@ -17,12 +18,13 @@ from framebench.suite.case import Case
 
 HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
+IN_SHORT = ("id", "claim", "measured", "verdict")
+SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
-    "measured: median of all arms that decide, in brackets the lowest and the highest end of their intervals; no brackets "
-    "where all print as one number; of arms that disagree the range alone. Changes are against the base of each arm. Planned "
-    "arms are predictions for an H100 at full size, with their published error. In square brackets the arms on which advice "
-    "rests. Rule: docs/claims.md."
+    "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
+    "Where arms disagree, the range stands alone. A change is against the base of its arm. Planned arms are predictions for "
+    "an H100 at full size, with their published error. Square brackets count the arms behind an advice. Rule: docs/claims.md."
 )
 
 
@@ -42,6 +44,17 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
         notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=machine,
     )
+
+
+def in_short(entries: Sequence[Entry]) -> Comparison:
+    """One row for each claim, short enough to choose from; the arms, and what to do, are in its details."""
+    whole = table(entries)
+    rows = [(e.name, shorten(e.says, SAYS, placeholder=" ..."), e.measured, e.verdict) for e in entries]
+    caption = (
+        "Measured is the median of the arms that decide, or their range where they disagree. "
+        f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
+    )
+    return Comparison.of_text(whole.title, caption, IN_SHORT, rows, left=len(IN_SHORT), machine=whole.machine)
 
 
 def protocol(entries: Sequence[Entry]) -> str:
@@ -80,13 +93,13 @@ def count(records: Sequence[str]) -> str:
 
 
 def detail(entry: Entry) -> Comparison:
-    """One claim's arms, the deciding ones first."""
+    """The answer, and one claim's arms, the deciding ones first."""
     return Comparison.of_text(
-        f"{entry.name}: {entry.says}",
-        f"{entry.metric}; claimed: {entry.claimed}; verdict: {entry.judged}. Transfers to a GPU? {transfers(entry)}. "
-        f"{entry.remark} {entry.recommendation}",
+        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}; claimed: {entry.claimed} "
+        f"({entry.metric}).\nWhat to do: {entry.recommendation}",
+        f"Transfers to a GPU? {transfers(entry)}. {' '.join(entry.reasons)}",
         LINES,
-        tuple(arm(one) for one in entry.lines),
+        tuple(arm(one) for one in sorted(entry.lines, key=lambda one: not one.decides)),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),
         machine=entry.machine,
     )

@@ -11,8 +11,9 @@ from framebench.features.claims.cards import added
 from framebench.features.claims.lines import line, stands_for
 from framebench.features.claims.needs import Conditions, Needs
 from framebench.features.claims.plans import Plan
-from framebench.features.claims.remarks import remark
+from framebench.features.claims.remarks import remarks
 from framebench.features.claims.samples import ADDED, PEAK, evidence
+from framebench.features.claims.show import detail
 from framebench.features.claims.store import Measured
 from framebench.records.record import Proof
 from tests.features.claims.judged import MIB, made_up, one, probe, put, turns
@@ -100,7 +101,7 @@ def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None
         assert [one.decides for one in lines] == [False, True, True]
         assert [one.value for one in lines] == [0.1, 0.5, change / 100]
         assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
-        told = remark(claim, lines)
+        told = " ".join(remarks(claim, lines)[1])
         assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in told
         assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in told, "nor is the plan withheld"
 
@@ -118,7 +119,11 @@ def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) ->
     for workload, peak in (("transformer", 60), ("unet3d", 90), ("resnet50", 80)):
         put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
         put(results, f"{workload}/torch/train/checkpoint/b4/tiny", peak)
-        told = one(results, claim).remark
+        found = one(results, claim)
+        told = found.remark
+        assert "Beside: " not in detail(found).caption, "the table above has the arm"
+        assert "recomputed" in " ".join(row[0] for row in detail(found).rows)
+        assert [row[1] for row in detail(found).rows] == sorted((row[1] for row in detail(found).rows), reverse=True)
         if workload == "transformer":
             assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
     assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told

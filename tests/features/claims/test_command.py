@@ -81,6 +81,34 @@ def test_the_command_prints_json(results: Path) -> None:
     assert {entry["verdict"] for entry in json.loads(found.stdout)} == {"precondition not met here"}
 
 
+@pytest.mark.parametrize("arguments", [[], ["mixed precision"], ["B1", "B2"]])
+def test_several_claims_are_a_list_to_choose_from(results: Path, arguments: list[str]) -> None:
+    """A short sentence and a verdict for each, and the command that prints one of them; no arm, no remark."""
+    compiled(results, 80)
+    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
+    names = [claim.name for claim in REGISTRY.chosen(arguments)]
+    assert all(" ".join(f"| {name} |".split()) in _cells(printed) for name in names)
+    assert "decides" not in printed
+    assert not re.search(r"^- ", printed, re.MULTILINE)
+    assert f"framebench claims '{names[0]}'" in re.sub(r"\s+", " ", printed)
+    assert len(printed.splitlines()) < 3 * len(names) + 20
+
+
+def _cells(printed: str) -> str:
+    return re.sub(r"\s+", " ", printed.replace("│", "|"))
+
+
+@pytest.mark.parametrize("arguments", [["B14"], ["B1 memory"], ["B1"], ["a thousand million parameters trains"]])
+def test_one_claim_is_shown_with_its_arms(results: Path, arguments: list[str]) -> None:
+    """All parts of one id, or what alone has the words that were typed."""
+    compiled(results, 80)
+    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
+    told = REGISTRY.chosen(arguments)
+    assert [f"m: {claim.name}: {claim.says}" in re.sub(r"\s+", " ", printed) for claim in told] == [True] * len(told)
+    assert printed.count("decides ┃") == len(told)
+    assert len(re.findall(r"Verdict: .*?What to do: .*?decides ┃", printed, re.DOTALL)) == len(told), "the answer comes first"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

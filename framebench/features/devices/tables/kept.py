@@ -1,4 +1,4 @@
-"""How many predictions are kept, and how many of them other sources than these have made."""
+"""How many predictions are kept, and how many of them older code has made."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def kept(predictions: Sequence[Planned], title: str = "Predictions kept") -> Com
     if not order:
         return None
     caption = (
-        f"{older.total()} of {count.total()} are of older sources: adapter, model, strategy, planner or device were others. "
-        "A case is planned anew when it is asked for: framebench predict CASES --device NAME."
+        f"{older.total()} of {count.total()} were made by older code of framebench, or with other figures of the device. "
+        "Such a prediction is made again when `framebench predict CASES --device NAME` asks for it."
     )
     rows = tuple((*place, str(count[place]), str(older[place])) for place in order)
-    return Comparison.of_text(title, caption, ("device", "release", "cases", "of older sources"), rows, left=2)
+    return Comparison.of_text(title, caption, ("device", "release", "cases", "by older code"), rows, left=2)
 
 
 def _place(planned: Planned) -> tuple[str, str]:

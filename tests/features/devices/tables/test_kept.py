@@ -1,4 +1,4 @@
-"""Predictions of older sources are counted, and what renews them is said."""
+"""Predictions that older code has made are counted, and what renews them is said."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_those_of_older_sources_are_counted() -> None:
     shown = kept([mine, planned(case=OTHER), planned(device="a100-40gb", origin=origin(code=code()))])
     assert shown
     assert shown.rows == (("h100-80gb", "jax 0.10.2", "2", "1"), ("a100-40gb", "jax 0.10.2", "1", "1"))
-    assert "2 of 3 are of older sources" in shown.caption, "another device's figures are other sources too"
+    assert "2 of 3 were made by older code" in shown.caption, "another device's figures are other sources too"
     assert "framebench predict CASES --device NAME" in shown.caption
     assert kept([]) is None
 
@@ -44,4 +44,4 @@ def test_both_commands_say_so(tmp_path: Path) -> None:
     for words in (("devices",), ("report", "--device", "h100-80gb")):
         told = framebench(*words, "--results", str(tmp_path))
         assert told.returncode == 0, told.stderr
-        assert "1 of 2 are of older sources" in " ".join(told.stdout.split())
+        assert "1 of 2 were made by older code" in " ".join(told.stdout.split())
