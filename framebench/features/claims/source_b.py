@@ -167,8 +167,8 @@ CLAIMS = (
         "kernels for grouped convolutions and their workspaces are others on a GPU",
         (Advice("Expect {range} of the peak.", "less"), COMPARE), part="memory",
         arms=(
-            *planned("train/grouped", "train/fp32", workloads=RESNET, frameworks=TORCH, label="grouped"),
-            *planned("train/depthwise", "train/fp32", workloads=RESNET, frameworks=TORCH, label="depthwise"),
+            *planned("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
+            *planned("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
             *ratios("train/grouped", "train/fp32", workloads=RESNET, label="grouped"),
             *ratios("train/depthwise", "train/fp32", workloads=RESNET, label="depthwise"),
         ),
@@ -193,11 +193,11 @@ CLAIMS = (
         (Advice("Remove the channels for real and rebuild the model: {range}.", "less"),),
         arms=(
             *ratios("train/width_half", "train/fp32"),
-            *planned("train/width_half", "train/fp32", frameworks=TORCH),
+            *planned("train/width_half", "train/fp32"),
         ),
         evidence=(
             *ratios("eval/width_half", "eval/no_grad", workloads=RESNET, label="eval"),
-            *planned("eval/width_half", "eval/no_grad", workloads=GPT, frameworks=TORCH, label="eval"),
+            *planned("eval/width_half", "eval/no_grad", workloads=GPT, label="eval"),
         ),
         note="The channels are gone from the model; masks are another row",
     ),
@@ -205,7 +205,7 @@ CLAIMS = (
         "B6", "A distilled, smaller student needs less memory than the model that it replaces.", "less", "peak, student / full model, eval",
         True, DATA_FLOW,
         (Advice("Serve the student: {range}. Whether it answers as well is not measured here.", "less"), COMPARE),
-        arms=(*ratios("eval/student", "eval/no_grad"), *planned("eval/student", "eval/no_grad", frameworks=TORCH)),
+        arms=(*ratios("eval/student", "eval/no_grad"), *planned("eval/student", "eval/no_grad")),
         evidence=(
             *ratios("train/distill", "train/fp32", MORE, workloads=("resnet50", "transformer"), label="distillation / training"),
             *ratios("train/student", "train/fp32", label="student alone, train"),
