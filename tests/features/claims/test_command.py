@@ -148,7 +148,7 @@ def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest
     found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {case.id for case in planned}
-    assert {case.framework for case in planned} == {"torch"}
+    assert {case.framework for case in planned} == {"torch", "jax"}
     ids = [case.id for case in measured]
     assert "resnet50/torch/train/width_half/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" not in ids
