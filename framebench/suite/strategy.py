@@ -5,6 +5,7 @@ The worker reads this inside any framework's environment, so it needs the standa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -31,7 +32,8 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        return type(self).__name__.lower() + (" (GPU)" if self.gpu else "")
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        return words + (" (GPU)" if self.gpu else "")
 
 
 class Native(Cell):

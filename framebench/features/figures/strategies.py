@@ -109,7 +109,7 @@ def _heat_title(group: pd.DataFrame) -> str:
 KINDS = {
     "native": ("#0173b2", "the framework has it"),
     "emulated": ("#56b4e9", "written by us"),
-    "alwayson": ("#949494", "always so"),
+    "always on": ("#949494", "always so"),
     "unsupported": ("#f0f0f0", "cannot be done"),
 }
 SEEN, FAIL = "\u25cf", "\u2717"
@@ -147,7 +147,7 @@ def support(df: pd.DataFrame) -> Figure:
 def _catalog() -> pd.DataFrame:
     """A row for each scenario, strategy that people use, and framework: how it is done, and whether on a GPU alone."""
     cells = [
-        (scenario, strategy, framework, cell.kind.split()[0], cell.gpu)
+        (scenario, strategy, framework, cell.kind.removesuffix(" (GPU)"), cell.gpu)
         for scenario in SCENARIOS
         for strategy in in_use(scenario)
         for framework, cell in find(scenario, strategy).cells.items()
