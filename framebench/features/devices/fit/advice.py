@@ -6,6 +6,7 @@ Predictions alone decide, so nothing is said of speed.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,14 @@ from framebench.engine.environments import Environment
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fit import advised
 from framebench.features.devices.fit.fitting import Offer, Search, errors
-from framebench.features.devices.plans import planning
+from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.planned import Planned
 from framebench.models.spec import workload
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.registry import find as strategy_of
 from framebench.suite.registry import in_use
 from framebench.suite.selectors import select
-
-PACE = "PyTorch's take some 10 s each on a calm machine, JAX's up to a minute."
+from framebench.suite.strategy import TITLES
 
 
 def advise_on_device(given: Parts, device: str, budget: int | None, results: Path, as_json: bool) -> bool:
@@ -45,7 +45,7 @@ def advise_on_device(given: Parts, device: str, budget: int | None, results: Pat
 
 
 def _with_size(given: Parts) -> Parts:
-    """Where neither size nor batch is named, those of the published model."""
+    """Where no size is named that of the published model, at its usual batch unless another is named."""
     sizes = workload(given.workload or "transformer").sizes
     if given.size is not None or FULL_SIZE not in sizes:
         return given
@@ -112,7 +112,8 @@ def _plan(cases: Sequence[Case], device: Device, results: Path, environment: Env
     """With progress. Interrupted, it ends the command."""
     kept = len(planning.take_up(cases, device, results))
     if kept < len(cases):
-        say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time. {PACE}")
+        pace = _pace(device, results)
+        say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
     with err.status(f"{device.title}: {len(cases)} cases") as status:
         count = 0
 
@@ -125,3 +126,13 @@ def _plan(cases: Sequence[Case], device: Device, results: Path, environment: Env
             return planning.plan_all(cases, device, results, say, told, environment=environment)
         except KeyboardInterrupt:
             fail("interrupted; what was planned is kept, and the same command goes on from there", 130)
+
+
+def _pace(device: Device, results: Path) -> str:
+    """How long those that are kept for the device took."""
+    took: dict[str, list[float]] = {}
+    for planned in store.every(results):
+        if planned.device == device.name and planned.outcome == "planned":
+            took.setdefault(TITLES[planned.framework], []).append(planned.origin.wall_s)
+    each = ", ".join(f"{name} {statistics.median(seconds):.0f} s" for name, seconds in took.items())
+    return f"; half of those kept took at most: {each}" if each else ""

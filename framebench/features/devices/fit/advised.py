@@ -57,7 +57,7 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
     caption = (
         f"Predicted, not measured; nothing is said of speed. Of {memory / GIB:,.2f} GiB the answer {beside}allows for a "
-        f"prediction that is off by {allowed}."
+        f"prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),

@@ -12,7 +12,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from framebench.cli.shared import app
-from framebench.features.devices.plans import planning
+from framebench.features.devices.catalog import find
+from framebench.features.devices.fit import advice
+from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from tests.features.devices.made import origin
@@ -86,7 +88,15 @@ def test_it_is_said_first_how_much_is_planned(predicted: Callable[[Size], list[C
     said = " ".join(told(*asks).stderr.split())
     assert "Looking for the largest batch of each of 2 strategies" in said
     assert "framebench advise 'transformer/torch/train/{fp32,checkpoint}/b8/full' --device a100-40gb" in said
-    assert "0 of 2 cases are kept; others are planned now, 2 at a time." in said
+    assert "0 of 2 cases are kept; others are planned now, 2 at a time" in said
+
+
+def test_how_long_plans_take_is_what_kept_ones_took(tmp_path: Path) -> None:
+    for strategy, seconds in (("fp32", 10.0), ("checkpoint", 20.0), ("accumulate", 90.0)):
+        one = of(Case("transformer", "torch", "train", strategy, 8, "full"), GIB)
+        store.write(tmp_path, one.model_copy(update={"origin": origin(wall_s=seconds)}))
+    assert advice._pace(find("a100-40gb"), tmp_path) == "; half of those kept took at most: PyTorch 20 s"
+    assert advice._pace(find("h100-80gb"), tmp_path) == ""
 
 
 def test_at_a_batch_each_has_its_answer(predicted: Callable[[Size], list[Case]]) -> None:
