@@ -31,7 +31,7 @@ HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum
 RULE = (
     "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
     "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "
-    f"corrected for the number of tests (Holm). Fewer than {BLOCKS} shared blocks are too few. How it is decided: "
+    f"corrected for the number of tests (Holm). Of times fewer than {BLOCKS} shared blocks are too few. How it is decided: "
     "docs/versions.md. MiB = 2^20 bytes."
 )
 
@@ -107,19 +107,21 @@ def summary(rows: list[Row]) -> str:
 
 
 def in_words(rows: list[Row]) -> str:
-    """What changed, in a sentence or two: how many differences were found, and the largest regression of each quantity."""
+    """What changed, in a few sentences: of each quantity how many cases are worse and better, and the largest regression."""
     decided = [r for r in rows if r.verdict in (REGRESSION, IMPROVEMENT, NONE) and r.ratio is not None]
-    verdict_counts = Counter(r.verdict for r in decided)
-    found = [f"{verdict_counts[v]} {v}{'s' * (verdict_counts[v] != 1)}" for v in (REGRESSION, IMPROVEMENT) if verdict_counts[v]]
-    compared = ", ".join(f"{count} of {quantity}" for quantity, count in Counter(r.quantity for r in decided).items())
+    counted = [_counted(quantity, decided) for quantity in dict.fromkeys(r.quantity for r in decided)]
     worst = {r.quantity: r for r in sorted(decided, key=lambda r: r.ratio or 0.0) if r.verdict == REGRESSION}
     largest = "; ".join(f"{r.ratio:.2f} x the {name} of {r.case}" for name, r in worst.items())
     (framework, old), (_, new) = parse(rows[0].base), parse(rows[0].change)
-    what = " and ".join(found) or "no difference that matters"
     return (
-        f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {what} in {len(decided)} comparisons "
-        f"({compared or 'none was decided'}).{f' Largest: {largest}.' if largest else ''}"
+        f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {'; '.join(counted) or 'nothing was decided'}."
+        f"{f' Largest: {largest}.' if largest else ''}"
     )
+
+
+def _counted(quantity: str, decided: list[Row]) -> str:
+    verdicts = Counter(r.verdict for r in decided if r.quantity == quantity)
+    return f"{quantity} is worse in {verdicts[REGRESSION]} of {verdicts.total()} cases, better in {verdicts[IMPROVEMENT]}"
 
 
 def held(rows: list[Row]) -> str:

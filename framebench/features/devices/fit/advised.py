@@ -12,7 +12,9 @@ from framebench.features.devices.tables.table import NAMES, by_reason
 from framebench.models.spec import OWN
 from framebench.suite.strategy import TITLES
 
-ASSUMED = "jax: what its plans may be off by is assumed, not measured: none was held against a card"
+ASSUMED = (
+    "jax: what its plans may be off by is assumed, not measured; docs/devices.md has how far an H200 was from some of them"
+)
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 
 
