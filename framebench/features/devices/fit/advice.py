@@ -37,8 +37,8 @@ def advise_on_device(given: Parts, device: str, budget: int | None, results: Pat
     if given.batch is not None:
         return fit_on_device(cases, left_out, device, budget, results, as_json)
     say(
-        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each; "
-        f"at one batch: framebench advise '{_asked(given)}' --device {device}"
+        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each"
+        f"{_pace(card, results)}. At one batch: framebench advise '{_asked(given)}' --device {device}"
     )
     searches = [Search(case, card, errors(results)[case.framework], budget) for case in cases]
     return _show(largest(searches, results), None, left_out, as_json)
@@ -65,6 +65,10 @@ def fit_on_device(
 ) -> bool:  # fmt: skip
     """The same of these cases at one batch. `environment`: in the place of the pinned one. Raises UnknownDevice."""
     card, allowed = find(device), errors(results)
+    kept = len(planning.take_up(cases, card, results))
+    if kept < len(cases):
+        pace = _pace(card, results)
+        say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
     predictions = _plan(cases, card, results, environment)
     offers = [Offer(case, planned, card, allowed[case.framework], budget) for case, planned in zip(cases, predictions)]
     return _show(offers, cases[0].batch, left_out, as_json)
@@ -110,10 +114,6 @@ def largest(searches: Sequence[Search], results: Path) -> list[Offer]:
 
 def _plan(cases: Sequence[Case], device: Device, results: Path, environment: Environment | None = None) -> list[Planned]:
     """With progress. Interrupted, it ends the command."""
-    kept = len(planning.take_up(cases, device, results))
-    if kept < len(cases):
-        pace = _pace(device, results)
-        say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
     with err.status(f"{device.title}: {len(cases)} cases") as status:
         count = 0
 
