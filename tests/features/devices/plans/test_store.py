@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from framebench.features.devices.plans import store
-from framebench.features.devices.plans.planned import Buffer
+from framebench.features.devices.plans import command, store
+from framebench.features.devices.plans.planned import Buffer, Planned
 from framebench.features.devices.plans.store import PlannedWarning
-from tests.features.devices.made import CASE, MIB, planned
+from tests.features.devices.made import CASE, MIB, origin, planned
+from tests.processes import framebench
 
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
@@ -39,6 +41,22 @@ def test_answers_of_ones_own_are_published_on_request(tmp_path: Path, monkeypatc
     assert store.publish(tmp_path, lambda one: one.case == CASE) == [mine]
     assert list(store.every(tmp_path)) == [mine]
     assert list(store.every(store.own(tmp_path))) == [rest]
+
+
+def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what failed, a file of one's own, or what older code has made."""
+    rules: list[Callable[[Planned], bool]] = []
+    monkeypatch.setattr(store, "publish", lambda _, chosen: rules.append(chosen) or [])
+    monkeypatch.setattr(command, "current", lambda one: one.origin.code != "old")
+    assert framebench("dev", "publish").returncode == 0
+    (chosen,) = rules
+    assert chosen(planned())
+    lacking = planned(
+        case=CASE.replace("fp32", "compile"), outcome="not planned", reason="always so", peak_bytes=None, source=None, parts={}
+    )
+    assert not chosen(lacking)
+    assert not chosen(lacking.model_copy(update={"case": CASE, "outcome": "failed"}))
+    assert not chosen(planned(origin=origin(code="old")))
 
 
 def test_told_again_it_is_written_over(tmp_path: Path) -> None:

@@ -56,3 +56,9 @@ def test_requests_come_in_the_card_s_order_with_its_sizes(simulated: Any, histor
     if not history.case.startswith("transformer"):
         ours, card = lasting(ours), lasting(card)
     assert without_addresses(ours) == without_addresses(card)
+
+
+def test_a_softmax_copies_what_lies_in_another_order(environment: dict[str, Environment]) -> None:
+    """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is made contiguous."""
+    counted: Any = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
+    assert counted["permuted"] == counted["contiguous"] + 1
