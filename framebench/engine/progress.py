@@ -21,18 +21,25 @@ LEAST = 20
 
 
 class CaseProgress(Listener):
-    """A bar over the cases of a run; the time left comes from what the same cases took before on this machine."""
+    """A bar over the cases of a run; the time left comes from what the same cases took before on this machine, or else from
+    `guess_s`. What `session` has already is done; `at_once` cases run beside each other."""
 
-    def __init__(self, cases: list[Case], results: Path, console: Console, blocks: int = 1) -> None:
-        self.console = console
-        self.expected = _expected_seconds(cases, results)
-        self.left = dict.fromkeys(cases, blocks)
+    def __init__(
+        self, cases: list[Case], results: Path, console: Console, blocks: int = 1, session: str = "", guess_s: float = GUESS_S,
+        at_once: int = 1,
+    ) -> None:  # fmt: skip
+        self.console, self.at_once = console, at_once
+        self.expected = _expected_seconds(cases, results, guess_s)
+        there = {c: min(blocks, _measured(c, results, session)) for c in cases}
+        self.left = {c: blocks - count for c, count in there.items()}
         self.bar = Progress(
             BarColumn(10), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("about {task.fields[left]} left"),
             TextColumn("{task.description}"), console=console, transient=True,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=len(cases) * blocks, left=self.remaining())
+        total, done = len(self.left) * blocks, sum(there.values())
+        self.task = self.bar.add_task("", total=total, completed=done, left=self.remaining())
         self.begun = f"measuring {len(cases)} case{'s' * (len(cases) != 1)}" + (f", each {blocks} times" if blocks > 1 else "")
+        self.begun += f"; {done} of {total} are done already" if done else ""
 
     def __enter__(self) -> CaseProgress:
         if self.left:
@@ -44,7 +51,7 @@ class CaseProgress(Listener):
         self.bar.stop()
 
     def remaining(self) -> str:
-        seconds = sum(self.expected[c] * blocks for c, blocks in self.left.items())
+        seconds = sum(self.expected[c] * blocks for c, blocks in self.left.items()) / self.at_once
         return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
     def phase(self, case: Case, what: str) -> None:
@@ -85,7 +92,13 @@ def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
     return f"{record.case:<{width}} {peak:<22} {time}{effect}"
 
 
-def _expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
+def _measured(case: Case, results: Path, session: str) -> int:
+    """How often this session has measured it, in every release of its framework."""
+    every = store.folder(results, provenance.machine_name(), f"{case.framework}-*", case).relative_to(results)
+    return sum(len(store.all_of_session(folder, session)) for folder in results.glob(str(every))) if session else 0
+
+
+def _expected_seconds(cases: list[Case], results: Path, guess_s: float) -> dict[Case, float]:
     """What each case took last time here; for a new one the median of its framework's, or a guess."""
     seconds_by_case: dict[Case, float] = {}
     for case in cases:
@@ -96,7 +109,7 @@ def _expected_seconds(cases: list[Case], results: Path) -> dict[Case, float]:
             except store.BadRecord:
                 continue
     medians = {f: statistics.median(v) for f, v in _by_framework(seconds_by_case).items()}
-    return {c: seconds_by_case.get(c, medians.get(c.framework, GUESS_S if c.support.supported else 0.0)) for c in cases}
+    return {c: seconds_by_case.get(c, medians.get(c.framework, guess_s if c.support.supported else 0.0)) for c in cases}
 
 
 def _by_framework(seconds_by_case: dict[Case, float]) -> dict[str, list[float]]:

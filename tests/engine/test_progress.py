@@ -9,7 +9,10 @@ import pytest
 from rich.console import Console
 
 from framebench.engine.progress import CaseProgress
+from framebench.records import provenance, store
 from framebench.suite.case import Case
+from tests.handmade import provenance as origin
+from tests.handmade import record
 
 CASES = [Case("transformer", "torch", "train", strategy, 4, "tiny") for strategy in ("fp32", "checkpoint_every_2")]
 
@@ -41,3 +44,18 @@ def test_what_is_done_and_how_long_it_takes_is_said_first(tmp_path: Path, cases:
     with CaseProgress(cases, tmp_path, console, blocks):
         pass
     assert text.getvalue().strip() == said
+
+
+def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
+    """Five blocks of each, of which the first case has two, in different releases, and one is of another session."""
+    for session, version in (("now", "2.12.1"), ("now", "2.13.0"), ("before", "2.13.0")):
+        kept = record(CASES[0], provenance=origin(session=session), spent_s={"total": 30.0})
+        store.write(kept, store.folder(tmp_path, provenance.machine_name(), f"torch-{version}", CASES[0]))
+    console = Console(width=80, file=(text := StringIO()))
+    with CaseProgress(CASES, tmp_path, console, 5, "now") as progress:
+        assert progress.left == {CASES[0]: 3, CASES[1]: 5}
+    assert text.getvalue().strip() == "measuring 2 cases, each 5 times; 2 of 10 are done already: about 4 min"
+
+
+def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path: Path) -> None:
+    assert CaseProgress(CASES, tmp_path, screen(80), guess_s=8.0, at_once=2).remaining() == "8 s"

@@ -49,6 +49,10 @@ class Question:
     size: str = "cpu"
     shape: Any = None
     by: Literal["speed", "memory", "batch"] = "speed"  # what offers are sorted by
+    strategies: frozenset[str] | None = None  # these alone
+
+    def asks(self, framework: str, strategy: str) -> bool:
+        return framework in self.frameworks and (self.strategies is None or strategy in self.strategies)
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
@@ -179,7 +183,7 @@ def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question
 def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NONE) -> Advice:
     """From the rows of this machine and then of others, without strategies that only test an article's sentence, and from all
     searches that were made. Speeds are those of the machine that has timed most strategies. Raises NoRecords."""
-    used = [[r for r in rows if r.framework in question.frameworks and not r.only_for_claims] for rows in of_machines]
+    used = [[r for r in rows if question.asks(r.framework, r.strategy) and not r.only_for_claims] for rows in of_machines]
     relevant = [[r for r in rows if question.shape is not None or r.size == question.size] for rows in used]
     asked = answering(relevant)
     if not asked:
@@ -204,7 +208,8 @@ def unmeasured(measured_pairs: set[tuple[str, str]], question: Question) -> list
     if question.shape is not None:
         return []
     base = spec.workload(question.workload).preset(question.size).base
-    pairs = ((f, s) for f in question.frameworks for s in in_use(question.scenario) if (f, s) not in measured_pairs)
+    every = ((f, s) for f in question.frameworks for s in in_use(question.scenario))
+    pairs = (pair for pair in every if pair not in measured_pairs and question.asks(*pair))
     cases = (question.case(*pair, first_batch(question.case(*pair, base))) for pair in pairs)
     return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
 

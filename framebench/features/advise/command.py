@@ -83,19 +83,19 @@ def advise(
         raise typer.Exit(needed("advise_on_device", "devices")(given, device, within, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
-    if given.strategy:
-        fail(f"advise looks among all strategies: leave {given.strategy!r} out, or say --from {given.strategy}", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"
     batch, size = given.batch, given.size or DEFAULT_SIZE
-    chosen = checked(workload, given.framework or "*", scenario, size)
+    chosen, strategies = checked(workload, given.framework or "*", scenario, size, given.strategy)
     if ranks is not None:
+        if given.strategy:
+            fail(f"--ranks looks among all strategies over ranks: leave {given.strategy!r} out", 2)
         if have or machine or parameters:
             fail("--ranks predicts this suite's own models: leave --from, --machine and --parameters out", 2)
         _answer_over_ranks(workload, chosen, scenario, batch, size, ranks, budget, as_json)
     shape = _shape(workload, parameters, sequence, width, layers, vocabulary)
     question = advice.Question(
         workload, scenario, parse_bytes(budget), chosen, batch, size if shape is None else _millions(workload, shape), shape,
-        cast(Literal["speed", "memory", "batch"], sort),
+        cast(Literal["speed", "memory", "batch"], sort), strategies and strategies | _now(have),
     )  # fmt: skip
     raise typer.Exit(_answered(question, have, machine, results, every, as_json))
 
@@ -153,17 +153,25 @@ def _answered(question: Question, have: str | None, machine: str | None, results
     return not advised.fitting
 
 
+def _now(have: str | None) -> set[str]:
+    """The strategy that `--from` names, alone or in a case."""
+    return {selectors.parse(have).strategy if "/" in have else have} if have else set()
+
+
 def _tell(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
-def checked(workload: str, framework: str, scenario: str, size: str) -> tuple[str, ...]:
-    """The frameworks, in their order. Raises UnknownCase, with what is valid."""
+def checked(
+    workload: str, framework: str, scenario: str, size: str, strategy: str | None
+) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """The frameworks, in their order, and the strategies if some are named. Raises UnknownCase, with what is valid."""
     if set(scenario) & set("*?[{"):
         fail(f"advise answers about one scenario, and {scenario!r} may be several; choose from: {', '.join(SCENARIOS)}", 2)
-    named = {c.framework for c in selectors.select(f"{workload}/{framework}/{scenario}/{_baseline(scenario)}/*/{size}")}
-    return tuple(f for f in FRAMEWORKS if f in named)
+    named = selectors.select(f"{workload}/{framework}/{scenario}/{strategy or _baseline(scenario)}/*/{size}")
+    frameworks = {case.framework for case in named}
+    return tuple(f for f in FRAMEWORKS if f in frameworks), frozenset(case.strategy for case in named) if strategy else None
 
 
 def _baseline(scenario: str) -> str:

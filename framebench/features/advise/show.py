@@ -114,12 +114,31 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
     fast = least if q.by != "speed" else f"{least}; no speed was measured that could rank it"
     if q.by == "speed" and best.speed and best.throughput:
         at = "" if best.speed.case == best.case.id else f", measured at b{best.speed.batch} {best.speed.size}"
-        fast = f"is fastest: {rate(best.speed)}{at}"
+        fast = f"is {fastest(advice.fitting)}: {rate(best.speed)}{at}"
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
         f"{q.workload} {q.scenario} within {mib(q.budget)} MiB: {best.case.framework} {best.case.strategy} at batch "
         f"{best.case.batch} {fast}; that it fits {how[best.judge]}{others}."
     )
+
+
+def fastest(fitting: Sequence[Offer]) -> str:
+    """The first, of how many, and what may be as fast."""
+    first, *others = [o for o in fitting if o.throughput]
+    of_which = f" of the {len(others) + 1} that were timed" if 0 < len(others) < len(fitting) - 1 else ""
+    ties = [f"{o.case.framework} {o.case.strategy}" for o in others if overlap(first.speed, o.speed)]
+    return f"fastest{of_which}" + (f", with {' and '.join(ties)} as fast within their intervals" if ties else "")
+
+
+def overlap(one: Row | None, other: Row | None) -> bool:
+    """Whether the intervals of their step times over PyTorch's baseline do, at one batch."""
+    if one is None or other is None or (one.batch, one.size) != (other.batch, other.size):
+        return False
+    low, high = (
+        max(one.torch_ratio_low or math.inf, other.torch_ratio_low or math.inf),
+        (one.torch_ratio_high, other.torch_ratio_high),
+    )
+    return all(end is not None and low <= end for end in high)
 
 
 def sentences(advice: Advice, changes: Sequence[Change], every: bool = False) -> Iterator[str]:

@@ -129,12 +129,13 @@ class Entry:
 
     @property
     def measured(self) -> str:
-        """Of arms that disagree the range alone: a value between them is nobody's."""
+        """Of arms that disagree the least and the most alone: a value between them is nobody's."""
+        if self.verdict in DISAGREE and (values := sorted({v for one in counted(self.lines) if (v := one.value) is not None})):
+            ends = [shown(value, value, value, self.form) for value in (values[0], values[-1])]
+            return f"{ends[0].partition(' ')[0]} to {ends[1]}" if ends[0] != ends[1] else ends[0]
         if self.value is not None and self.low is None:
             return f"{shown(self.value, self.value, self.value, self.form)} (single draws: no interval)"
-        text = shown(self.value, self.low, self.high, self.form)
-        value, _, ends = text.partition(" (")
-        return f"{ends.rstrip(')')} {value.partition(' ')[2]}".strip() if ends and self.verdict in DISAGREE else text
+        return shown(self.value, self.low, self.high, self.form)
 
 
 def counted(lines: Sequence[Line]) -> list[Line]:

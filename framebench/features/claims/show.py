@@ -23,8 +23,9 @@ SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 
 LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
-    "Where arms disagree, the range stands alone. A change is against the base of its arm. Planned arms are predictions for "
-    "an H100 at full size, with their published error. Square brackets count the arms behind an advice. Rule: docs/claims.md."
+    "Where arms disagree, the lowest and the highest arm stand alone. A change is against the base of its arm. "
+    "Planned arms are predictions for an H100 at full size, with their published error. Square brackets count the arms behind "
+    "an advice. Rule: docs/claims.md."
 )
 
 
@@ -49,9 +50,9 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
 def in_short(entries: Sequence[Entry]) -> Comparison:
     """One row for each claim, short enough to choose from; the arms, and what to do, are in its details."""
     whole = table(entries)
-    rows = [(e.name, shorten(e.says, SAYS, placeholder=" ..."), e.measured, e.verdict) for e in entries]
+    rows = [(e.name, shorten(e.says, SAYS, placeholder=" ..."), e.measured, e.judged) for e in entries]
     caption = (
-        "Measured is the median of the arms that decide, or their range where they disagree. "
+        "Measured is the median of the arms that decide, or the lowest and the highest where they disagree (mixed). "
         f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
     )
     return Comparison.of_text(whole.title, caption, IN_SHORT, rows, left=len(IN_SHORT), machine=whole.machine)

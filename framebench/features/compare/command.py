@@ -56,7 +56,7 @@ def compare_(
             ready = installed.ready((c.framework for c in pair), env, say)
             if missing := {c.framework for c in pair} - ready.keys():
                 raise measure.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
-            with CaseProgress(list(dict.fromkeys(pair)), results, err, blocks) as progress:
+            with CaseProgress([*dict.fromkeys(pair)], results, err, blocks, opened.id) as progress:
                 measured_rounds = measure.measure(pair, blocks, opened.id, ready, options, results, progress)
         except measure.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison

@@ -40,6 +40,7 @@ from framebench.features.user_model.look import FirstLook
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
+from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
@@ -92,16 +93,17 @@ def try_(
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
     _refuse(rounds, max_batch and budget is None and device is None)
-    looked = None if as_json or not rounds else lambda records: show_first(records, budget_bytes)
+    looked = partial(show_first, budget_bytes=budget_bytes) if rounds and not as_json else lambda records: None
     try:
         model = trial.look(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
             raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
         options, fits = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False), list[Fit]()
-        with trial.known(model, budget_bytes), measuring(where):
+        ended = partial(show, budget_bytes=budget_bytes, fits=fits, figure=figure, html=html, as_json=as_json)
+        with trial.known(model, budget_bytes), measuring(where, lambda: f"; what was measured is kept in {where}"):
             seconds = 0 if blocks else minutes * 60
-            records, left_out = measure(model, strategies, options, blocks or BLOCKS, seconds, where, env, looked)
+            records, left_out = measure(model, strategies, options, blocks or BLOCKS, seconds, where, env, looked, ended)
             if budget_bytes and max_batch:
                 fits = largest(records, budget_bytes, trial.environment(model, env, say), options, where)
     except Fault as error:
@@ -127,10 +129,11 @@ def measure(
     seconds: float,
     where: Path,
     env: str | None,
-    looked: Callable[[list[Record]], None] | None = None,
+    looked: Callable[[list[Record]], None] = lambda records: None,
+    ended: Callable[[list[Record], dict[str, str]], None] = lambda records, left_out: None,
 ) -> tuple[list[Record], dict[str, str]]:
-    """The records of this session, and why strategies were left out. `looked` gets the first of them, without times. Raises
-    Fault."""
+    """The records of this session, and why strategies were left out. `looked` gets the first of them, without times, and
+    `ended` what there is when all ends early. Raises Fault."""
     began, environment = time.monotonic(), trial.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
@@ -140,18 +143,29 @@ def measure(
     cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
         say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
-    with (
-        CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds)) as progress,
-        measured.Run(secrets.token_hex(6), options, where, progress) as run,
-    ):
-        settle = partial(settled, model, environment, options, seen["facts"])
-        look = FirstLook(run, began, settle, seen["held"], looked or (lambda records: None))
-        look.take([Arm(case, environment) for case in cases])
-        if options.rounds:
-            look.all_draws()
-            cases, left_out = trial.cases(model, named)
-            trial.measure([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
-        return [record for case in cases for record in run.records(Arm(case, environment))], left_out
+    run = measured.Run(secrets.token_hex(6), options, where)
+    records = lambda: [record for case in cases for record in run.records(Arm(case, environment))]  # noqa: E731
+    try:
+        with expected(cases, where, blocks, options, time.monotonic() - began) as run.told, run:
+            settle = partial(settled, model, environment, options, seen["facts"])
+            look = FirstLook(run, began, settle, seen["held"], looked)
+            look.take([Arm(case, environment) for case in cases])
+            if options.rounds:
+                look.all_draws()
+                cases, left_out = trial.cases(model, named)
+                trial.measure([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
+    except KeyboardInterrupt:
+        if done := records():
+            ended(done, left_out)
+        raise
+    return records(), left_out
+
+
+def expected(cases: list[Case], where: Path, blocks: int, options: runner.Options, survey_s: float) -> CaseProgress:
+    """A process of a strategy takes about as long as the one that surveyed the baseline, where it was never measured."""
+    if options.rounds:
+        return CaseProgress(cases, where, err, 1 + blocks, guess_s=survey_s)
+    return CaseProgress(cases, where, err, guess_s=survey_s, at_once=len(options.cores()))
 
 
 def surveyed(model: UserModel, environment: Environment, options: runner.Options, few: bool = False) -> dict[str, Any]:

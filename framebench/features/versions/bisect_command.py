@@ -113,7 +113,7 @@ class Search(NamedTuple):
         """Measured as far as it takes; another threshold reads the same values."""
         title = " ".join(["bisect", asked.id, self.first, self.last, self.quantity, str(self.processes)])
         most = self.processes * (2 + len(names).bit_length())  # both ends, and what halving takes
-        with session(folder, title) as opened, CaseProgress([asked], folder, err, most) as progress:
+        with session(folder, title) as opened, CaseProgress([asked], folder, err, most, opened.id) as progress:
             bench = search.Bench(asked, self.quantity, opened.id, folder, say, self.keep, self.processes, progress)
             return search.bisect(bench, names, self.minimum)
 

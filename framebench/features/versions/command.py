@@ -76,7 +76,7 @@ def run(
         ready = {v: environments.ensure(framework, v, say) for v in matrix}
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
-        with CaseProgress(able, results, err, blocks * len(matrix)) as progress:
+        with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
             statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")

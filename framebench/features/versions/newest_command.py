@@ -47,7 +47,11 @@ def newest(
             able = [c for c in versions.selection(pair.framework, None, profile) if not runner.unsupported(c)]
             asked = " ".join(["versions newest", *pair.arms, str(blocks), str(options)])
             bench = search.Bench(able, blocks, options, folder, say, least, keep)
-            with alone(results), session(folder, asked) as opened, CaseProgress(able, folder, err, 2 * blocks) as progress:
+            with (
+                alone(results),
+                session(folder, asked) as opened,
+                CaseProgress(able, folder, err, 2 * blocks, opened.id) as progress,
+            ):
                 answers.append(bench.answer(pair, opened.id, progress))
         say(answers[-1].said)
     if as_json:

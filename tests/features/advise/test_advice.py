@@ -20,7 +20,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import claims_only, find
 from framebench.suite.strategy import FRAMEWORKS
-from tests.advised import ALMOST, MIB, PASSED, QUESTION, asked, everything, made, rows, several
+from tests.advised import ALMOST, MIB, PASSED, QUESTION, STRATEGIES, asked, everything, made, rows, several
 from tests.handmade import blocks, in_blocks, provenance, record
 from tests.material import MACHINE, RESULTS
 
@@ -250,3 +250,30 @@ def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
     assert len(set(batches)) > 1
     assert batches == sorted(batches, reverse=True)
     assert show.order(advice) == "largest batch first"
+
+
+def test_strategies_that_are_named_alone_are_looked_among() -> None:
+    named = replace(QUESTION, strategies=frozenset({"fp32", "accumulate"}))
+    advice = asked([made("torch", name, 4, MIB // 2, 1.0) for name in STRATEGIES], named)
+    assert {o.case.strategy for o in advice.fitting} == {"fp32", "accumulate"}
+    assert all(case.split("/")[3] in {"fp32", "accumulate"} for case in advice.unmeasured)
+
+
+TIMED = "fastest of the 2 that were timed"
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [((1.02, 1.06), TIMED), ((0.98, 1.04), f"{TIMED}, with torch checkpoint"), ((None, None), TIMED)],
+)  # fmt: skip
+def test_a_tie_is_not_called_a_victory(second: tuple[float | None, float | None], said: str) -> None:
+    """The first has an interval of 0.97 to 1.01."""
+    fitting = asked([made("torch", name, 4, MIB // 2, 1.0) for name in ("fp32", "checkpoint", "accumulate")]).fitting
+    ends = {"fp32": (0.97, 1.01), "checkpoint": second}
+    timed = [
+        replace(o, speed=o.speed._replace(torch_ratio_low=ends[o.case.strategy][0], torch_ratio_high=ends[o.case.strategy][1]))
+        if o.speed and o.case.strategy in ends else replace(o, speed=None)
+        for o in sorted(fitting, key=lambda o: ("fp32", "checkpoint", "accumulate").index(o.case.strategy))
+    ]  # fmt: skip
+    assert show.fastest(timed).startswith(said)
+    assert ("as fast" in show.fastest(timed)) == ("with" in said)

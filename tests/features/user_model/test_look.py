@@ -13,9 +13,12 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
+from framebench.features.user_model import command
 from framebench.features.user_model import look as looks
 from framebench.features.user_model.look import SHOWN_S, FirstLook
+from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
+from tests.handmade import provenance, record
 
 NAMES = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
 
@@ -103,3 +106,27 @@ def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str
     assert look["live_bytes"] == memory["live_bytes"]
     assert look["verification"]["passed"]
     assert look["effect"]["proven"]
+
+
+def test_what_was_looked_at_is_shown_when_all_ends_early(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C after the first of two strategies; and at once, when there is nothing to show."""
+    cases, shown = [Case("transformer", "torch", "train", name, 4, "tiny") for name in NAMES[:2]], list[list[str]]()
+    counts = [1, 0]
+
+    def interrupted(look: FirstLook, arms: list[Arm]) -> None:
+        for arm in arms[: counts.pop(0)]:
+            look.run.write(record(arm.case, provenance=provenance(machine=machine_name(), session=look.run.id)), arm)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FirstLook, "take", interrupted)
+    monkeypatch.setattr(command.trial, "environment", lambda *_: CONTROL)
+    monkeypatch.setattr(command.trial, "cases", lambda *_: (cases, {"compile": "why"}))
+    monkeypatch.setattr(command.trial, "in_short", lambda *_: "")
+    monkeypatch.setattr(command, "surveyed", lambda *_, **__: {"facts": {}, "held": 0})
+    while counts:
+        with pytest.raises(KeyboardInterrupt):
+            command.measure(
+                SimpleNamespace(), None, Options(rounds=0), 1, 0, tmp_path, None,  # type: ignore[arg-type]
+                ended=lambda records, left_out: shown.append([*(r.case for r in records), *left_out]),
+            )  # fmt: skip
+    assert shown == [[cases[0].id, "compile"]]
